@@ -1,0 +1,1 @@
+//! Freeway: cmm.

@@ -1,0 +1,2 @@
+//! The freeway binary.
+fn main() {}
