@@ -1,0 +1,79 @@
+# Every target installs the Debian packages it needs (scripts/setup).
+
+PREFIX ?= /usr/local
+CARGO := scripts/cargo
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+FREEWAY := $(TARGET)/release/freeway
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the release binary
+	@scripts/setup build
+	$(CARGO) build --release
+
+.PHONY: demo
+demo: ## build, then show the same traffic without and with the fast path
+	@scripts/setup build test
+	$(CARGO) build --release
+	$(SUDO) $(FREEWAY) demo
+
+.PHONY: test
+test: ## everything: formatting, lints, tests as user, as root and in VMs
+	@scripts/setup build test vm
+	@scripts/test fmt lint unit root vm
+
+.PHONY: test-unit
+test-unit: ## tests as the calling user
+	@scripts/setup build test
+	@scripts/test unit
+
+.PHONY: test-root
+test-root: ## tests as root
+	@scripts/setup build test
+	@scripts/test root
+
+.PHONY: test-vm
+test-vm: ## tests on Debian's 6.1 and 6.12 kernels in virtual machines
+	@scripts/setup build test vm
+	@scripts/test vm
+
+.PHONY: lint
+lint: ## formatting and lints, changes nothing
+	@scripts/setup build test
+	@scripts/test fmt lint
+
+.PHONY: fmt
+fmt: ## format Rust and C
+	@scripts/setup build test
+	$(CARGO) fmt --all
+	git ls-files -z -- 'dataplane/*.[ch]' 'crates/*/bpf/*.[ch]' | xargs -0 -r clang-format-19 -i
+
+.PHONY: man
+man: build ## man pages and completions, in target/man and target/completions
+	$(FREEWAY) man $(TARGET)/man
+	$(FREEWAY) completions $(TARGET)/completions
+
+.PHONY: install
+install: man ## install below DESTDIR and PREFIX (/usr/local)
+	install -D -m 0755 $(FREEWAY) $(DESTDIR)$(PREFIX)/sbin/freeway
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 0644 $(TARGET)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -D -m 0644 $(TARGET)/completions/freeway.bash \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/freeway
+	install -D -m 0644 $(TARGET)/completions/_freeway \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_freeway
+	install -D -m 0644 $(TARGET)/completions/freeway.fish \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/freeway.fish
+	sed 's|/usr/sbin/freeway|$(PREFIX)/sbin/freeway|' packaging/freeway.service | \
+		install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/freeway.service
+	install -D -m 0644 packaging/freeway.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/freeway.conf
+
+.PHONY: clean
+clean: ## remove what was built
+	$(CARGO) clean
