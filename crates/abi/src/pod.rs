@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Views of ABI structures as bytes.
+
+use crate::raw;
+
+/// A structure of the ABI: any bit pattern is a value, and there is no padding.
+///
+/// # Safety
+/// Implementors are `repr(C)` without implicit padding or pointers.
+pub unsafe trait Pod: Copy + Default {
+    /// The structure's bytes, as the data plane sees them.
+    fn as_bytes(&self) -> &[u8] {
+        // SAFETY: the trait's contract: no padding, so each byte is initialised.
+        unsafe {
+            std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>())
+        }
+    }
+
+    /// Reads a structure from the front of `bytes`; `None` if they are too few.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < size_of::<Self>() {
+            return None;
+        }
+        // SAFETY: long enough, and any bit pattern is a value.
+        Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
+    }
+}
+
+macro_rules! pod {
+    ($($name:ident),* $(,)?) => {
+        // SAFETY: abi.h has fixed-width members only and asserts each size.
+        $(unsafe impl Pod for raw::$name {})*
+    };
+}
+
+pod!(
+    fw_key4, fw_key6, fw_flow, fw_flow4, fw_flow6, fw_state, fw_nexthop, fw_control, fw_watch,
+    fw_config, fw_clock, fw_slot, fw_tuple, fw_conn, fw_event, fw_candidate, fw_watch_event,
+    fw_port_fault,
+);

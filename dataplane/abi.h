@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The one binary interface between the data plane (BPF and native C) and user
+ * space. Rust types are generated from this file. Constants are enums, so that
+ * BTF and bindgen see them. No field is pointer-sized.
+ *
+ * Byte order: *_be is network order; everything else is host order.
+ * Time: *_tick counts jiffies, 32 bits, and wraps; compare by signed difference.
+ */
+#ifndef FW_ABI_H
+#define FW_ABI_H
+
+#include <linux/types.h>
+
+enum fw_const {
+	FW_ABI_VERSION = 1,
+	/* Ethernet, two 802.1Q tags, PPPoE and PPP. */
+	FW_L2_MAX = 32,
+	/* Tokens 1..FW_SLOTS travel in skb->tc_index; 0 is "none". */
+	FW_SLOTS     = 32768,
+	FW_TOKEN_OWN = 0xffff,
+	/* Direct-mapped filter of what was observed once or offered lately. */
+	FW_OFFERS      = 16384,
+	FW_PORTS_MAX   = 512,
+	FW_EVENTS_SIZE = 1 << 20,
+	FW_REASONS_MAX = 128,
+	/* One packet seen once is not yet a pattern. */
+	FW_MISSES_MAX = 3,
+	/* Index 0 of the state and next-hop arrays stays unused. */
+	FW_INDEX_NONE = 0,
+	FW_INDEX_MASK = 0x00ffffff,
+	/* IPS_* bits of a connection that must stay as they were learned:
+	 * ASSURED, SEQ_ADJUST, NAT_CLASH, HELPER, OFFLOAD */
+	FW_CT_STATUS_KEEP = 1 << 2 | 1 << 6 | 1 << 12 | 1 << 13 | 1 << 14,
+	FW_AF_INET    = 4,
+	FW_AF_INET6   = 6,
+};
+
+/* Why a packet took the way it took: one list, see reasons.def. */
+enum fw_reason {
+#define FW_REASON(name, stage, words) FW_R_##name,
+#include "reasons.def"
+#undef FW_REASON
+	FW_R_COUNT,
+};
+
+/* What a hit is allowed to do with the flow. */
+enum fw_status {
+	FW_ST_FREE = 0,
+	/* In the table, not to be used yet: the connection is being prepared. */
+	FW_ST_PREPARING = 1,
+	FW_ST_ACTIVE    = 2,
+	/* SYN, FIN, RST or a failed connection check: the manager decides anew. */
+	FW_ST_SUSPENDED = 3,
+};
+
+enum fw_flow_flag {
+	/* Addresses or ports change: the L4 checksum does too. */
+	FW_FLOW_NAT = 1 << 0,
+	/* tc forwards this flow; XDP leaves it alone. */
+	FW_FLOW_TC = 1 << 1,
+	/* A conntrack entry stands behind it and is checked once a second. */
+	FW_FLOW_CT = 1 << 2,
+};
+
+/*
+ * Flow key: physical ingress port and 5-tuple as the frame came in.
+ * port_proto is ifindex << 8 | IP protocol.
+ */
+struct fw_key4 {
+	__u32 saddr_be;
+	__u32 daddr_be;
+	__u16 sport_be;
+	__u16 dport_be;
+	__u32 port_proto;
+};
+
+struct fw_key6 {
+	__u32 saddr_be[4];
+	__u32 daddr_be[4];
+	__u16 sport_be;
+	__u16 dport_be;
+	__u32 port_proto;
+};
+
+/*
+ * What must be equal (guard) and what is then done (action). Read only for the
+ * data plane; the manager replaces whole elements. Deltas are ones' complement
+ * sums of ~old and new 16-bit words (RFC 1624 eqn. 3), never 0.
+ */
+struct fw_flow {
+	__u8 l2_in[14];
+	__u8 ttl_in;
+	__u8 dscp_in; /* upper six bits of TOS or traffic class */
+	/* state index, flags in the upper eight bits (enum fw_flow_flag) */
+	__u32 state_flags;
+	/* next-hop index; upper eight bits: length of the ingress L2 header */
+	__u32 nexthop;
+	__u16 sport_be;
+	__u16 dport_be;
+	__u16 l4_delta;
+	__u8 ttl_out;
+	__u8 dscp_out;
+};
+
+struct fw_flow4 {
+	struct fw_flow f;
+	__u32 saddr_be;
+	__u32 daddr_be;
+	__u16 l3_delta; /* addresses, TTL and TOS */
+	__u16 pad[3];
+};
+
+struct fw_flow6 {
+	struct fw_flow f;
+	__u32 saddr_be[4];
+	__u32 daddr_be[4];
+};
+
+/*
+ * The part of a flow that changes, one cache line, shared by mmap(2) with the
+ * manager. Counters are plain: RSS keeps a direction on one CPU.
+ */
+struct fw_state {
+	__u64 packets;
+	__u64 bytes; /* L2, as sent, without FCS */
+	__u32 status; /* enum fw_status */
+	__u32 epoch; /* of the last confirmation; 0: to be confirmed */
+	__u32 used_tick;
+	/* the earlier of revalidation and connection check */
+	__u32 due_tick;
+	__u32 reval_tick;
+	__u32 confirmed_tick;
+	__u32 interval; /* of revalidation, ticks */
+	__u32 peer; /* state index of the other direction, or none */
+	__u32 ct_mark; /* as learned */
+	__u16 len_max; /* longest L3 packet that the kernel is proven to forward */
+	__u8 misses; /* revalidations that did not come out, in a row */
+	__u8 pending; /* a revalidation is under way */
+	__u32 ct_status; /* IPS_* bits that must stay as learned */
+};
+
+/* Where a flow leaves: immutable once valid, then only invalidated. */
+struct fw_nexthop {
+	__u8 l2[FW_L2_MAX];
+	__u32 port; /* egress ifindex */
+	__u32 devmap_slot;
+	__u32 valid;
+	__u32 l2_len;
+	__u32 len_max; /* L3 limit of XDP at this port: MTU */
+	__u32 pad[3];
+};
+
+/* Written by the daemon, read by each packet: one cache line. */
+struct fw_control {
+	/* Past it every program passes everything to the kernel. */
+	__u32 deadline_tick;
+	/* Non-zero: the fast path is on. */
+	__u32 on;
+	/* Hard epoch, never 0. Flows confirmed in another one wait in the kernel. */
+	__u32 epoch;
+	/* Non-zero: a tuple is being watched (fw_watch). */
+	__u32 watch;
+	/* Non-zero: learn at egress. */
+	__u32 learn;
+	/* Revalidations that each CPU may let through in a tick. */
+	__u32 reval_budget;
+	/* Candidates that each CPU may offer in a tick. */
+	__u32 offer_budget;
+	/* TCP data frames that each CPU keeps out of GRO in a tick. */
+	__u32 sample_budget;
+	__u32 pad[8];
+};
+
+/* The tuple that `explain` watches; ports and addresses as on the wire. */
+struct fw_watch {
+	__u32 saddr_be[4];
+	__u32 daddr_be[4];
+	__u16 sport_be;
+	__u16 dport_be;
+	__u8 family; /* FW_AF_* */
+	__u8 proto;
+	__u16 pad;
+};
+
+/* Load-time constants: what they switch off is not even loaded. */
+struct fw_config {
+	__u32 hz; /* ticks a second */
+	__u32 ct; /* conntrack kfuncs are there */
+	__u32 ct_check_ticks; /* between two connection checks of a flow */
+	__u32 slots_per_cpu; /* power of two */
+	__u32 tc_forwards; /* flows may belong to tc */
+	__u32 pad[3];
+};
+
+/* Context of the clock program: user space asks for the data plane's time. */
+struct fw_clock {
+	__u32 tick;
+	__u32 hz; /* 0: the kernel's configuration is not readable */
+};
+
+/* What was observed at egress lately, and whether it was offered. */
+struct fw_offer {
+	__u64 hash; /* of key, action and epoch */
+	__u32 first_tick;
+	__u32 offered_tick;
+	__u32 offered;
+	__u32 pad;
+};
+
+/* What came in: written by tc ingress, read by tc egress under its token. */
+struct fw_slot {
+	__u8 l2[FW_L2_MAX];
+	struct fw_key6 key; /* IPv4 in saddr_be[0], daddr_be[0] */
+	__u32 epoch;
+	__u32 tick;
+	__u32 egress; /* frames that left under this token */
+	__u32 mark;
+	__u16 l2_len;
+	__u16 len_l3; /* of a segment for GSO */
+	__u16 ip_id_be;
+	__u16 frag_be;
+	__u16 l4_csum;
+	__u8 ttl;
+	__u8 tos;
+	__u8 family;
+	__u8 tcp_flags;
+	__u8 gso;
+	__u8 pad0;
+	/* IPv6: flow label, without version and traffic class */
+	__u32 flow_label_be;
+	__u32 seq_be;
+	__u32 ack_be;
+	__u32 pad[3];
+};
+
+struct fw_tuple {
+	__u32 saddr_be[4];
+	__u32 daddr_be[4];
+	__u16 sport_be;
+	__u16 dport_be;
+};
+
+/* Connection as seen at egress. */
+struct fw_conn {
+	struct fw_tuple orig;
+	struct fw_tuple reply;
+	__u32 status; /* IPS_* */
+	__u32 mark;
+	__u32 timeout_ticks; /* left */
+	__u16 zone;
+	__u8 present;
+	__u8 dir; /* 0 original, 1 reply */
+	__u8 tcp_state;
+	__u8 helper;
+	__u8 seqadj; /* sequence adjustment or synproxy extension */
+	__u8 pad;
+};
+
+/* Budgets and scratch room of one CPU. */
+struct fw_cpu {
+	__u32 tick;
+	__u32 revalidated; /* in this tick, as the next two */
+	__u32 offered;
+	__u32 sampled;
+	__u32 slot; /* next slot to write */
+	__u32 sample_seq; /* makes XDP metadata unique */
+	__u32 pad[3];
+	struct fw_conn conn; /* more than the BPF stack has room for */
+};
+
+enum fw_event_kind {
+	FW_EV_CANDIDATE = 1,
+	/* A flow of the table came out otherwise than it says. */
+	FW_EV_CHANGED = 2,
+	FW_EV_SUSPENDED = 3,
+	FW_EV_WATCH = 4,
+};
+
+struct fw_event {
+	__u32 kind;
+	__u32 reason; /* suspended, watch: enum fw_reason */
+	__u32 state; /* flow concerned, or none */
+	__u32 tick;
+};
+
+/* FW_EV_CANDIDATE and FW_EV_CHANGED: seen twice with the same outcome. */
+struct fw_candidate {
+	struct fw_event ev;
+	struct fw_key6 key;
+	__u8 l2_in[FW_L2_MAX];
+	__u8 l2_out[FW_L2_MAX];
+	__u32 saddr_be[4];
+	__u32 daddr_be[4];
+	__u16 sport_be;
+	__u16 dport_be;
+	__u16 l2_in_len;
+	__u16 l2_out_len;
+	__u16 len_l3;
+	__u16 l3_delta;
+	__u16 l4_delta;
+	__u8 family;
+	__u8 tos_in;
+	__u8 tos_out;
+	__u8 ttl_in;
+	__u8 ttl_out;
+	__u8 nat; /* addresses or ports changed */
+	__u32 port_out; /* ifindex */
+	__u32 epoch; /* in which it came in */
+	__u32 mark; /* skb->mark at egress */
+	__u32 priority;
+	__u32 token;
+	__u32 first_tick; /* of the first of the two observations */
+	struct fw_conn conn;
+};
+
+/* FW_EV_WATCH */
+struct fw_watch_event {
+	struct fw_event ev;
+	struct fw_tuple tuple;
+	__u32 port;
+	__u32 stage; /* enum fw_stage */
+	__u16 len_l3;
+	__u8 tcp_flags;
+	__u8 ttl;
+	__u32 pad;
+};
+
+enum fw_stage {
+	FW_STAGE_XDP = 0,
+	FW_STAGE_TC_INGRESS = 1,
+	FW_STAGE_TC_EGRESS = 2,
+	FW_STAGE_USER = 3,
+};
+
+/* Failed redirects to a port, from the xdp tracepoints. */
+struct fw_port_fault {
+	__u64 failed;
+	__s32 error; /* errno of the last */
+	__u32 pad;
+};
+
+#define FW_ABI_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), #type)
+FW_ABI_SIZE(fw_key4, 16);
+FW_ABI_SIZE(fw_key6, 40);
+FW_ABI_SIZE(fw_flow, 32);
+FW_ABI_SIZE(fw_flow4, 48);
+FW_ABI_SIZE(fw_flow6, 64);
+FW_ABI_SIZE(fw_state, 64);
+FW_ABI_SIZE(fw_nexthop, 64);
+FW_ABI_SIZE(fw_control, 64);
+FW_ABI_SIZE(fw_watch, 40);
+FW_ABI_SIZE(fw_slot, 128);
+FW_ABI_SIZE(fw_offer, 24);
+FW_ABI_SIZE(fw_cpu, 128);
+FW_ABI_SIZE(fw_conn, 92);
+FW_ABI_SIZE(fw_event, 16);
+FW_ABI_SIZE(fw_candidate, 288);
+FW_ABI_SIZE(fw_watch_event, 68);
+_Static_assert((int)FW_R_COUNT <= (int)FW_REASONS_MAX, "reasons");
+
+#endif

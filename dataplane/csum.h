@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Internet checksum: RFC 1071, incremental update by RFC 1624 eqn. 3. */
+#ifndef FW_CSUM_H
+#define FW_CSUM_H
+
+#include "abi.h"
+#include "target/bytes.h"
+
+/* Sums are of 16-bit words as they lie in memory, so byte order cancels out. */
+static __always_inline __u16 fw_csum_fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+/* What a 32-bit word that changes adds to a sum: ~old + new, without a carry. */
+static __always_inline __u64 fw_csum_diff(__u32 old, __u32 new)
+{
+	return (__u64)(__u32)~old + new;
+}
+
+/* The checksum field after its words changed by delta; delta is never 0. */
+static __always_inline __u16 fw_csum_apply(__u16 check, __u16 delta)
+{
+	__u32 sum = (__u16)~check + (__u32)delta;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (__u16)~sum;
+}
+
+/* UDP sends 0 for "none", so a computed 0 is sent as 0xffff (RFC 768). */
+static __always_inline __u16 fw_csum_apply_udp(__u16 check, __u16 delta)
+{
+	if (!check)
+		return 0;
+	check = fw_csum_apply(check, delta);
+	return check ? check : 0xffff;
+}
+
+/* True if the 20 bytes of an IPv4 header without options sum up. */
+static __always_inline int fw_csum_ip_ok(const void *header)
+{
+	const fw_u32_any *word = header;
+	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
+
+	return fw_csum_fold(sum) == 0xffff;
+}
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Freshness of a hit: at intervals one packet goes through the kernel to be
+ * compared at egress, and once a second the connection is looked up.
+ */
+#ifndef FW_FRESH_H
+#define FW_FRESH_H
+
+#include "abi.h"
+#include "flow.h"
+
+/* Budgets are for each tick of each CPU. */
+static __always_inline struct fw_cpu *fw_budget(__u32 now)
+{
+	struct fw_cpu *cpu = fw_cpu_get();
+
+	if (cpu && cpu->tick != now) {
+		cpu->tick = now;
+		cpu->revalidated = 0;
+		cpu->offered = 0;
+		cpu->sampled = 0;
+	}
+	return cpu;
+}
+
+/*
+ * A detour displaces the packet behind its successors. For a quarter of the
+ * interval it therefore waits for an idle gap or a pure ACK.
+ */
+static __always_inline int fw_detour_harmless(const struct fw_state *st, const struct fw_pkt *p,
+					      __u32 now)
+{
+	if (fw_reached(now, st->reval_tick + (st->interval >> 2)))
+		return 1;
+	if (now - st->used_tick >= 1 + fw_cfg.hz / 1000)
+		return 1;
+	return p->proto == FW_PROTO_TCP && p->len_l3 < 64 + FW_IP4_LEN;
+}
+
+static __always_inline enum fw_reason fw_revalidate(struct fw_state *st, const struct fw_pkt *p,
+						    __u32 now)
+{
+	struct fw_cpu *cpu;
+
+	if (!fw_reached(now, st->reval_tick) || !fw_detour_harmless(st, p, now))
+		return FW_R_NONE;
+	/* Three that did not come out: the kernel no longer forwards this flow. */
+	if (st->misses >= FW_MISSES_MAX) {
+		st->epoch = 0;
+		return FW_R_EPOCH;
+	}
+	cpu = fw_budget(now);
+	if (!cpu || cpu->revalidated >= fw_ctl.reval_budget) {
+		st->reval_tick = now + fw_cfg.hz / 4;
+		return FW_R_NONE;
+	}
+	cpu->revalidated++;
+	st->misses++;
+	st->pending = 1;
+	st->reval_tick = now + fw_cfg.hz / 4;
+	return FW_R_REVALIDATE;
+}
+
+static __always_inline enum fw_reason fw_fresh(fw_ctx *ctx, const struct fw_flow *f,
+					       struct fw_state *st, const struct fw_pkt *p)
+{
+	__u32 now = fw_now(), next;
+	enum fw_reason reason;
+
+	if (fw_likely(!fw_reached(now, st->due_tick)))
+		return FW_R_NONE;
+	reason = fw_revalidate(st, p, now);
+	next = now + fw_cfg.ct_check_ticks;
+	st->due_tick = fw_reached(next, st->reval_tick) ? st->reval_tick : next;
+	if (fw_reached(now, st->due_tick))
+		st->due_tick = now + 1;
+	if (reason)
+		return reason;
+	if (fw_flow_flags(f) & FW_FLOW_CT) {
+		reason = fw_conn_check(ctx, p, st);
+		if (fw_unlikely(reason)) {
+			fw_suspend(st, fw_flow_state(f), reason);
+			return reason;
+		}
+	}
+	return FW_R_NONE;
+}
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What must be equal for the learned action to hold. */
+#ifndef FW_GUARD_H
+#define FW_GUARD_H
+
+#include "abi.h"
+#include "parse.h"
+
+enum fw_tos_const {
+	FW_TOS_DSCP = 0xfc,
+	FW_TOS_ECN  = 0x03,
+};
+
+/* The whole raw L2 header: both MACs and the ethertype. */
+static __always_inline int fw_l2_equal(const void *a, const void *b)
+{
+	const fw_u64_any *a8 = a, *b8 = b;
+	const fw_u32_any *a4 = a + 8, *b4 = b + 8;
+	const fw_u16_any *a2 = a + 12, *b2 = b + 12;
+
+	return !((*a8 ^ *b8) | (*a4 ^ *b4) | (*a2 ^ *b2));
+}
+
+static __always_inline enum fw_reason fw_guard(const struct fw_flow *f, const struct fw_state *st,
+					       const void *data, const struct fw_pkt *p)
+{
+	if (fw_unlikely(!fw_l2_equal(data, f->l2_in)))
+		return FW_R_GUARD_L2;
+	if (fw_unlikely(p->ttl != f->ttl_in))
+		return FW_R_GUARD_TTL;
+	if (fw_unlikely((p->tos & FW_TOS_DSCP) != f->dscp_in))
+		return FW_R_GUARD_DSCP;
+	if (fw_unlikely(p->len_l3 > st->len_max))
+		return FW_R_LENGTH;
+	return FW_R_NONE;
+}
+
+#endif

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * tc egress of the slow path: the difference between what came in (the slot)
+ * and what leaves is the flow's action, once it is proven that nothing else
+ * changed.
+ */
+#ifndef FW_LEARN_H
+#define FW_LEARN_H
+
+#include "abi.h"
+#include "csum.h"
+#include "flow.h"
+#include "fresh.h"
+#include "guard.h"
+#include "parse.h"
+
+/* The frame that leaves, as far as it may differ from the slot. */
+struct fw_out {
+	struct fw_tuple t;
+	__u16 l3_delta;
+	__u16 l4_delta;
+	__u8 nat;
+};
+
+static __always_inline int fw_out_read(struct fw_out *out, const struct fw_slot *slot,
+				       const void *data, const void *end, const struct fw_pkt *p)
+{
+	__u32 need = FW_ETH_LEN + FW_UDP_LEN;
+	__u64 l3 = 0, l4;
+
+	need += p->family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN;
+	if (data + need > end)
+		return 0;
+	fw_tuple_fill(&out->t, data, p->family);
+	for (int i = 0; i < 4; i++) {
+		l3 += fw_csum_diff(slot->key.saddr_be[i], out->t.saddr_be[i]);
+		l3 += fw_csum_diff(slot->key.daddr_be[i], out->t.daddr_be[i]);
+	}
+	l4 = l3 + fw_csum_diff(slot->key.sport_be, out->t.sport_be) +
+	     fw_csum_diff(slot->key.dport_be, out->t.dport_be);
+	out->l4_delta = fw_csum_fold(l4);
+	/* TTL shares its word with the protocol, TOS with the version */
+	l3 += fw_csum_diff(fw_htons(slot->ttl << 8), fw_htons(p->ttl << 8));
+	l3 += fw_csum_diff(fw_htons(slot->tos), fw_htons(p->tos));
+	out->l3_delta = fw_csum_fold(l3);
+	out->nat = 0;
+	for (int i = 0; i < 4; i++)
+		out->nat |= slot->key.saddr_be[i] != out->t.saddr_be[i] ||
+			    slot->key.daddr_be[i] != out->t.daddr_be[i];
+	out->nat |= slot->key.sport_be != out->t.sport_be || slot->key.dport_be != out->t.dport_be;
+	return 1;
+}
+
+/* Nothing but addresses, ports, TTL and DSCP changed: headers first. */
+static __always_inline enum fw_reason fw_prove_headers(const struct fw_slot *slot, const void *data,
+						       const void *end, const struct fw_pkt *p)
+{
+	if (slot->family != p->family || (slot->key.port_proto & 0xff) != p->proto)
+		return FW_R_LEARN_CHANGED;
+	if ((slot->tos ^ p->tos) & FW_TOS_ECN || slot->tcp_flags != p->tcp_flags)
+		return FW_R_LEARN_CHANGED;
+	if (p->family == FW_AF_INET) {
+		const struct fw_ip4 *ip = fw_ip4_at(data);
+
+		if (ip->id_be != slot->ip_id_be || ip->frag_be != slot->frag_be)
+			return FW_R_LEARN_CHANGED;
+	} else if ((fw_ip6_at(data)->word0_be & fw_htonl(0x000fffff)) != slot->flow_label_be) {
+		return FW_R_LEARN_CHANGED;
+	}
+	if (p->proto == FW_PROTO_TCP) {
+		const struct fw_l4 *l4 = fw_l4_at(data, p->family);
+
+		if ((const void *)l4 + FW_TCP_LEN > end)
+			return FW_R_LEARN_FRAME;
+		if (l4->tcp.seq_be != slot->seq_be || l4->tcp.ack_be != slot->ack_be)
+			return FW_R_LEARN_CHANGED;
+	}
+	return FW_R_NONE;
+}
+
+/* The L4 checksum covers all the rest. */
+static __always_inline enum fw_reason fw_prove_checksum(const struct fw_slot *slot,
+							const struct fw_pkt *p,
+							const struct fw_out *out)
+{
+	__u16 want = slot->l4_csum;
+
+	if (out->nat)
+		want = p->proto == FW_PROTO_UDP ? fw_csum_apply_udp(want, out->l4_delta)
+						: fw_csum_apply(want, out->l4_delta);
+	return want == p->l4_check ? FW_R_NONE : FW_R_LEARN_CHECKSUM;
+}
+
+static __always_inline int fw_tuple_is_key(const struct fw_tuple *t, const struct fw_key6 *key)
+{
+	for (int i = 0; i < 4; i++)
+		if (t->saddr_be[i] != key->saddr_be[i] || t->daddr_be[i] != key->daddr_be[i])
+			return 0;
+	return t->sport_be == key->sport_be && t->dport_be == key->dport_be;
+}
+
+static __always_inline int fw_tuple_inverts(const struct fw_tuple *a, const struct fw_tuple *b)
+{
+	for (int i = 0; i < 4; i++)
+		if (a->saddr_be[i] != b->daddr_be[i] || a->daddr_be[i] != b->saddr_be[i])
+			return 0;
+	return a->sport_be == b->dport_be && a->dport_be == b->sport_be;
+}
+
+/* May this connection be taken out of the kernel's sight? */
+static __always_inline enum fw_reason fw_conn_fit(const struct fw_conn *c,
+						  const struct fw_slot *slot,
+						  const struct fw_out *out, __u8 proto)
+{
+	const __u32 never = FW_IPS_DYING | FW_IPS_NAT_CLASH | FW_IPS_SEQ_ADJUST |
+			    FW_IPS_FIXED_TIMEOUT | FW_IPS_TEMPLATE | FW_IPS_OFFLOAD |
+			    FW_IPS_HW_OFFLOAD;
+
+	if (!c->present)
+		return out->nat ? FW_R_LEARN_TUPLE : FW_R_NONE;
+	if (!(c->status & FW_IPS_CONFIRMED) || (c->status & never))
+		return FW_R_LEARN_CONN_STATUS;
+	if (c->helper || (c->status & FW_IPS_HELPER))
+		return FW_R_LEARN_HELPER;
+	if (c->seqadj)
+		return FW_R_LEARN_SEQADJ;
+	if (proto == FW_PROTO_TCP && c->tcp_state != FW_CT_ESTABLISHED)
+		return FW_R_LEARN_CONN_STATE;
+	if (proto == FW_PROTO_UDP && !(c->status & FW_IPS_ASSURED))
+		return FW_R_LEARN_NO_REPLY;
+	/* nf_nat_packet() makes the inverse of the other direction's tuple */
+	if (!fw_tuple_is_key(c->dir ? &c->reply : &c->orig, &slot->key) ||
+	    !fw_tuple_inverts(&out->t, c->dir ? &c->orig : &c->reply))
+		return FW_R_LEARN_TUPLE;
+	return FW_R_NONE;
+}
+
+static __always_inline __u64 fw_mix(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ hash >> 29;
+}
+
+static __always_inline __u64 fw_hash_key(const struct fw_slot *slot)
+{
+	const fw_u64_any *word = (const void *)&slot->key;
+	__u64 hash = slot->family;
+
+	for (int i = 0; i < 5; i++)
+		hash = fw_mix(hash, word[i]);
+	return hash;
+}
+
+static __always_inline __u64 fw_hash_action(__u64 hash, const struct fw_slot *slot,
+					    const struct fw_out *out, const void *data,
+					    const struct fw_pkt *p, __u32 port)
+{
+	const fw_u64_any *word = (const void *)&out->t;
+
+	for (int i = 0; i < 4; i++)
+		hash = fw_mix(hash, word[i]);
+	hash = fw_mix(hash, (__u64)out->t.sport_be << 16 | out->t.dport_be);
+	hash = fw_mix(hash, *(const fw_u64_any *)slot->l2);
+	hash = fw_mix(hash, *(const fw_u64_any *)(slot->l2 + 6));
+	hash = fw_mix(hash, *(const fw_u64_any *)data);
+	hash = fw_mix(hash, *(const fw_u64_any *)(data + 6));
+	hash = fw_mix(hash, (__u64)port << 32 | (__u32)slot->ttl << 24 | (__u32)p->ttl << 16 |
+				    (slot->tos & FW_TOS_DSCP) << 8 | (p->tos & FW_TOS_DSCP));
+	return fw_mix(hash, slot->epoch);
+}
+
+/* Two equal observations in a row, then an offer, then silence for a second. */
+static __always_inline enum fw_reason fw_offer(__u64 key_hash, __u64 hash, __u32 now,
+					       __u32 *first_tick)
+{
+	struct fw_offer *offer = fw_offer_get(key_hash & (FW_OFFERS - 1));
+	struct fw_cpu *cpu;
+
+	if (!offer)
+		return FW_R_LEARN_BUDGET;
+	if (offer->hash != hash) {
+		offer->hash = hash;
+		offer->first_tick = now;
+		offer->offered = 0;
+		return FW_R_LEARN_ONCE;
+	}
+	if (offer->offered && now - offer->offered_tick < fw_cfg.hz)
+		return FW_R_LEARN_OFFERED;
+	cpu = fw_budget(now);
+	if (!cpu || cpu->offered >= fw_ctl.offer_budget)
+		return FW_R_LEARN_BUDGET;
+	cpu->offered++;
+	offer->offered = 1;
+	offer->offered_tick = now;
+	*first_tick = offer->first_tick;
+	return FW_R_NONE;
+}
+
+/* Does the table's flow say what the kernel has just done? */
+static __always_inline int fw_action_equal(const struct fw_flow *f, const __u32 *saddr_be,
+					   const __u32 *daddr_be, int words,
+					   const struct fw_out *out, const void *data,
+					   const struct fw_pkt *p, __u32 port)
+{
+	const struct fw_nexthop *nh = fw_nexthop_get(fw_flow_nexthop(f));
+
+	if (!nh || !nh->valid || nh->port != port || !fw_l2_equal(data, nh->l2))
+		return 0;
+	if (f->ttl_out != p->ttl || f->dscp_out != (p->tos & FW_TOS_DSCP))
+		return 0;
+	for (int i = 0; i < words; i++)
+		if (saddr_be[i] != out->t.saddr_be[i] || daddr_be[i] != out->t.daddr_be[i])
+			return 0;
+	return f->sport_be == out->t.sport_be && f->dport_be == out->t.dport_be;
+}
+
+static __always_inline int fw_guard_equal(const struct fw_flow *f, const struct fw_slot *slot)
+{
+	return fw_l2_equal(slot->l2, f->l2_in) && slot->ttl == f->ttl_in &&
+	       (slot->tos & FW_TOS_DSCP) == f->dscp_in;
+}
+
+/* The kernel did it again: the flow is good for another interval. */
+static __always_inline enum fw_reason fw_confirm(struct fw_state *st, const struct fw_slot *slot,
+						 __u32 now)
+{
+	if (slot->epoch != fw_ctl.epoch)
+		return FW_R_LEARN_EPOCH;
+	st->misses = 0;
+	if (st->pending || slot->len_l3 > st->len_max) {
+		/* a revalidation proves no more than its own length */
+		st->len_max = slot->len_l3;
+		st->pending = 0;
+	}
+	st->confirmed_tick = now;
+	st->reval_tick = now + st->interval;
+	FW_WRITE_ONCE(st->epoch, slot->epoch);
+	return FW_R_CONFIRMED;
+}
+
+/*
+ * Compares with the flow that the table holds, if any. FW_R_NONE: nothing is
+ * known, learn; *state then names a flow that is to be replaced.
+ */
+static __always_inline enum fw_reason fw_known(const struct fw_slot *slot, const struct fw_out *out,
+					       const void *data, const struct fw_pkt *p, __u32 port,
+					       enum fw_reason proof, __u32 now, __u32 *state)
+{
+	const struct fw_flow *f;
+	struct fw_state *st;
+	int equal;
+
+	if (slot->family == FW_AF_INET) {
+		struct fw_key4 key = {
+			.saddr_be = slot->key.saddr_be[0],
+			.daddr_be = slot->key.daddr_be[0],
+			.sport_be = slot->key.sport_be,
+			.dport_be = slot->key.dport_be,
+			.port_proto = slot->key.port_proto,
+		};
+		const struct fw_flow4 *flow = fw_flow4_get(&key);
+
+		if (!flow)
+			return FW_R_NONE;
+		f = &flow->f;
+		equal = fw_action_equal(f, &flow->saddr_be, &flow->daddr_be, 1, out, data, p, port);
+	} else {
+		const struct fw_flow6 *flow = fw_flow6_get(&slot->key);
+
+		if (!flow)
+			return FW_R_NONE;
+		f = &flow->f;
+		equal = fw_action_equal(f, flow->saddr_be, flow->daddr_be, 4, out, data, p, port);
+	}
+	*state = fw_flow_state(f);
+	st = fw_state_get(*state);
+	if (!st || !fw_guard_equal(f, slot))
+		return FW_R_NONE;
+	if (equal && !proof)
+		return fw_confirm(st, slot, now);
+	if (slot->epoch == fw_ctl.epoch)
+		FW_WRITE_ONCE(st->epoch, 0);
+	return proof ? proof : FW_R_NONE;
+}
+
+static __always_inline void fw_candidate_fill(struct fw_candidate *c, const struct fw_slot *slot,
+					      const struct fw_out *out, const void *data,
+					      const struct fw_pkt *p, const struct fw_conn *conn)
+{
+	const fw_u64_any *from;
+	fw_u64_any *to;
+
+	c->key = slot->key;
+	from = (const void *)slot->l2;
+	to = (void *)c->l2_in;
+	to[0] = from[0];
+	to[1] = from[1];
+	to[2] = 0;
+	to[3] = 0;
+	to = (void *)c->l2_out;
+	to[0] = *(const fw_u64_any *)data;
+	to[1] = *(const fw_u64_any *)(data + 8);
+	to[2] = 0;
+	to[3] = 0;
+	for (int i = 0; i < 4; i++) {
+		c->saddr_be[i] = out->t.saddr_be[i];
+		c->daddr_be[i] = out->t.daddr_be[i];
+	}
+	c->sport_be = out->t.sport_be;
+	c->dport_be = out->t.dport_be;
+	c->l2_in_len = slot->l2_len;
+	c->l2_out_len = p->l2_len;
+	c->len_l3 = slot->len_l3;
+	c->l3_delta = out->l3_delta;
+	c->l4_delta = out->l4_delta;
+	c->family = slot->family;
+	c->tos_in = slot->tos;
+	c->tos_out = p->tos;
+	c->ttl_in = slot->ttl;
+	c->ttl_out = p->ttl;
+	c->nat = out->nat;
+	c->epoch = slot->epoch;
+	c->conn = *conn;
+}
+
+/* The whole of learning for one frame that leaves under a token. */
+static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct fw_pkt *p)
+{
+	const void *data, *end;
+	struct fw_slot *slot = fw_slot_get(token - 1);
+	__u32 now = fw_now(), state = FW_INDEX_NONE, first_tick = 0, gso;
+	struct fw_candidate *c;
+	struct fw_cpu *cpu;
+	struct fw_out out;
+	enum fw_reason reason, proof;
+	__u64 key_hash, hash;
+
+	if (!slot || now - slot->tick > fw_cfg.hz)
+		return FW_R_LEARN_STALE_TOKEN;
+	if (slot->egress++)
+		return FW_R_LEARN_COPIES;
+	fw_pull(ctx);
+	data = fw_data(ctx);
+	end = fw_data_end(ctx);
+	if (fw_parse(data, end, fw_frame_len(ctx), p) || data + FW_ETH_LEN + 2 > end)
+		return FW_R_LEARN_FRAME;
+	if (!fw_out_read(&out, slot, data, end, p))
+		return FW_R_LEARN_FRAME;
+	gso = fw_gso_size(ctx);
+	proof = fw_prove_headers(slot, data, end, p);
+	if (!gso && !slot->gso && !proof) {
+		proof = p->len_l3 != slot->len_l3 ? FW_R_LEARN_CHANGED
+						  : fw_prove_checksum(slot, p, &out);
+	} else if (!proof && (!gso || !slot->gso ||
+			      fw_segment_len(data, end, p, gso) != slot->len_l3)) {
+		proof = FW_R_LEARN_CHANGED;
+	}
+	reason = fw_known(slot, &out, data, p, fw_port(ctx), proof, now, &state);
+	if (reason)
+		return reason;
+	if (proof)
+		return proof;
+	if (gso)
+		return FW_R_LEARN_GSO;
+	if (slot->epoch != fw_ctl.epoch)
+		return FW_R_LEARN_EPOCH;
+	cpu = fw_cpu_get();
+	if (!cpu)
+		return FW_R_LEARN_BUDGET;
+	fw_conn_read(ctx, &cpu->conn, &out.t, p);
+	reason = fw_conn_fit(&cpu->conn, slot, &out, p->proto);
+	if (reason)
+		return reason;
+	/* reading the connection may have moved the packet */
+	data = fw_data(ctx);
+	end = fw_data_end(ctx);
+	if (data + FW_ETH_LEN + 2 > end)
+		return FW_R_LEARN_FRAME;
+	key_hash = fw_hash_key(slot);
+	hash = fw_hash_action(key_hash, slot, &out, data, p, fw_port(ctx));
+	reason = fw_offer(key_hash, hash, now, &first_tick);
+	if (reason)
+		return reason;
+	c = fw_event_reserve(sizeof(*c));
+	if (!c)
+		return FW_R_LEARN_RING;
+	c->ev.kind = state ? FW_EV_CHANGED : FW_EV_CANDIDATE;
+	c->ev.reason = FW_R_LEARNED;
+	c->ev.state = state;
+	c->ev.tick = now;
+	c->port_out = fw_port(ctx);
+	c->mark = fw_mark(ctx);
+	c->priority = fw_priority(ctx);
+	c->token = token;
+	c->first_tick = first_tick;
+	fw_candidate_fill(c, slot, &out, data, p, &cpu->conn);
+	fw_event_submit(c);
+	return state ? FW_R_CONTRADICTED : FW_R_LEARNED;
+}
+
+#endif

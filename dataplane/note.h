@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * tc ingress of the slow path: what came in goes to a slot, and the slot's
+ * number, the token, into skb->tc_index, which survives routing, NAT and
+ * tunnels up to tc egress. Whatever can never be a flow writes nothing.
+ */
+#ifndef FW_NOTE_H
+#define FW_NOTE_H
+
+#include "abi.h"
+#include "fresh.h"
+#include "guard.h"
+#include "parse.h"
+
+/* Could the kernel ever forward this, unmodified but for headers? */
+static __always_inline int fw_learnable(const void *data, const struct fw_pkt *p)
+{
+	if (*(const __u8 *)data & 1)
+		return 0;
+	return p->ttl > 1 && !fw_tcp_closes(p) && fw_tcp_plain(p);
+}
+
+static __always_inline void fw_note_fill(struct fw_slot *slot, const void *data, const void *end,
+					 const struct fw_pkt *p)
+{
+	const struct fw_l4 *l4 = fw_l4_at(data, p->family);
+
+	*(fw_u64_any *)slot->l2 = *(const fw_u64_any *)data;
+	*(fw_u64_any *)(slot->l2 + 8) = *(const fw_u64_any *)(data + 8);
+	slot->l2_len = p->l2_len;
+	slot->len_l3 = p->len_l3;
+	slot->l4_csum = p->l4_check;
+	slot->ttl = p->ttl;
+	slot->tos = p->tos;
+	slot->family = p->family;
+	slot->tcp_flags = p->tcp_flags;
+	slot->seq_be = 0;
+	slot->ack_be = 0;
+	if (p->proto == FW_PROTO_TCP && (void *)l4 + FW_TCP_LEN <= end) {
+		slot->seq_be = l4->tcp.seq_be;
+		slot->ack_be = l4->tcp.ack_be;
+	}
+	if (p->family == FW_AF_INET) {
+		const struct fw_ip4 *ip = fw_ip4_at(data);
+
+		slot->ip_id_be = ip->id_be;
+		slot->frag_be = ip->frag_be;
+		slot->flow_label_be = 0;
+		for (int i = 1; i < 4; i++) {
+			slot->key.saddr_be[i] = 0;
+			slot->key.daddr_be[i] = 0;
+		}
+	} else {
+		slot->ip_id_be = 0;
+		slot->frag_be = 0;
+		slot->flow_label_be = fw_ip6_at(data)->word0_be & fw_htonl(0x000fffff);
+	}
+}
+
+/* The token, or 0 if the packet is not worth one. */
+static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, enum fw_reason *reason)
+{
+	const void *data, *end;
+	struct fw_slot *slot;
+	struct fw_cpu *cpu;
+	__u32 now = fw_now(), index, gso;
+
+	fw_pull(ctx);
+	data = fw_data(ctx);
+	end = fw_data_end(ctx);
+	*reason = fw_parse(data, end, fw_frame_len(ctx), p);
+	if (*reason || data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
+		return 0;
+	if (!fw_learnable(data, p))
+		return 0;
+	cpu = fw_budget(now);
+	if (!cpu)
+		return 0;
+	index = fw_cpu_id() * fw_cfg.slots_per_cpu + (cpu->slot++ & (fw_cfg.slots_per_cpu - 1));
+	slot = fw_slot_get(index);
+	if (!slot)
+		return 0;
+	if (p->family == FW_AF_INET) {
+		struct fw_key4 key;
+
+		fw_key4_fill(&key, data, fw_port(ctx), p->proto);
+		slot->key.saddr_be[0] = key.saddr_be;
+		slot->key.daddr_be[0] = key.daddr_be;
+		slot->key.sport_be = key.sport_be;
+		slot->key.dport_be = key.dport_be;
+		slot->key.port_proto = key.port_proto;
+	} else {
+		if (data + FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN > end)
+			return 0;
+		fw_key6_fill(&slot->key, data, fw_port(ctx), p->proto);
+	}
+	fw_note_fill(slot, data, end, p);
+	gso = fw_gso_size(ctx);
+	slot->gso = !!gso;
+	if (gso)
+		slot->len_l3 = fw_segment_len(data, end, p, gso);
+	slot->epoch = fw_ctl.epoch;
+	slot->tick = now;
+	slot->egress = 0;
+	slot->mark = fw_mark(ctx);
+	return index + 1;
+}
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* One pass over the headers; all later stages use what it found. */
+#ifndef FW_PARSE_H
+#define FW_PARSE_H
+
+#include "abi.h"
+#include "csum.h"
+
+enum fw_proto_const {
+	FW_ETH_LEN       = 14,
+	FW_ETH_MAC2      = 12,
+	FW_IP4_LEN       = 20,
+	FW_IP6_LEN       = 40,
+	FW_TCP_LEN       = 20,
+	FW_UDP_LEN       = 8,
+	FW_ETH_IP        = 0x0800,
+	FW_ETH_IP6       = 0x86dd,
+	FW_ETH_8021Q     = 0x8100,
+	FW_ETH_8021AD    = 0x88a8,
+	FW_PROTO_ICMP    = 1,
+	FW_PROTO_TCP     = 6,
+	FW_PROTO_UDP     = 17,
+	FW_PROTO_ROUTING = 43,
+	FW_PROTO_FRAG6   = 44,
+	FW_PROTO_ICMP6   = 58,
+};
+
+enum fw_tcp_flag {
+	FW_TCP_FIN = 0x01,
+	FW_TCP_SYN = 0x02,
+	FW_TCP_RST = 0x04,
+	FW_TCP_ACK = 0x10,
+};
+
+struct fw_ip4 {
+	__u8 version_ihl;
+	__u8 tos;
+	__u16 tot_len_be;
+	__u16 id_be;
+	__u16 frag_be;
+	__u8 ttl;
+	__u8 proto;
+	__u16 check;
+	__u32 saddr_be;
+	__u32 daddr_be;
+} FW_WIRE;
+
+struct fw_ip6 {
+	__u32 word0_be; /* version, traffic class, flow label */
+	__u16 payload_len_be;
+	__u8 next_header;
+	__u8 hop_limit;
+	__u32 saddr_be[4];
+	__u32 daddr_be[4];
+} FW_WIRE;
+
+struct fw_l4 {
+	__u16 sport_be;
+	__u16 dport_be;
+	union {
+		struct {
+			__u32 seq_be;
+			__u32 ack_be;
+			__u8 doff;
+			__u8 flags;
+			__u16 window_be;
+			__u16 check;
+			__u16 urgent_be;
+		} FW_WIRE tcp;
+		struct {
+			__u16 len_be;
+			__u16 check;
+		} udp;
+	};
+} FW_WIRE;
+
+/* What the parser found. Offsets are from the start of the frame. */
+struct fw_pkt {
+	__u16 len_l3;
+	__u16 l2_len;
+	__u16 l4_check;
+	__u8 family; /* FW_AF_*, 0 before the IP header was understood */
+	__u8 proto;
+	__u8 ttl;
+	__u8 tos; /* or traffic class */
+	__u8 tcp_flags;
+	__u8 tuple; /* addresses and ports were found: the packet can be named */
+};
+
+static __always_inline enum fw_reason fw_parse_ports(const struct fw_l4 *l4, const void *end,
+						     struct fw_pkt *p, __u32 len_l4)
+{
+	if (p->proto == FW_PROTO_TCP) {
+		if ((const void *)l4 + FW_TCP_LEN > end)
+			return FW_R_SHORT;
+		p->tuple = 1;
+		p->tcp_flags = l4->tcp.flags;
+		p->l4_check = l4->tcp.check;
+		/* nf_conntrack_proto_tcp.c, tcp_error() */
+		if ((l4->tcp.doff >> 4) < 5 || (__u32)(l4->tcp.doff >> 4) * 4 > len_l4)
+			return FW_R_L4_HEADER;
+		return FW_R_NONE;
+	}
+	if (p->proto == FW_PROTO_UDP) {
+		__u32 len;
+
+		if ((const void *)l4 + FW_UDP_LEN > end)
+			return FW_R_SHORT;
+		p->tuple = 1;
+		p->l4_check = l4->udp.check;
+		len = fw_ntohs(l4->udp.len_be);
+		/* nf_conntrack_proto_udp.c, udp_error() */
+		if (len < FW_UDP_LEN || len > len_l4)
+			return FW_R_L4_HEADER;
+		return FW_R_NONE;
+	}
+	if (p->proto == FW_PROTO_ICMP || p->proto == FW_PROTO_ICMP6)
+		return FW_R_ICMP;
+	return FW_R_PROTOCOL;
+}
+
+static __always_inline enum fw_reason fw_parse_ip4(const void *data, const void *end,
+						   __u32 frame_len, struct fw_pkt *p)
+{
+	const struct fw_ip4 *ip = data + FW_ETH_LEN;
+	__u32 len;
+
+	if ((const void *)(ip + 1) > end)
+		return FW_R_SHORT;
+	if (ip->version_ihl != 0x45)
+		return (ip->version_ihl >> 4) == 4 && (ip->version_ihl & 15) > 5 ? FW_R_IP_OPTIONS
+										  : FW_R_IP_HEADER;
+	len = fw_ntohs(ip->tot_len_be);
+	p->len_l3 = len;
+	p->ttl = ip->ttl;
+	p->tos = ip->tos;
+	p->proto = ip->proto;
+	if (len < FW_IP4_LEN || FW_ETH_LEN + len > frame_len)
+		return FW_R_IP_HEADER;
+	if (!fw_csum_ip_ok(ip))
+		return FW_R_IP_CHECKSUM;
+	p->family = FW_AF_INET;
+	/* any of MF, offset; DF may be set */
+	if (ip->frag_be & fw_htons(0x3fff))
+		return FW_R_FRAGMENT;
+	return fw_parse_ports((const void *)(ip + 1), end, p, len - FW_IP4_LEN);
+}
+
+static __always_inline enum fw_reason fw_parse_ip6(const void *data, const void *end,
+						   __u32 frame_len, struct fw_pkt *p)
+{
+	const struct fw_ip6 *ip = data + FW_ETH_LEN;
+	__u32 len, word0;
+	enum fw_reason reason;
+
+	if ((const void *)(ip + 1) > end)
+		return FW_R_SHORT;
+	word0 = fw_ntohl(ip->word0_be);
+	if (word0 >> 28 != 6)
+		return FW_R_IP_HEADER;
+	len = fw_ntohs(ip->payload_len_be) + FW_IP6_LEN;
+	p->len_l3 = len;
+	p->ttl = ip->hop_limit;
+	p->tos = word0 >> 20;
+	p->proto = ip->next_header;
+	if (FW_ETH_LEN + len > frame_len)
+		return FW_R_IP_HEADER;
+	p->family = FW_AF_INET6;
+	reason = fw_parse_ports((const void *)(ip + 1), end, p, len - FW_IP6_LEN);
+	if (reason != FW_R_PROTOCOL)
+		return reason;
+	if (p->proto == FW_PROTO_FRAG6)
+		return FW_R_FRAGMENT;
+	if (p->proto == 0 || p->proto == FW_PROTO_ROUTING || p->proto == 60 || p->proto == 51)
+		return FW_R_IP6_EXTENSION;
+	return FW_R_PROTOCOL;
+}
+
+/*
+ * Fills p; FW_R_NONE if the frame could belong to a flow. frame_len counts the
+ * whole frame, of which [data, end) need only hold the headers.
+ */
+static __always_inline enum fw_reason fw_parse(const void *data, const void *end, __u32 frame_len,
+					       struct fw_pkt *p)
+{
+	const fw_u16_any *ethertype = data + FW_ETH_MAC2;
+
+	if (data + FW_ETH_LEN > end)
+		return FW_R_SHORT;
+	p->l2_len = FW_ETH_LEN;
+	if (*ethertype == fw_htons(FW_ETH_IP))
+		return fw_parse_ip4(data, end, frame_len, p);
+	if (*ethertype == fw_htons(FW_ETH_IP6))
+		return fw_parse_ip6(data, end, frame_len, p);
+	if (*ethertype == fw_htons(FW_ETH_8021Q) || *ethertype == fw_htons(FW_ETH_8021AD))
+		return FW_R_VLAN;
+	return FW_R_NOT_IP;
+}
+
+/* Only the kernel judges how connections begin and end. */
+static __always_inline int fw_tcp_closes(const struct fw_pkt *p)
+{
+	return p->proto == FW_PROTO_TCP && (p->tcp_flags & (FW_TCP_SYN | FW_TCP_FIN | FW_TCP_RST));
+}
+
+/* ACK, and beside it nothing but PSH, URG, ECE and CWR. */
+static __always_inline int fw_tcp_plain(const struct fw_pkt *p)
+{
+	return p->proto != FW_PROTO_TCP || (p->tcp_flags & FW_TCP_ACK);
+}
+
+static __always_inline const struct fw_ip4 *fw_ip4_at(const void *data)
+{
+	return data + FW_ETH_LEN;
+}
+
+static __always_inline const struct fw_ip6 *fw_ip6_at(const void *data)
+{
+	return data + FW_ETH_LEN;
+}
+
+static __always_inline const struct fw_l4 *fw_l4_at(const void *data, __u8 family)
+{
+	return data + FW_ETH_LEN + (family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN);
+}
+
+/* L3 length of one segment of a merged frame. */
+static __always_inline __u16 fw_segment_len(const void *data, const void *end,
+					    const struct fw_pkt *p, __u32 gso_size)
+{
+	const struct fw_l4 *l4 = fw_l4_at(data, p->family);
+	__u32 len = (const void *)l4 - data - FW_ETH_LEN;
+
+	if (p->proto == FW_PROTO_TCP) {
+		if ((const void *)l4 + FW_TCP_LEN > end)
+			return p->len_l3;
+		len += (l4->tcp.doff >> 4) * 4;
+	} else {
+		len += FW_UDP_LEN;
+	}
+	return len + gso_size;
+}
+
+/* Keys: the caller has parsed the frame, so the headers are there. */
+static __always_inline void fw_key4_fill(struct fw_key4 *key, const void *data, __u32 port,
+					 __u8 proto)
+{
+	const struct fw_ip4 *ip = fw_ip4_at(data);
+	const struct fw_l4 *l4 = fw_l4_at(data, FW_AF_INET);
+
+	key->saddr_be = ip->saddr_be;
+	key->daddr_be = ip->daddr_be;
+	key->sport_be = l4->sport_be;
+	key->dport_be = l4->dport_be;
+	key->port_proto = port << 8 | proto;
+}
+
+static __always_inline void fw_key6_fill(struct fw_key6 *key, const void *data, __u32 port,
+					 __u8 proto)
+{
+	const struct fw_ip6 *ip = fw_ip6_at(data);
+	const struct fw_l4 *l4 = fw_l4_at(data, FW_AF_INET6);
+
+	for (int i = 0; i < 4; i++) {
+		key->saddr_be[i] = ip->saddr_be[i];
+		key->daddr_be[i] = ip->daddr_be[i];
+	}
+	key->sport_be = l4->sport_be;
+	key->dport_be = l4->dport_be;
+	key->port_proto = port << 8 | proto;
+}
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The way of a packet through the fast path. This is the only file that knows
+ * the order of the stages; a target header says where it runs.
+ */
+#ifndef FW_PIPELINE_H
+#define FW_PIPELINE_H
+
+#include "abi.h"
+#include "flow.h"
+#include "fresh.h"
+#include "guard.h"
+#include "parse.h"
+#include "rewrite.h"
+#include "watch.h"
+
+/* The daemon lives, and the fast path is on. */
+static __always_inline enum fw_reason fw_gate(void)
+{
+	if (fw_unlikely(fw_reached(fw_now(), fw_ctl.deadline_tick)))
+		return FW_R_DEADLINE;
+	if (fw_unlikely(!fw_ctl.on))
+		return FW_R_OFF;
+	return FW_R_NONE;
+}
+
+/* From a hit to permission: everything but the rewriting. */
+static __always_inline enum fw_reason fw_permit(fw_ctx *ctx, const struct fw_flow *f,
+						struct fw_state *st, const struct fw_nexthop *nh,
+						const void *data, const struct fw_pkt *p)
+{
+	enum fw_reason reason;
+
+	if (fw_unlikely(fw_tcp_closes(p))) {
+		fw_suspend(st, fw_flow_state(f), FW_R_CLOSING);
+		return FW_R_CLOSING;
+	}
+	reason = fw_usable(f, st, nh);
+	if (fw_unlikely(reason))
+		return reason;
+	if (fw_unlikely(!fw_tcp_plain(p)))
+		return FW_R_TCP_FLAGS;
+	reason = fw_guard(f, st, data, p);
+	if (fw_unlikely(reason))
+		return reason;
+	return fw_fresh(ctx, f, st, p);
+}
+
+static __always_inline void fw_account(struct fw_state *st, const struct fw_nexthop *nh,
+				       const struct fw_pkt *p)
+{
+	st->packets++;
+	st->bytes += nh->l2_len + p->len_l3;
+	st->used_tick = fw_now();
+}
+
+static __always_inline enum fw_reason fw_missed(const struct fw_pkt *p)
+{
+	return fw_tcp_closes(p) ? FW_R_MISS_CLOSE : FW_R_MISS;
+}
+
+static __always_inline enum fw_reason fw_forward4(fw_ctx *ctx, const struct fw_pkt *p,
+						  const struct fw_nexthop **out)
+{
+	void *data = fw_data(ctx), *end = fw_data_end(ctx);
+	const struct fw_flow4 *flow;
+	const struct fw_nexthop *nh;
+	struct fw_state *st;
+	struct fw_key4 key;
+	enum fw_reason reason;
+
+	if (data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
+		return FW_R_SHORT;
+	fw_key4_fill(&key, data, fw_port(ctx), p->proto);
+	flow = fw_flow4_get(&key);
+	if (!flow)
+		return fw_missed(p);
+	st = fw_state_get(fw_flow_state(&flow->f));
+	nh = fw_nexthop_get(fw_flow_nexthop(&flow->f));
+	if (!st || !nh)
+		return FW_R_NEXTHOP;
+	reason = fw_permit(ctx, &flow->f, st, nh, data, p);
+	if (fw_unlikely(reason))
+		return reason;
+	if (fw_unlikely(!fw_trim(ctx, &data, &end, FW_ETH_LEN + p->len_l3)))
+		return FW_R_REDIRECT;
+	reason = fw_rewrite4(data, end, p, flow);
+	if (fw_unlikely(reason))
+		return reason;
+	fw_rewrite_l2(data, nh);
+	fw_account(st, nh, p);
+	*out = nh;
+	return FW_R_NONE;
+}
+
+static __always_inline enum fw_reason fw_forward6(fw_ctx *ctx, const struct fw_pkt *p,
+						  const struct fw_nexthop **out)
+{
+	void *data = fw_data(ctx), *end = fw_data_end(ctx);
+	const struct fw_flow6 *flow;
+	const struct fw_nexthop *nh;
+	struct fw_state *st;
+	struct fw_key6 key;
+	enum fw_reason reason;
+
+	if (data + FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN > end)
+		return FW_R_SHORT;
+	fw_key6_fill(&key, data, fw_port(ctx), p->proto);
+	flow = fw_flow6_get(&key);
+	if (!flow)
+		return fw_missed(p);
+	st = fw_state_get(fw_flow_state(&flow->f));
+	nh = fw_nexthop_get(fw_flow_nexthop(&flow->f));
+	if (!st || !nh)
+		return FW_R_NEXTHOP;
+	reason = fw_permit(ctx, &flow->f, st, nh, data, p);
+	if (fw_unlikely(reason))
+		return reason;
+	if (fw_unlikely(!fw_trim(ctx, &data, &end, FW_ETH_LEN + p->len_l3)))
+		return FW_R_REDIRECT;
+	reason = fw_rewrite6(data, end, p, flow);
+	if (fw_unlikely(reason))
+		return reason;
+	fw_rewrite_l2(data, nh);
+	fw_account(st, nh, p);
+	*out = nh;
+	return FW_R_NONE;
+}
+
+/* Says how the frame was forwarded, or why the kernel gets it unchanged. */
+static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, struct fw_pkt *p,
+						  const struct fw_nexthop **out)
+{
+	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
+	enum fw_reason reason;
+
+	reason = fw_gate();
+	if (fw_unlikely(reason))
+		return reason;
+	reason = fw_parse(data, end, fw_frame_len(ctx), p);
+	if (fw_unlikely(reason))
+		return reason;
+	return p->family == FW_AF_INET ? fw_forward4(ctx, p, out) : fw_forward6(ctx, p, out);
+}
+
+/* A miss that can never be a flow has a more telling name. */
+static __always_inline enum fw_reason fw_name_miss(const void *data, const void *end,
+						   const struct fw_pkt *p, enum fw_reason reason)
+{
+	if (reason != FW_R_MISS && reason != FW_R_GUARD_TTL)
+		return reason;
+	if (data + FW_ETH_LEN <= end && (*(const __u8 *)data & 1))
+		return FW_R_MULTICAST;
+	return p->ttl <= 1 ? FW_R_TTL : reason;
+}
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Every way out is counted here, and reported if the tuple is being watched. */
+#ifndef FW_WATCH_H
+#define FW_WATCH_H
+
+#include "abi.h"
+#include "parse.h"
+
+static __always_inline int fw_watched(const struct fw_watch *w, const struct fw_tuple *t,
+				      const struct fw_pkt *p)
+{
+	if (w->family != p->family || w->proto != p->proto)
+		return 0;
+	if (w->sport_be != t->sport_be || w->dport_be != t->dport_be)
+		return 0;
+	for (int i = 0; i < 4; i++)
+		if (w->saddr_be[i] != t->saddr_be[i] || w->daddr_be[i] != t->daddr_be[i])
+			return 0;
+	return 1;
+}
+
+static __always_inline void fw_tuple_fill(struct fw_tuple *t, const void *data, __u8 family)
+{
+	const struct fw_l4 *l4 = fw_l4_at(data, family);
+
+	__builtin_memset(t, 0, sizeof(*t));
+	if (family == FW_AF_INET) {
+		t->saddr_be[0] = fw_ip4_at(data)->saddr_be;
+		t->daddr_be[0] = fw_ip4_at(data)->daddr_be;
+	} else {
+		for (int i = 0; i < 4; i++) {
+			t->saddr_be[i] = fw_ip6_at(data)->saddr_be[i];
+			t->daddr_be[i] = fw_ip6_at(data)->daddr_be[i];
+		}
+	}
+	t->sport_be = l4->sport_be;
+	t->dport_be = l4->dport_be;
+}
+
+/* The tuple of the frame as it is now, before any rewrite; 0 if it has none. */
+static __always_inline int fw_watch_note(struct fw_tuple *t, const void *data, const void *end)
+{
+	__u32 need = FW_ETH_LEN + FW_UDP_LEN;
+	const fw_u16_any *ethertype = data + FW_ETH_MAC2;
+	__u8 family;
+
+	if (data + FW_ETH_LEN > end)
+		return 0;
+	family = *ethertype == fw_htons(FW_ETH_IP) ? FW_AF_INET : FW_AF_INET6;
+	need += family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN;
+	if (data + need > end)
+		return 0;
+	fw_tuple_fill(t, data, family);
+	return 1;
+}
+
+/* Rare: only while `explain` watches. */
+static __noinline int fw_watch_report(const struct fw_tuple *t, const struct fw_pkt *p, __u32 port,
+				      __u32 stage_reason)
+{
+	const struct fw_watch *w = fw_watch_get();
+	struct fw_watch_event *ev;
+
+	if (!w || !t || !p || !fw_watched(w, t, p))
+		return 0;
+	ev = fw_event_reserve(sizeof(*ev));
+	if (!ev)
+		return 0;
+	ev->ev.kind = FW_EV_WATCH;
+	ev->ev.reason = stage_reason & 0xffff;
+	ev->ev.state = 0;
+	ev->ev.tick = fw_now();
+	ev->tuple = *t;
+	ev->port = port;
+	ev->stage = stage_reason >> 16;
+	ev->len_l3 = p->len_l3;
+	ev->tcp_flags = p->tcp_flags;
+	ev->ttl = p->ttl;
+	ev->pad = 0;
+	fw_event_submit(ev);
+	return 1;
+}
+
+static __always_inline void fw_watch(const struct fw_tuple *t, const struct fw_pkt *p, __u32 port,
+				     enum fw_stage stage, enum fw_reason reason)
+{
+	if (p->tuple)
+		fw_watch_report(t, p, port, stage << 16 | reason);
+}
+
+#endif

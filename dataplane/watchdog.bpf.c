@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Drivers drop redirected frames after XDP was told of success. Only the xdp
+ * tracepoints know; this counts them by egress port. And the clock.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "target/bytes.h"
+#include "target/kernel.h"
+#include "abi.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, FW_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, struct fw_port_fault);
+} fw_faults SEC(".maps");
+
+struct bpf_prog;
+
+extern int CONFIG_HZ __kconfig __weak;
+
+static void fault(__u32 ifindex, __u32 frames, int error)
+{
+	/* Only ports that the daemon has entered are watched. */
+	struct fw_port_fault *f = bpf_map_lookup_elem(&fw_faults, &ifindex);
+
+	if (!f)
+		return;
+	__sync_fetch_and_add(&f->failed, frames);
+	f->error = error;
+}
+
+/* A full ring drops too, but without an error: that is overload, not a fault. */
+SEC("tp_btf/xdp_devmap_xmit")
+int BPF_PROG(freeway_devmap_xmit, const struct net_device *from, const struct net_device *to,
+	     int sent, int drops, int err)
+{
+	if (err < 0 && drops > 0 && to)
+		fault(to->ifindex, drops, err);
+	return 0;
+}
+
+SEC("tp_btf/xdp_redirect_err")
+int BPF_PROG(freeway_redirect_err, const struct net_device *dev, const struct bpf_prog *prog,
+	     const void *target, int err)
+{
+	/* The target is a device in a devmap's element: the first member. */
+	const struct net_device *to = NULL;
+
+	if (!target)
+		return 0;
+	bpf_probe_read_kernel(&to, sizeof(to), target);
+	if (to)
+		fault(BPF_CORE_READ(to, ifindex), 1, err);
+	return 0;
+}
+
+SEC("syscall")
+int freeway_clock(struct fw_clock *clock)
+{
+	clock->tick = bpf_jiffies64();
+	clock->hz = CONFIG_HZ;
+	return 0;
+}
+
+char LICENSE[] SEC("license") __weak = "GPL";

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The fast path in XDP. A miss writes nothing. */
+#include "target/xdp.h"
+#include "target/conn.h"
+#include "pipeline.h"
+
+/*
+ * A bulk TCP direction shows tc only merged frames, whose checksum proves
+ * nothing. Unique metadata keeps a sampled frame out of GRO.
+ */
+static __always_inline enum fw_reason fw_sample(struct xdp_md *ctx, const struct fw_pkt *p)
+{
+	struct fw_cpu *cpu;
+	__u32 *meta;
+
+	if (p->proto != FW_PROTO_TCP || p->len_l3 < 128 || !fw_ctl.learn)
+		return FW_R_MISS;
+	cpu = fw_budget(fw_now());
+	/* one frame of eight, so that GRO keeps most of its worth */
+	if (!cpu || (++cpu->sample_seq & 7) || cpu->sampled >= fw_ctl.sample_budget)
+		return FW_R_MISS;
+	cpu->sampled++;
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*meta)))
+		return FW_R_MISS;
+	meta = (void *)(long)ctx->data_meta;
+	if ((void *)(meta + 1) > fw_data(ctx))
+		return FW_R_MISS;
+	*meta = cpu->sample_seq;
+	return FW_R_SAMPLED;
+}
+
+SEC("xdp")
+int freeway_xdp(struct xdp_md *ctx)
+{
+	const struct fw_nexthop *nh = NULL;
+	struct fw_pkt p = {};
+	struct fw_tuple seen;
+	enum fw_reason reason;
+	int watch = 0;
+
+	/* The tuple as it came in: a rewrite would hide it. */
+	if (fw_unlikely(fw_ctl.watch))
+		watch = fw_watch_note(&seen, fw_data(ctx), fw_data_end(ctx));
+	reason = fw_pipeline(ctx, &p, &nh);
+	if (fw_likely(!reason && nh)) {
+		if (fw_unlikely(watch))
+			fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_XDP, FW_R_FAST);
+		return bpf_redirect_map(&fw_ports, nh->devmap_slot, XDP_PASS);
+	}
+	reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), &p, reason);
+	if (reason == FW_R_MISS)
+		reason = fw_sample(ctx, &p);
+	if (fw_unlikely(watch))
+		fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_XDP, reason);
+	fw_count(reason);
+	return XDP_PASS;
+}
+
+char LICENSE[] SEC("license") __weak = "GPL";
