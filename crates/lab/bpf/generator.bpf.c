@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * Frames at line rate: BPF_PROG_TEST_RUN with live frames runs one of these programs once for each
+ * frame, and the frame leaves through the port in `out`.
+ *
+ * The kernel recycles pages as the receiver left them, so the whole header is written each time,
+ * from a template; only what differs between flows and rounds is computed.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "wire.h"
+
+enum {
+	TEMPLATE_WORDS = 11,
+	/* Flow i: near port base + i % 32768, near address base + i / 32768, far port base + i / 32768. */
+	BLOCK_SHIFT = 15,
+	BLOCK_MASK  = (1 << BLOCK_SHIFT) - 1,
+	/* Segments of a connection move through a window that the other side never acknowledges. */
+	TCP_ROUND_MASK = 31,
+};
+
+/* All fields in host byte order, except `words`, which is frame memory. */
+struct generator_config {
+	__u64 words[TEMPLATE_WORDS];
+	__u32 flows;
+	__u32 near_addr; /* the last 32 bits of an IPv6 address */
+	__u32 ip_sum;	 /* of the IPv4 header without checksum and near address */
+	__u32 l4_sum;	 /* of pseudo header and segment, without all that varies */
+	__u32 tcp_seq;
+	__u16 tcp_step;
+	__u16 near_port;
+	__u16 far_port;
+	__u16 frame_len;
+	__u8 reverse;	 /* the far side sends */
+	__u8 near_fixed; /* one near address for all flows, as behind a masquerade */
+	__u8 has_round;	 /* payload bytes 0 to 3 */
+	__u8 has_flow;	 /* payload bytes 4 to 7 */
+};
+
+/* Written by the one thread that runs the program. */
+struct generator_state {
+	__u64 frames;
+	__u32 flow;
+	__u32 round;
+};
+
+const volatile struct generator_config config;
+struct generator_state state;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} out SEC(".maps");
+
+static __always_inline int generate(struct xdp_md *ctx, const int v6, const int tcp)
+{
+	const int l4 = v6 ? V6_L4 : V4_L4;
+	const int payload = l4 + (tcp ? TCP_LEN : UDP_LEN);
+	const int near_at = v6 ? (config.reverse ? V6_DADDR + 12 : V6_SADDR + 12)
+			       : (config.reverse ? V4_DADDR : V4_SADDR);
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+
+	__u32 flow = state.flow, round = state.round;
+	__u32 block = flow >> BLOCK_SHIFT;
+	__u16 near_port = config.near_port + (flow & BLOCK_MASK);
+	__u16 far_port = config.far_port + block;
+	__u32 near_addr = config.near_addr + (config.near_fixed ? 0 : block);
+	__u32 near_sum = (near_addr >> 16) + (near_addr & 0xffff);
+	__u32 sum = config.l4_sum + near_sum + near_port + far_port;
+
+	if (data + payload > end)
+		return XDP_DROP;
+#pragma unroll
+	for (int i = 0; i < payload / 8; i++)
+		U64(data, i * 8) = config.words[i];
+#pragma unroll
+	for (int i = payload / 8 * 8; i < payload; i += 2)
+		U16(data, i) = ((const volatile __u16 *)config.words)[i / 2];
+
+	U32(data, near_at) = bpf_htonl(near_addr);
+	if (!v6)
+		U16(data, V4_CSUM) = bpf_htons(~csum_fold(config.ip_sum + near_sum));
+	if (config.reverse)
+		U32(data, l4) = bpf_htonl((__u32)far_port << 16 | near_port);
+	else
+		U32(data, l4) = bpf_htonl((__u32)near_port << 16 | far_port);
+	if (tcp) {
+		__u32 seq = config.tcp_seq + (round & TCP_ROUND_MASK) * config.tcp_step;
+
+		U32(data, l4 + 4) = bpf_htonl(seq);
+		sum += (seq >> 16) + (seq & 0xffff);
+	}
+	if (config.has_round) {
+		if (data + payload + 4 > end)
+			return XDP_DROP;
+		U32(data, payload) = bpf_htonl(round);
+		sum += (round >> 16) + (round & 0xffff);
+	}
+	if (config.has_flow) {
+		if (data + payload + 8 > end)
+			return XDP_DROP;
+		U32(data, payload + 4) = bpf_htonl(flow);
+		sum += (flow >> 16) + (flow & 0xffff);
+	}
+
+	__u16 csum = ~csum_fold(sum);
+
+	/* RFC 768: a UDP checksum that computes to zero is sent as all ones. */
+	if (!tcp && !csum)
+		csum = 0xffff;
+	U16(data, l4 + (tcp ? 16 : 6)) = bpf_htons(csum);
+
+	if (++flow >= config.flows) {
+		flow = 0;
+		state.round = round + 1;
+	}
+	state.flow = flow;
+	state.frames++;
+	return bpf_redirect_map(&out, 0, XDP_DROP);
+}
+
+SEC("xdp")
+int generate_udp4(struct xdp_md *ctx)
+{
+	return generate(ctx, 0, 0);
+}
+
+SEC("xdp")
+int generate_tcp4(struct xdp_md *ctx)
+{
+	return generate(ctx, 0, 1);
+}
+
+SEC("xdp")
+int generate_udp6(struct xdp_md *ctx)
+{
+	return generate(ctx, 1, 0);
+}
+
+SEC("xdp")
+int generate_tcp6(struct xdp_md *ctx)
+{
+	return generate(ctx, 1, 1);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

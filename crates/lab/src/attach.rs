@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Attaching BPF programs to ports, as links: they go with the descriptor, also when the process dies.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_sys::{BPF_TCX_EGRESS, BPF_XDP, bpf_attach_type, bpf_link_create};
+
+use crate::error::{Context, LabError};
+use crate::lab::Port;
+
+/// A program attached to a port; dropping it detaches.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    _link: OwnedFd,
+}
+
+fn attach(
+    program: BorrowedFd<'_>,
+    port: &Port,
+    kind: bpf_attach_type,
+    what: &str,
+) -> Result<Attached, LabError> {
+    let (program, ifindex) = (program.as_raw_fd(), port.ifindex.cast_signed());
+    // The kernel looks the index up in the caller's namespace.
+    let result = port.netns.enter(|| {
+        // SAFETY: the descriptor is borrowed for the call, and no options are passed.
+        let fd = unsafe { bpf_link_create(program, ifindex, kind, std::ptr::null()) };
+        if fd < 0 {
+            return Err(io::Error::from_raw_os_error(-fd));
+        }
+        // SAFETY: the kernel has just returned this descriptor to us alone.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    })?;
+    let link = result.context(format!("attach {what} to {} in {}", port.name, port.netns.name()))?;
+    Ok(Attached { _link: link })
+}
+
+/// Attaches an XDP program in native mode, which is what a veth does unless told otherwise.
+pub(crate) fn attach_xdp(program: BorrowedFd<'_>, port: &Port) -> Result<Attached, LabError> {
+    attach(program, port, BPF_XDP, "an XDP program")
+}
+
+/// Attaches a tc program at egress, by tcx (Linux 6.6).
+pub(crate) fn attach_tc_egress(program: BorrowedFd<'_>, port: &Port) -> Result<Attached, LabError> {
+    attach(program, port, BPF_TCX_EGRESS, "a tc program")
+}
+
+/// A descriptor of its own for a loaded program.
+pub(crate) fn own(fd: BorrowedFd<'_>) -> Result<OwnedFd, LabError> {
+    fd.try_clone_to_owned().context("duplicate a BPF program's descriptor")
+}
+
+/// Element 0 of an array map, or of a program's globals.
+pub(crate) fn element(map: &MapHandle) -> Result<Vec<u8>, LabError> {
+    let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).context("read a BPF map")?;
+    value.ok_or_else(|| LabError::Incomplete("a BPF map is empty".into()))
+}
+
+/// Element 0 of a per-CPU array of 64-bit counters, summed over the CPUs.
+pub(crate) fn counters(map: &MapHandle) -> Result<Vec<u64>, LabError> {
+    let values = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).context("read counters")?;
+    let values = values.ok_or_else(|| LabError::Incomplete("a counter map is empty".into()))?;
+    let mut sums = vec![0u64; map.value_size() as usize / 8];
+    for value in &values {
+        for (sum, word) in sums.iter_mut().zip(words(value)) {
+            *sum = sum.wrapping_add(word);
+        }
+    }
+    Ok(sums)
+}
+
+/// The 64-bit words of a map value, native byte order.
+pub(crate) fn words(value: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    value.chunks_exact(8).map(|chunk| {
+        let mut word = [0; 8];
+        word.copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    })
+}
+
+/// Puts a port into element 0 of a device map, with a program to run before it transmits.
+pub(crate) fn set_device(
+    map: &MapHandle,
+    port: &Port,
+    program: Option<BorrowedFd<'_>>,
+) -> Result<(), LabError> {
+    let mut value = port.ifindex.to_ne_bytes().to_vec();
+    if map.value_size() == 8 {
+        // No program is -1 here, for 0 is a descriptor.
+        value.extend(program.map_or(-1, |fd| fd.as_raw_fd()).to_ne_bytes());
+    }
+    let fd = map.as_fd();
+    // As with links, the index is one of the caller's namespace.
+    let rc = port.netns.enter(|| {
+        let key = 0u32;
+        // SAFETY: key and value have the sizes of the map and outlive the call.
+        unsafe {
+            libbpf_sys::bpf_map_update_elem(
+                fd.as_raw_fd(),
+                (&raw const key).cast(),
+                value.as_ptr().cast(),
+                0,
+            )
+        }
+    })?;
+    let result = if rc < 0 { Err(io::Error::from_raw_os_error(-rc)) } else { Ok(()) };
+    result.context(format!("redirect to {} in {}", port.name, port.netns.name()))
+}

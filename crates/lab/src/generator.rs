@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The generator: XDP live frames, redirected out of a host's port.
+
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{io, panic};
+
+use libbpf_rs::MapHandle;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use serde::Serialize;
+
+use crate::attach::{Attached, attach_xdp, element, own, set_device};
+use crate::clock::pin;
+use crate::error::{Context, LabError};
+use crate::frame::{Direction, FlowSpec, Proto, low32};
+use crate::lab::Port;
+use crate::netns::Netns;
+use crate::skel::generator::{GeneratorSkelBuilder, types};
+use crate::topology::Family;
+
+/// Frames that the kernel hands over at once; the receiving veth polls 64 at a time.
+const BATCH: u32 = 64;
+/// How long one system call should take, so that stopping is prompt.
+const SLICE: Duration = Duration::from_millis(10);
+/// How often a limited generator catches up.
+const TICK: Duration = Duration::from_micros(200);
+
+/// When the generator stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// After that many frames.
+    Frames(u64),
+    /// After that time.
+    Elapsed(Duration),
+    /// When told, see [`Running::stop`].
+    Stopped,
+}
+
+/// How hard and how long the generator works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// When it stops.
+    pub until: Until,
+    /// At most so many frames a second; without it, as many as the CPU can.
+    pub pps: Option<u64>,
+    /// The CPU it runs on, and with it the router's receive path.
+    pub cpu: Option<usize>,
+}
+
+impl Load {
+    /// As fast as possible.
+    pub fn full(until: Until) -> Self {
+        Self { until, pps: None, cpu: None }
+    }
+
+    /// At a rate, in frames a second.
+    pub fn paced(until: Until, pps: u64) -> Self {
+        Self { until, pps: Some(pps), cpu: None }
+    }
+
+    /// On one CPU.
+    pub fn on_cpu(self, cpu: usize) -> Self {
+        Self { cpu: Some(cpu), ..self }
+    }
+}
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sent {
+    /// Frames.
+    pub frames: u64,
+    /// Nanoseconds from the first to the last, the receive path on the same CPU included.
+    pub elapsed_ns: u64,
+}
+
+impl Sent {
+    /// Nanoseconds for each frame.
+    pub fn ns_per_frame(&self) -> f64 {
+        self.elapsed_ns as f64 / self.frames.max(1) as f64
+    }
+}
+
+/// A loaded generator for one set of flows. Rounds continue from one run to the next.
+#[derive(Debug)]
+pub struct Generator {
+    netns: Netns,
+    program: OwnedFd,
+    state: MapHandle,
+    template: Vec<u8>,
+    /// Dispatching to a program that is attached nowhere costs an RCU grace period for each test run.
+    _parked: Parked,
+}
+
+impl Generator {
+    /// Loads a generator that sends out of `port`.
+    pub fn new(port: &Port, spec: &FlowSpec) -> Result<Self, LabError> {
+        spec.check()?;
+        let (template, ip_sum, l4_sum) = spec.template();
+        let mut storage = MaybeUninit::uninit();
+        let mut open =
+            GeneratorSkelBuilder::default().open(&mut storage).context("open the generator")?;
+        let rodata = open.maps.rodata_data.as_deref_mut();
+        let rodata = rodata.ok_or_else(|| LabError::Invalid("the generator has no data".into()))?;
+        rodata.config = config(spec, &template, ip_sum, l4_sum);
+        let wanted = match (spec.proto, spec.family()) {
+            (Proto::Udp, Family::Ipv4) => "generate_udp4",
+            (Proto::Tcp, Family::Ipv4) => "generate_tcp4",
+            (Proto::Udp, Family::Ipv6) => "generate_udp6",
+            (Proto::Tcp, Family::Ipv6) => "generate_tcp6",
+        };
+        for mut program in open.open_object_mut().progs_mut() {
+            program.set_autoload(program.name() == wanted);
+        }
+        let skel = open.load().context("load the generator")?;
+        let program = skel.object().progs().find(|program| program.name() == wanted);
+        let program = program.ok_or_else(|| LabError::Invalid(format!("no program {wanted}")))?;
+        let program = own(program.as_fd())?;
+        let out = MapHandle::try_from(&skel.maps.out).context("open the generator's port map")?;
+        let state = MapHandle::try_from(&skel.maps.bss).context("open the generator's state")?;
+        set_device(&out, port, None)?;
+        let parked = Parked::new(&port.netns, &program)?;
+        Ok(Self { netns: port.netns.clone(), program, state, template, _parked: parked })
+    }
+
+    /// Frames sent since it was loaded.
+    pub fn frames(&self) -> Result<u64, LabError> {
+        let value = element(&self.state)?;
+        let at = offset_of!(types::bss, state) + offset_of!(types::generator_state, frames);
+        let mut frames = [0; 8];
+        frames.copy_from_slice(&value[at..at + 8]);
+        Ok(u64::from_ne_bytes(frames))
+    }
+
+    /// Runs in a thread of its own and waits for it.
+    pub fn run(&self, load: &Load) -> Result<Sent, LabError> {
+        if load.until == Until::Stopped {
+            return Err(LabError::Invalid("nobody could stop this load: start it instead".into()));
+        }
+        self.drive(load, &AtomicBool::new(false))
+    }
+
+    /// Runs in the background until it is done, stopped or dropped.
+    pub fn start(self: &Arc<Self>, load: Load) -> Result<Running, LabError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (generator, told) = (Arc::clone(self), Arc::clone(&stop));
+        let thread = thread::Builder::new()
+            .name("lab-generator".into())
+            .spawn(move || generator.drive(&load, &told))
+            .context("start the generator's thread")?;
+        Ok(Running { stop, thread: Some(thread) })
+    }
+
+    fn drive(&self, load: &Load, stop: &AtomicBool) -> Result<Sent, LabError> {
+        self.netns.enter(|| {
+            if let Some(cpu) = load.cpu {
+                pin(cpu)?;
+            }
+            let before = self.frames()?;
+            let start = Instant::now();
+            match load.pps {
+                None => self.drive_full(load.until, start, stop)?,
+                Some(pps) => self.drive_paced(load.until, pps, start, stop)?,
+            }
+            let elapsed_ns = start.elapsed().as_nanos() as u64;
+            Ok(Sent { frames: self.frames()? - before, elapsed_ns })
+        })?
+    }
+
+    fn drive_full(&self, until: Until, start: Instant, stop: &AtomicBool) -> Result<(), LabError> {
+        let mut slice: u64 = 16 * u64::from(BATCH);
+        let mut sent = 0;
+        while !stop.load(Ordering::Relaxed) {
+            let repeat = match until {
+                Until::Frames(frames) if sent >= frames => break,
+                Until::Frames(frames) => slice.min(frames - sent),
+                Until::Elapsed(time) if start.elapsed() >= time => break,
+                Until::Elapsed(_) | Until::Stopped => slice,
+            };
+            let begin = Instant::now();
+            sent += self.emit(repeat as u32)?;
+            let took = begin.elapsed();
+            if took < SLICE / 2 {
+                slice = (slice * 2).min(1 << 20);
+            } else if took > SLICE * 2 {
+                slice = (slice / 2).max(u64::from(BATCH));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is due at each tick. After a delay it does not catch up by more than 10 ms worth of frames at
+    /// once, so that the receive queues, 256 frames deep, see no flood.
+    fn drive_paced(
+        &self,
+        until: Until,
+        pps: u64,
+        start: Instant,
+        stop: &AtomicBool,
+    ) -> Result<(), LabError> {
+        let burst = (pps / 100).max(1);
+        let mut sent = 0;
+        let mut tick: u32 = 0;
+        while !stop.load(Ordering::Relaxed) {
+            let elapsed = start.elapsed();
+            let mut due = (elapsed.as_nanos() * u128::from(pps) / 1_000_000_000) as u64;
+            let mut last = false;
+            match until {
+                Until::Frames(frames) => {
+                    due = due.min(frames);
+                    last = sent >= frames;
+                }
+                Until::Elapsed(time) => last = elapsed >= time,
+                Until::Stopped => {}
+            }
+            if last {
+                break;
+            }
+            if due > sent {
+                sent += self.emit((due - sent).min(burst) as u32)?;
+            }
+            tick = tick.wrapping_add(1);
+            let next = TICK * tick;
+            let now = start.elapsed();
+            if next > now {
+                thread::sleep(next - now);
+            } else {
+                tick = (now.as_nanos() / TICK.as_nanos()) as u32;
+            }
+        }
+        Ok(())
+    }
+
+    /// One test run of `repeat` frames; returns how many there were if a signal cut it short.
+    fn emit(&self, repeat: u32) -> Result<u64, LabError> {
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+            data_in: self.template.as_ptr().cast(),
+            data_size_in: self.template.len() as u32,
+            repeat: repeat.cast_signed(),
+            flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+            batch_size: BATCH.min(repeat),
+            ..Default::default()
+        };
+        let before = self.frames()?;
+        // SAFETY: the options point to data that outlives the call, and nothing is written back but to them.
+        let rc = unsafe {
+            libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options)
+        };
+        match -rc {
+            0 => Ok(u64::from(repeat)),
+            libc::EINTR => Ok(self.frames()? - before),
+            errno => Err(io::Error::from_raw_os_error(errno)).context("run the generator"),
+        }
+    }
+}
+
+fn config(
+    spec: &FlowSpec,
+    template: &[u8],
+    ip_sum: u16,
+    l4_sum: u16,
+) -> types::generator_config {
+    let mut words = [0u64; 11];
+    for (word, bytes) in words.iter_mut().zip(template.chunks(8)) {
+        let mut memory = [0; 8];
+        memory[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_ne_bytes(memory);
+    }
+    types::generator_config {
+        words,
+        flows: spec.flows,
+        near_addr: low32(spec.near),
+        ip_sum: ip_sum.into(),
+        l4_sum: l4_sum.into(),
+        tcp_seq: spec.tcp_seq(),
+        tcp_step: spec.tcp_step(),
+        near_port: spec.near_port,
+        far_port: spec.far_port,
+        reverse: (spec.direction == Direction::Reply).into(),
+        near_fixed: spec.near_fixed.into(),
+        has_round: spec.has_round().into(),
+        has_flow: spec.has_flow().into(),
+        ..Default::default()
+    }
+}
+
+/// A generator at work in the background. Dropping it stops it.
+#[derive(Debug)]
+pub struct Running {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<Sent, LabError>>>,
+}
+
+impl Running {
+    /// Stops it and says what it sent.
+    pub fn stop(self) -> Result<Sent, LabError> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wait()
+    }
+
+    /// Waits until it is done.
+    pub fn wait(mut self) -> Result<Sent, LabError> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(cause)) => panic::resume_unwind(cause),
+            None => Ok(Sent::default()),
+        }
+    }
+
+    /// Whether it has ended.
+    pub fn is_done(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // Whoever wants the result calls `stop`.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A program attached to a pair of ports that stay down.
+#[derive(Debug)]
+struct Parked {
+    port: Port,
+    _attached: Attached,
+}
+
+impl Parked {
+    fn new(netns: &Netns, program: &OwnedFd) -> Result<Self, LabError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("park{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let line = format!("ip link add {name} type veth peer name {name}p");
+        netns.tool(&line)?;
+        let port = Port {
+            netns: netns.clone(),
+            ifindex: netns.ifindex(&name)?,
+            name: name.into(),
+            mac: [0; 6],
+        };
+        let attached = attach_xdp(program.as_fd(), &port)?;
+        Ok(Self { port, _attached: attached })
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        // Where this fails the namespace is gone, and the ports with it.
+        let _ = self.port.netns.tool(&format!("ip link delete {}", self.port.name));
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Measuring what a frame costs.
+//!
+//! The generator runs on one CPU, and a veth's receive path runs where the sender runs: one core does everything,
+//! and time divided by frames is the cost of generator, router and sink together.
+
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::error::LabError;
+use crate::frame::Proto;
+use crate::generator::{Generator, Load, Until};
+use crate::lab::Lab;
+use crate::reference::Reference;
+use crate::sink::{Sink, SinkSpec};
+
+/// Frames still on their way when the generator has ended.
+const SETTLE: Duration = Duration::from_millis(5);
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MeasureSpec {
+    /// How many flows, in turn.
+    pub flows: u32,
+    /// Frame size, FCS counted.
+    pub frame_bytes: u32,
+    /// The protocol.
+    pub proto: Proto,
+    /// The CPU of generator and router.
+    pub cpu: usize,
+    /// Time before the measurement starts.
+    pub warmup: Duration,
+    /// Time to measure.
+    pub duration: Duration,
+}
+
+impl Default for MeasureSpec {
+    fn default() -> Self {
+        Self {
+            flows: 1000,
+            frame_bytes: 64,
+            proto: Proto::Udp,
+            cpu: 0,
+            warmup: Duration::from_millis(200),
+            duration: Duration::from_secs(1),
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sample {
+    /// Frames sent.
+    pub sent: u64,
+    /// Frames that arrived.
+    pub received: u64,
+    /// Nanoseconds it took.
+    pub elapsed_ns: u64,
+    /// Nanoseconds for each frame that arrived, everything included.
+    pub ns_per_frame: f64,
+    /// The frame size that was really sent, FCS counted.
+    pub frame_bytes: u32,
+}
+
+impl Sample {
+    /// Millions of frames a second.
+    pub fn mpps(&self) -> f64 {
+        1000.0 / self.ns_per_frame
+    }
+}
+
+/// Sends from client to server with whatever is attached to the router, and counts at a plain sink.
+pub fn measure(lab: &Lab, spec: &MeasureSpec) -> Result<Sample, LabError> {
+    let sink = Sink::attach(lab.server_port(), SinkSpec::plain())?;
+    measure_by(lab, spec, || Ok(sink.counts()?.frames))
+}
+
+/// As [`measure`], with a reference program on the router, which must have no other.
+pub fn measure_reference(
+    lab: &Lab,
+    spec: &MeasureSpec,
+    reference: Reference,
+) -> Result<Sample, LabError> {
+    let guard = reference.attach(lab)?;
+    match reference {
+        Reference::XdpRedirect | Reference::XdpPass => measure(lab, spec),
+        Reference::XdpDrop | Reference::XdpRedirectDrop | Reference::TcEgressDrop => {
+            measure_by(lab, spec, || guard.dropped())
+        }
+    }
+}
+
+fn measure_by(
+    lab: &Lab,
+    spec: &MeasureSpec,
+    received: impl Fn() -> Result<u64, LabError>,
+) -> Result<Sample, LabError> {
+    let flows = lab.flows(spec.proto, spec.flows, spec.frame_bytes);
+    let generator = Generator::new(lab.client_port(), &flows)?;
+    let run = |time| generator.run(&Load::full(Until::Elapsed(time)).on_cpu(spec.cpu));
+    run(spec.warmup)?;
+    thread::sleep(SETTLE);
+    let before = received()?;
+    let sent = run(spec.duration)?;
+    thread::sleep(SETTLE);
+    let received = received()? - before;
+    Ok(Sample {
+        sent: sent.frames,
+        received,
+        elapsed_ns: sent.elapsed_ns,
+        ns_per_frame: sent.elapsed_ns as f64 / received.max(1) as f64,
+        frame_bytes: flows.wire_bytes(),
+    })
+}
+
+/// What a frame costs behind the router, for frames of the two kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SinkCost {
+    /// From `wan0`'s transmit function to the drop in the server's XDP program, for socket buffers of the kernel.
+    pub skb_ns: f64,
+    /// The same for XDP frames.
+    pub xdp_ns: f64,
+}
+
+/// Measures what the sink and the veth before it cost, by dropping just before them instead.
+pub fn measure_sink(lab: &Lab, spec: &MeasureSpec) -> Result<SinkCost, LabError> {
+    let kernel = measure(lab, spec)?.ns_per_frame;
+    let kernel_less = measure_reference(lab, spec, Reference::TcEgressDrop)?.ns_per_frame;
+    let redirect = measure_reference(lab, spec, Reference::XdpRedirect)?.ns_per_frame;
+    let redirect_less = measure_reference(lab, spec, Reference::XdpRedirectDrop)?.ns_per_frame;
+    Ok(SinkCost { skb_ns: kernel - kernel_less, xdp_ns: redirect - redirect_less })
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Named network namespaces, visible to `ip netns`, entered with setns(2).
+//!
+//! `ip netns exec` is not used: it mounts a new /sys, in which pinned BPF objects are missing.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::{io, panic, thread};
+
+use nix::sched::{CloneFlags, setns};
+
+use crate::command;
+use crate::error::{Context, LabError};
+
+/// Where iproute2 keeps the names of namespaces.
+pub(crate) const NETNS_DIR: &str = "/run/netns";
+
+/// A named network namespace. It holds the name only, so that a clone keeps nothing alive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Netns {
+    name: String,
+}
+
+impl Netns {
+    /// The namespace called `name`, which need not exist yet.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into() }
+    }
+
+    /// The name, as `ip netns` shows it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file that stands for the namespace, for `nsenter --net=PATH`.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(NETNS_DIR).join(&self.name)
+    }
+
+    fn open(&self) -> Result<File, LabError> {
+        File::open(self.path()).context(format!("open network namespace {}", self.name))
+    }
+
+    /// Runs `work` in a thread of its own inside the namespace and returns its result.
+    ///
+    /// Read /proc/thread-self/net there, for /proc/net is the main thread's.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        let file = self.open()?;
+        thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                setns(file.as_fd(), CloneFlags::CLONE_NEWNET)?;
+                Ok(work())
+            });
+            inside.join().unwrap_or_else(|cause| panic::resume_unwind(cause))
+        })
+        .map_err(|errno: nix::errno::Errno| LabError::Io {
+            what: format!("enter network namespace {}", self.name),
+            source: errno.into(),
+        })
+    }
+
+    /// Makes `command` run inside the namespace when it is started, once or often.
+    pub fn place<'a>(&self, command: &'a mut Command) -> Result<&'a mut Command, LabError> {
+        let file = self.open()?;
+        let inside = move || {
+            setns(file.as_fd(), CloneFlags::CLONE_NEWNET).map_err(io::Error::from)
+        };
+        // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+        Ok(unsafe { command.pre_exec(inside) })
+    }
+
+    /// Runs a command inside to its end; its output is captured, and failing is an error.
+    pub fn run(&self, command: &mut Command) -> Result<Output, LabError> {
+        command::run(self.place(command)?)
+    }
+
+    /// Starts a command inside. Whatever still runs when the lab goes is ended with it.
+    pub fn spawn(&self, command: &mut Command) -> Result<Child, LabError> {
+        let child = self.place(command)?.spawn();
+        child.context(format!("start `{}`", command::line(command)))
+    }
+
+    /// Runs a command line inside, without a shell, and returns its standard output.
+    pub fn tool(&self, line: &str) -> Result<String, LabError> {
+        let output = self.run(&mut command::parse(line)?)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Like [`Netns::tool`], with `input` on standard input.
+    pub fn tool_with_input(&self, line: &str, input: &str) -> Result<String, LabError> {
+        let mut command = command::parse(line)?;
+        let output = command::run_with_input(self.place(&mut command)?, input)?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Sets a sysctl given as a path below /proc/sys, such as `net/ipv4/ip_forward`.
+    pub fn sysctl(&self, path: &str, value: &str) -> Result<(), LabError> {
+        let file = format!("/proc/sys/{path}");
+        self.enter(|| fs::write(&file, value))?
+            .context(format!("write {value} to {file} in {}", self.name))
+    }
+
+    /// The index of an interface of the namespace.
+    pub fn ifindex(&self, interface: &str) -> Result<u32, LabError> {
+        let what = format!("find interface {interface} in {}", self.name);
+        let c_name = CString::new(interface)
+            .map_err(|_| LabError::Invalid(format!("not an interface name: {interface:?}")))?;
+        // SAFETY: if_nametoindex reads a terminated string that outlives the call.
+        self.enter(|| match unsafe { libc::if_nametoindex(c_name.as_ptr()) } {
+            0 => Err(io::Error::last_os_error()),
+            index => Ok(index),
+        })?
+        .context(what)
+    }
+
+    /// Processes whose main thread is inside, without the calling process.
+    pub(crate) fn processes(&self) -> Vec<i32> {
+        let Ok(identity) = fs::metadata(self.path()).map(|meta| meta.ino()) else {
+            return Vec::new();
+        };
+        let own = std::process::id().cast_signed();
+        let Ok(entries) = fs::read_dir("/proc") else {
+            return Vec::new();
+        };
+        entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+            .filter(|pid| *pid != own)
+            .filter(|pid| {
+                fs::metadata(format!("/proc/{pid}/ns/net")).is_ok_and(|meta| meta.ino() == identity)
+            })
+            .collect()
+    }
+
+    pub(crate) fn create(&self) -> Result<(), LabError> {
+        command::run(Command::new("ip").args(["netns", "add", &self.name])).map(drop)
+    }
+
+    pub(crate) fn delete(&self) -> Result<(), LabError> {
+        command::run(Command::new("ip").args(["netns", "delete", &self.name]).stdin(Stdio::null()))
+            .map(drop)
+    }
+}

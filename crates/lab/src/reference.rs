@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs to measure against: what a port costs at the very least.
+
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+
+use libbpf_rs::MapHandle;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use serde::Serialize;
+
+use crate::attach::{Attached, attach_tc_egress, attach_xdp, counters, set_device};
+use crate::error::{Context, LabError};
+use crate::lab::Lab;
+use crate::skel::reference::ReferenceSkelBuilder;
+
+/// What to attach to the router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reference {
+    /// An XDP drop on `lan0`: what the generator and the input port cost.
+    XdpDrop,
+    /// A bare redirect from `lan0` to `wan0`, nothing rewritten; the sink's XDP program ignores MAC addresses.
+    XdpRedirect,
+    /// The same, but dropped before `wan0` transmits.
+    XdpRedirectDrop,
+    /// An XDP program on `lan0` that passes everything to the kernel.
+    XdpPass,
+    /// The kernel forwards, and tc drops at `wan0`'s egress (Linux 6.6).
+    TcEgressDrop,
+}
+
+/// A reference program at work; dropping it detaches it.
+#[derive(Debug)]
+pub struct ReferenceGuard {
+    frames: MapHandle,
+    _attached: Vec<Attached>,
+}
+
+impl ReferenceGuard {
+    /// Frames that it dropped; those it redirected or passed it does not count.
+    pub fn dropped(&self) -> Result<u64, LabError> {
+        Ok(counters(&self.frames)?.first().copied().unwrap_or(0))
+    }
+}
+
+impl Reference {
+    /// Attaches it to the router's ports, which must have no XDP program.
+    pub fn attach(self, lab: &Lab) -> Result<ReferenceGuard, LabError> {
+        let mut storage = MaybeUninit::uninit();
+        let open =
+            ReferenceSkelBuilder::default().open(&mut storage).context("open the references")?;
+        let skel = open.load().context("load the reference programs")?;
+        let progs = &skel.progs;
+        let out = MapHandle::try_from(&skel.maps.out).context("open the port map")?;
+        let frames = MapHandle::try_from(&skel.maps.frames).context("open the counters")?;
+        let (lan, wan) = (lab.lan_port(), lab.wan_port());
+        let attached = match self {
+            Reference::XdpDrop => attach_xdp(progs.xdp_drop.as_fd(), lan)?,
+            Reference::XdpRedirect => {
+                set_device(&out, wan, None)?;
+                attach_xdp(progs.xdp_redirect.as_fd(), lan)?
+            }
+            Reference::XdpRedirectDrop => {
+                set_device(&out, wan, Some(progs.devmap_drop.as_fd()))?;
+                attach_xdp(progs.xdp_redirect.as_fd(), lan)?
+            }
+            Reference::XdpPass => attach_xdp(progs.xdp_pass.as_fd(), lan)?,
+            Reference::TcEgressDrop => attach_tc_egress(progs.tc_drop.as_fd(), wan)?,
+        };
+        Ok(ReferenceGuard { frames, _attached: vec![attached] })
+    }
+}

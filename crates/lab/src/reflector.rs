@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A host that answers: UDP comes back as it is, a TCP SYN as SYN-ACK.
+
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+
+use libbpf_rs::MapHandle;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+use crate::attach::{Attached, attach_xdp, counters};
+use crate::error::{Context, LabError};
+use crate::frame::FAR_ISN;
+use crate::lab::Port;
+use crate::skel::reflector::ReflectorSkelBuilder;
+
+/// A reflector on a port; dropping it detaches it. The port needs a peer with NAPI, which all the lab's ports have.
+#[derive(Debug)]
+pub struct Reflector {
+    counters: MapHandle,
+    _attached: Attached,
+}
+
+impl Reflector {
+    /// Puts a reflector on a port.
+    pub fn attach(port: &Port) -> Result<Self, LabError> {
+        let mut storage = MaybeUninit::uninit();
+        let mut open =
+            ReflectorSkelBuilder::default().open(&mut storage).context("open the reflector")?;
+        let rodata = open.maps.rodata_data.as_deref_mut();
+        let rodata = rodata.ok_or_else(|| LabError::Invalid("the reflector has no data".into()))?;
+        rodata.far_isn = FAR_ISN;
+        let skel = open.load().context("load the reflector")?;
+        let counters = MapHandle::try_from(&skel.maps.counters).context("open its counters")?;
+        let attached = attach_xdp(skel.progs.reflector.as_fd(), port)?;
+        Ok(Self { counters, _attached: attached })
+    }
+
+    /// Frames sent back.
+    pub fn reflected(&self) -> Result<u64, LabError> {
+        Ok(counters(&self.counters)?.first().copied().unwrap_or(0))
+    }
+
+    /// TCP segments dropped.
+    pub fn absorbed(&self) -> Result<u64, LabError> {
+        Ok(counters(&self.counters)?.get(1).copied().unwrap_or(0))
+    }
+}
