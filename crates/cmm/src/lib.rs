@@ -1,1 +1,30 @@
-//! Freeway: cmm.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The connection manager: decides which flows the data plane may forward.
+//!
+//! It does no I/O. Candidates, kernel events and the time go in; operations on
+//! the data plane and on conntrack come out ([`Op`]). The daemon carries them
+//! out and reports what has an answer ([`Manager::prepared`]).
+
+mod age;
+mod flow;
+mod key;
+mod manager;
+mod nexthop;
+mod op;
+mod policy;
+mod port;
+mod refusal;
+mod scope;
+mod stats;
+
+#[cfg(test)]
+mod tests;
+
+pub use flow::{Connection, Flow, Preparation};
+pub use key::{ConnKey, FlowKey, addr_of, words_of};
+pub use manager::{Manager, Settings};
+pub use op::{FlowValue, Op, StateView};
+pub use policy::{Exclusion, Policy};
+pub use port::Port;
+pub use refusal::Refusal;
+pub use stats::{Latency, Stats};

@@ -1,1 +1,19 @@
-//! Freeway: datapath.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The data plane as user space sees it: load, attach, shared memory, events.
+//!
+//! Everything `unsafe` about BPF and shared memory is in this crate.
+
+mod attach;
+mod clock;
+mod error;
+mod events;
+mod object;
+mod shared;
+pub mod user;
+
+pub use attach::{Attachment, Hook, XdpFd};
+pub use clock::Clock;
+pub use error::DatapathError;
+pub use events::{DataplaneEvent, Events};
+pub use object::{Datapath, LoadOptions, PortFault};
+pub use shared::{Control, Nexthops, Slots, States};

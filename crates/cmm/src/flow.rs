@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Flows and connections as the manager keeps them.
+
+use freeway_kernel::model::Tuple;
+
+use crate::key::{ConnKey, FlowKey};
+
+/// One direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Its key.
+    pub key: FlowKey,
+    /// The tuple that leaves.
+    pub out: Tuple,
+    /// Egress ifindex.
+    pub port_out: u32,
+    /// Next-hop index.
+    pub nexthop: u32,
+    /// Its connection, if conntrack sees it.
+    pub conn: Option<ConnKey>,
+    /// It is the reply direction of its connection.
+    pub reply: bool,
+    /// When it was entered.
+    pub created_tick: u32,
+    /// When the first of its two observations was made.
+    pub first_tick: u32,
+    /// Ingress TTL or hop limit.
+    pub ttl_in: u8,
+    /// Ingress DSCP, in the upper six bits.
+    pub dscp_in: u8,
+    /// `Activate` was issued.
+    pub active: bool,
+    /// Bytes when its connection was last prepared.
+    pub prepared_bytes: u64,
+}
+
+/// Where the preparation of a TCP connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preparation {
+    /// Not needed (UDP).
+    None,
+    /// Asked for.
+    Asked,
+    /// Done.
+    Done,
+}
+
+/// A connection with at least one flow in the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// State indices of the original and the reply direction.
+    pub flows: [Option<u32>; 2],
+    /// TCP preparation.
+    pub preparation: Preparation,
+    /// conntrack status bits when learned.
+    pub status: u32,
+    /// conntrack mark when learned.
+    pub mark: u32,
+    /// Seconds that the kernel gives it after each packet.
+    pub timeout_s: u32,
+    /// When the connection manager last asked conntrack to stay liberal.
+    pub prepared_tick: u32,
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keys of flows and connections.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use freeway_abi::{FW_AF_INET, FW_AF_INET6, fw_candidate, fw_key4, fw_key6, fw_tuple};
+use freeway_kernel::model::Tuple;
+
+/// A flow's key: physical ingress port and the tuple as the frame came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowKey {
+    /// The tuple on the wire.
+    pub tuple: Tuple,
+    /// Ingress ifindex.
+    pub port: u32,
+}
+
+impl FlowKey {
+    /// The key of a candidate; `None` if its family is unknown.
+    #[must_use]
+    pub fn of(candidate: &fw_candidate) -> Option<Self> {
+        let key = &candidate.key;
+        let family = candidate.family;
+        let tuple = Tuple {
+            src: addr_of(family, &key.saddr_be)?,
+            dst: addr_of(family, &key.daddr_be)?,
+            proto: (key.port_proto & 0xff) as u8,
+            sport: u16::from_be(key.sport_be),
+            dport: u16::from_be(key.dport_be),
+        };
+        Some(Self { tuple, port: key.port_proto >> 8 })
+    }
+
+    /// The key as the IPv4 table has it; `None` for IPv6.
+    #[must_use]
+    pub fn v4(&self) -> Option<fw_key4> {
+        let (IpAddr::V4(src), IpAddr::V4(dst)) = (self.tuple.src, self.tuple.dst) else {
+            return None;
+        };
+        Some(fw_key4 {
+            saddr_be: u32::from_ne_bytes(src.octets()),
+            daddr_be: u32::from_ne_bytes(dst.octets()),
+            sport_be: self.tuple.sport.to_be(),
+            dport_be: self.tuple.dport.to_be(),
+            port_proto: self.port << 8 | u32::from(self.tuple.proto),
+        })
+    }
+
+    /// The key as the IPv6 table has it; IPv4 addresses take the first word.
+    #[must_use]
+    pub fn v6(&self) -> fw_key6 {
+        fw_key6 {
+            saddr_be: words_of(self.tuple.src),
+            daddr_be: words_of(self.tuple.dst),
+            sport_be: self.tuple.sport.to_be(),
+            dport_be: self.tuple.dport.to_be(),
+            port_proto: self.port << 8 | u32::from(self.tuple.proto),
+        }
+    }
+}
+
+/// A connection: its original tuple and zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnKey {
+    /// The original direction's tuple.
+    pub orig: Tuple,
+    /// conntrack zone.
+    pub zone: u16,
+}
+
+/// An address from the ABI's four words in network order.
+#[must_use]
+pub fn addr_of(family: u8, words_be: &[u32; 4]) -> Option<IpAddr> {
+    match u32::from(family) {
+        FW_AF_INET => Some(Ipv4Addr::from(words_be[0].to_ne_bytes()).into()),
+        FW_AF_INET6 => {
+            let mut octets = [0u8; 16];
+            for (chunk, word) in octets.chunks_exact_mut(4).zip(words_be) {
+                chunk.copy_from_slice(&word.to_ne_bytes());
+            }
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
+    }
+}
+
+/// The ABI's four words of an address; IPv4 takes the first.
+#[must_use]
+pub fn words_of(addr: IpAddr) -> [u32; 4] {
+    match addr {
+        IpAddr::V4(v4) => [u32::from_ne_bytes(v4.octets()), 0, 0, 0],
+        IpAddr::V6(v6) => {
+            let octets = v6.octets();
+            std::array::from_fn(|i| {
+                u32::from_ne_bytes(std::array::from_fn(|j| octets[i * 4 + j]))
+            })
+        }
+    }
+}
+
+/// A conntrack tuple as the data plane reported it.
+pub(crate) fn tuple_of(family: u8, proto: u8, t: &fw_tuple) -> Option<Tuple> {
+    Some(Tuple {
+        src: addr_of(family, &t.saddr_be)?,
+        dst: addr_of(family, &t.daddr_be)?,
+        proto,
+        sport: u16::from_be(t.sport_be),
+        dport: u16::from_be(t.dport_be),
+    })
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the manager wants done.
+
+use freeway_abi::{fw_flow4, fw_flow6, fw_nexthop, fw_state};
+use freeway_kernel::model::Tuple;
+
+use crate::key::{ConnKey, FlowKey};
+
+/// A table element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FlowValue {
+    /// For `fw_flows4`.
+    V4(fw_flow4),
+    /// For `fw_flows6`.
+    V6(fw_flow6),
+}
+
+/// An operation, to be carried out in order.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant)]
+pub enum Op {
+    /// Write a new next hop.
+    SetNexthop {
+        /// Its index.
+        index: u32,
+        /// What to write.
+        nexthop: fw_nexthop,
+    },
+    /// Flows through it wait in the kernel, at once.
+    InvalidateNexthop {
+        /// Its index.
+        index: u32,
+    },
+    /// Write the state, then enter the flow, or replace the one with this key.
+    InsertFlow {
+        /// State index.
+        index: u32,
+        /// Key.
+        key: FlowKey,
+        /// Guard and action.
+        value: FlowValue,
+        /// Initial state.
+        state: fw_state,
+    },
+    /// Suspend, then remove from the table.
+    RemoveFlow {
+        /// State index.
+        index: u32,
+        /// Key.
+        key: FlowKey,
+    },
+    /// The element was replaced by another index: only this state ends.
+    RetireState {
+        /// State index.
+        index: u32,
+    },
+    /// Let the data plane use the flow, unless it suspended it meanwhile.
+    Activate {
+        /// State index.
+        index: u32,
+    },
+    /// Name the other direction's state.
+    SetPeer {
+        /// State index.
+        index: u32,
+        /// The other direction's, or 0.
+        peer: u32,
+    },
+    /// The flow waits in the kernel until confirmed.
+    Unconfirm {
+        /// State index.
+        index: u32,
+    },
+    /// Make conntrack liberal for a TCP connection; answer by [`Manager::prepared`](crate::Manager::prepared).
+    Prepare {
+        /// The connection.
+        conn: ConnKey,
+    },
+    /// Write the time left of a connection.
+    SetTimeout {
+        /// Original tuple.
+        orig: Tuple,
+        /// Zone.
+        zone: u16,
+        /// Seconds left.
+        seconds: u32,
+    },
+    /// Begin a new hard epoch: every flow waits until confirmed.
+    SetEpoch {
+        /// The epoch, never 0.
+        epoch: u32,
+    },
+}
+
+/// The states as the data plane left them.
+pub trait StateView {
+    /// A copy of the state with this index.
+    fn state(&self, index: u32) -> fw_state;
+}

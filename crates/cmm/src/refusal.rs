@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why the manager left a flow to the kernel.
+
+/// One of the manager's reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Refusal {
+    /// The candidate made no sense (family, indices).
+    Malformed,
+    /// The ingress port is not a fast one.
+    PortIn,
+    /// The egress port is not a fast one.
+    PortOut,
+    /// A rule that must see each packet can be reached.
+    Ruleset,
+    /// The packet carries a mark, or a rule sets one.
+    Mark,
+    /// The configuration excludes it.
+    Policy,
+    /// conntrack zones other than 0.
+    Zone,
+    /// The outcome keeps changing.
+    Unstable,
+    /// More than one frame left for one that came in.
+    Copies,
+    /// The flow table is full.
+    TableFull,
+    /// The next-hop table is full.
+    NexthopsFull,
+    /// It was seen before the last change of rules.
+    Epoch,
+    /// conntrack did not accept the preparation.
+    Preparation,
+    /// The frame carries a VLAN tag or another L2 header than plain Ethernet.
+    Framing,
+    /// Longer than XDP can send at the egress port.
+    Length,
+}
+
+impl Refusal {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Refusal; 15] = [
+        Refusal::Malformed,
+        Refusal::PortIn,
+        Refusal::PortOut,
+        Refusal::Ruleset,
+        Refusal::Mark,
+        Refusal::Policy,
+        Refusal::Zone,
+        Refusal::Unstable,
+        Refusal::Copies,
+        Refusal::TableFull,
+        Refusal::NexthopsFull,
+        Refusal::Epoch,
+        Refusal::Preparation,
+        Refusal::Framing,
+        Refusal::Length,
+    ];
+
+    /// Stable name, as in JSON and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Refusal::Malformed => "malformed",
+            Refusal::PortIn => "port_in",
+            Refusal::PortOut => "port_out",
+            Refusal::Ruleset => "ruleset",
+            Refusal::Mark => "mark",
+            Refusal::Policy => "policy",
+            Refusal::Zone => "zone",
+            Refusal::Unstable => "unstable",
+            Refusal::Copies => "copies",
+            Refusal::TableFull => "table_full",
+            Refusal::NexthopsFull => "nexthops_full",
+            Refusal::Epoch => "epoch",
+            Refusal::Preparation => "preparation",
+            Refusal::Framing => "framing",
+            Refusal::Length => "length",
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Refusal::Malformed => "the data plane's report makes no sense",
+            Refusal::PortIn => "the ingress port is not fit for the fast path",
+            Refusal::PortOut => "the egress port is not fit for the fast path",
+            Refusal::Ruleset => "a reachable rule must see every packet",
+            Refusal::Mark => "packet marks matter for this flow",
+            Refusal::Policy => "excluded by the configuration",
+            Refusal::Zone => "conntrack zone other than 0",
+            Refusal::Unstable => "the kernel keeps changing the outcome",
+            Refusal::Copies => "the kernel sends more than one copy",
+            Refusal::TableFull => "the flow table is full",
+            Refusal::NexthopsFull => "the next-hop table is full",
+            Refusal::Epoch => "seen before the last change of rules",
+            Refusal::Preparation => "conntrack did not accept the preparation",
+            Refusal::Framing => "tags or another L2 header than plain Ethernet",
+            Refusal::Length => "longer than XDP can send at the egress port",
+        }
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiles the pipeline three times: XDP and tc for BPF, `user` natively.
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::{env, process::Command};
+
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let dataplane = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../dataplane");
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    println!("cargo::rerun-if-changed={}", dataplane.display());
+    println!("cargo::rerun-if-env-changed=CLANG");
+    let clang = clang();
+    for name in ["xdp", "tc", "watchdog"] {
+        SkeletonBuilder::new()
+            .source(dataplane.join(format!("{name}.bpf.c")))
+            .obj(out.join(format!("{name}.o")))
+            .clang(&clang)
+            .clang_args(["-mcpu=v3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"])
+            .clang_args(multiarch())
+            .build()?;
+    }
+    cc::Build::new()
+        .compiler(&clang)
+        .file(dataplane.join("user.c"))
+        .flag("-std=gnu11")
+        .flag("-Wno-unused-parameter")
+        .warnings_into_errors(true)
+        .compile("freeway_user");
+    Ok(())
+}
+
+/// Debian names the compiler by its version.
+fn clang() -> String {
+    env::var("CLANG").unwrap_or_else(|_| {
+        let versioned = Command::new("clang-19").arg("--version").output();
+        if versioned.is_ok() { "clang-19" } else { "clang" }.to_owned()
+    })
+}
+
+/// Debian keeps `asm/types.h` in a directory named after the architecture.
+fn multiarch() -> Vec<String> {
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    let dir = format!("/usr/include/{arch}-linux-gnu");
+    vec!["-idirafter".to_owned(), dir]
+}

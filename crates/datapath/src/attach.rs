@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Attaching programs to ports.
+//!
+//! Links die with their file descriptor, so a killed daemon leaves the port as
+//! it was. Kernels before 6.6 have no links for tc: there clsact filters are
+//! made and, after a crash, found again by their handle and removed.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
+
+use crate::DatapathError;
+
+/// A place at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// Native XDP.
+    Xdp,
+    /// tc ingress: tcx, or clsact before 6.6.
+    Ingress,
+    /// tc egress: tcx, or clsact before 6.6.
+    Egress,
+}
+
+/// An XDP program of someone else, for comparison benches.
+pub type XdpFd<'a> = BorrowedFd<'a>;
+
+/// A program at a port; dropping it detaches.
+#[derive(Debug)]
+pub enum Attachment {
+    /// A bpf_link.
+    Link(OwnedFd),
+    /// A clsact filter.
+    Filter(TcHook),
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if let Attachment::Filter(hook) = self
+            && let Err(error) = hook.detach()
+        {
+            tracing::debug!("removing a clsact filter: {error}");
+        }
+    }
+}
+
+/// Handle and priority of our clsact filters: "fw" and first in line.
+const FILTER_HANDLE: u32 = 0x6677;
+const FILTER_PRIORITY: u32 = 1;
+
+impl Attachment {
+    /// Attaches `prog` to `ifindex` in the calling thread's network namespace.
+    pub fn new(
+        prog: BorrowedFd<'_>,
+        name: &'static str,
+        ifindex: u32,
+        hook: Hook,
+    ) -> Result<Self, DatapathError> {
+        let result = match hook {
+            Hook::Xdp => link(prog, ifindex, libbpf_sys::BPF_XDP, libbpf_sys::XDP_FLAGS_DRV_MODE),
+            Hook::Ingress => tc(prog, ifindex, libbpf_sys::BPF_TCX_INGRESS),
+            Hook::Egress => tc(prog, ifindex, libbpf_sys::BPF_TCX_EGRESS),
+        };
+        result.map_err(|source| DatapathError::Attach {
+            program: name,
+            ifindex,
+            in_use: source.raw_os_error() == Some(libc::EBUSY),
+            source,
+        })
+    }
+
+    /// Removes clsact filters that a killed daemon left at a port.
+    pub fn sweep(prog: BorrowedFd<'_>, ifindex: u32) {
+        for point in [TC_INGRESS, TC_EGRESS] {
+            let mut hook = filter(prog, ifindex, point);
+            if hook.query().is_ok() {
+                let _ = hook.detach();
+            }
+        }
+    }
+}
+
+fn tc(prog: BorrowedFd<'_>, ifindex: u32, kind: u32) -> io::Result<Attachment> {
+    // First in line at egress and ingress: a program that ends the chain would
+    // otherwise hide frames from learning.
+    match link(prog, ifindex, kind, libbpf_sys::BPF_F_BEFORE) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => clsact(prog, ifindex, kind),
+        result => result,
+    }
+}
+
+fn filter(prog: BorrowedFd<'_>, ifindex: u32, point: libbpf_rs::TcAttachPoint) -> TcHook {
+    TcHookBuilder::new(prog)
+        .ifindex(ifindex.cast_signed())
+        .replace(true)
+        .handle(FILTER_HANDLE)
+        .priority(FILTER_PRIORITY)
+        .hook(point)
+}
+
+fn clsact(prog: BorrowedFd<'_>, ifindex: u32, kind: u32) -> io::Result<Attachment> {
+    let point = if kind == libbpf_sys::BPF_TCX_INGRESS { TC_INGRESS } else { TC_EGRESS };
+    let mut hook = filter(prog, ifindex, point);
+    let to_io = |e: libbpf_rs::Error| io::Error::other(e.to_string());
+    // "exists" is as good as created
+    let _ = hook.create();
+    hook.attach().map(Attachment::Filter).map_err(to_io)
+}
+
+fn link(prog: BorrowedFd<'_>, ifindex: u32, kind: u32, flags: u32) -> io::Result<Attachment> {
+    let opts = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
+        flags,
+        ..Default::default()
+    };
+    // SAFETY: plain integers and a zeroed options structure of its own size.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(
+            prog.as_fd().as_raw_fd(),
+            ifindex.cast_signed(),
+            kind as libbpf_sys::bpf_attach_type,
+            &opts,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(Attachment::Link(unsafe { OwnedFd::from_raw_fd(fd) }))
+}

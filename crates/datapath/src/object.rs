@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Loading the programs and their maps.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use freeway_abi::{
+    FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow4, fw_flow6, fw_key4, fw_key6,
+    fw_port_fault, fw_watch,
+};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+
+use crate::attach::{Attachment, Hook};
+use crate::clock::Clock;
+use crate::error::DatapathError;
+use crate::events::Events;
+use crate::shared::{Control, Nexthops, Slots, States};
+
+static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
+static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
+static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"));
+
+/// Sizes and load-time constants.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadOptions {
+    /// Most flows in the table, each direction counted.
+    pub flows: u32,
+    /// Most distinct next hops (port and L2 header).
+    pub nexthops: u32,
+    /// conntrack's kfuncs are there.
+    pub conntrack: bool,
+    /// Seconds between two connection checks of a flow.
+    pub ct_check_s: u32,
+    /// Flows may belong to tc.
+    pub tc_forwards: bool,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self { flows: 65_536, nexthops: 4096, conntrack: true, ct_check_s: 1, tc_forwards: false }
+    }
+}
+
+/// Failed redirects to a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortFault {
+    /// Frames lost.
+    pub failed: u64,
+    /// errno of the last failure, positive.
+    pub errno: i32,
+}
+
+type MapByName = BTreeMap<String, MapHandle>;
+
+/// The loaded data plane. Dropping it unloads everything.
+pub struct Datapath {
+    /// Flow states, shared.
+    pub states: States,
+    /// Next hops, shared.
+    pub nexthops: Nexthops,
+    /// Slots, shared.
+    pub slots: Slots,
+    /// Switches, shared.
+    pub control: Control,
+    /// The data plane's time.
+    pub clock: Clock,
+    /// The data plane's events.
+    pub events: Events,
+    maps: MapByName,
+    xdp: Object,
+    tc: Object,
+    _watchdog: Object,
+    _tracepoints: Vec<Link>,
+}
+
+impl Datapath {
+    /// Loads all programs. Nothing is attached, and the deadline is past.
+    pub fn load(options: &LoadOptions) -> Result<Self, DatapathError> {
+        let watchdog = load("watchdog", WATCHDOG, |_, _| Ok(()))?;
+        let clock = Clock::new(prog_fd(&watchdog, "watchdog", "freeway_clock")?)?;
+        let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1).max(1) as u32;
+        // Few enough to stay in the cache, many enough for what queues between
+        // tc ingress and egress.
+        let slots_per_cpu = (FW_SLOTS / cpus.next_power_of_two()).clamp(1, 1024);
+        let config = fw_config {
+            hz: clock.hz(),
+            ct: options.conntrack.into(),
+            ct_check_ticks: options.ct_check_s * clock.hz(),
+            slots_per_cpu,
+            tc_forwards: options.tc_forwards.into(),
+            ..Default::default()
+        };
+        let size = |name: &str, map: &mut libbpf_rs::OpenMapMut<'_>| match name {
+            "fw_flows4" | "fw_flows6" => map.set_max_entries(options.flows),
+            "fw_states" => map.set_max_entries(options.flows + 1),
+            "fw_nexthops" => map.set_max_entries(options.nexthops + 1),
+            _ => Ok(()),
+        };
+        let xdp = load("xdp", XDP, |name, map| {
+            if name == ".rodata.config" {
+                return map.set_initial_value(config.as_bytes());
+            }
+            size(name, map)
+        })?;
+        let mut maps = handles(&xdp)?;
+        let tc = load("tc", TC, |name, map| {
+            if name == ".rodata.config" {
+                return map.set_initial_value(config.as_bytes());
+            }
+            match maps.get(name) {
+                Some(shared) => map.reuse_fd(shared.as_fd()),
+                None => size(name, map),
+            }
+        })?;
+        maps.extend(handles(&watchdog)?);
+        for (name, map) in handles(&tc)? {
+            maps.entry(name).or_insert(map);
+        }
+        let tracepoints = ["freeway_devmap_xmit", "freeway_redirect_err"]
+            .into_iter()
+            .map(|name| attach_tracepoint(&watchdog, name))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            states: States::map(get(&maps, "fw_states")?, options.flows + 1)?,
+            nexthops: Nexthops::map(get(&maps, "fw_nexthops")?, options.nexthops + 1)?,
+            slots: Slots::map(get(&maps, "fw_slots")?, FW_SLOTS)?,
+            control: Control::map(get(&maps, ".data.control")?)?,
+            clock,
+            events: Events::new(get(&maps, "fw_events")?)?,
+            maps,
+            xdp,
+            tc,
+            _watchdog: watchdog,
+            _tracepoints: tracepoints,
+        })
+    }
+
+    /// Attaches one of our programs to a port.
+    pub fn attach(&self, ifindex: u32, hook: Hook) -> Result<Attachment, DatapathError> {
+        let (object, what, name) = match hook {
+            Hook::Xdp => (&self.xdp, "xdp", "freeway_xdp"),
+            Hook::Ingress => (&self.tc, "tc", "freeway_ingress"),
+            Hook::Egress => (&self.tc, "tc", "freeway_egress"),
+        };
+        let fd = prog_fd(object, what, name)?;
+        Attachment::new(fd.as_fd(), name, ifindex, hook)
+    }
+
+    /// Removes what a killed daemon left at a port.
+    pub fn sweep(&self, ifindex: u32) {
+        if let Ok(fd) = prog_fd(&self.tc, "tc", "freeway_ingress") {
+            Attachment::sweep(fd.as_fd(), ifindex);
+        }
+    }
+
+    /// Ids of the XDP program and of the two tc programs.
+    #[must_use]
+    pub fn prog_ids(&self) -> Vec<u32> {
+        let objects = [&self.xdp, &self.tc];
+        let progs = objects.iter().flat_map(|o| o.progs());
+        progs.filter_map(|p| libbpf_rs::Program::id_from_fd(p.as_fd()).ok()).collect()
+    }
+
+    /// A program, for test runs.
+    pub fn prog(&self, hook: Hook) -> Result<OwnedFd, DatapathError> {
+        match hook {
+            Hook::Xdp => prog_fd(&self.xdp, "xdp", "freeway_xdp"),
+            Hook::Ingress => prog_fd(&self.tc, "tc", "freeway_ingress"),
+            Hook::Egress => prog_fd(&self.tc, "tc", "freeway_egress"),
+        }
+    }
+
+    /// Enters an IPv4 flow, or replaces it.
+    pub fn insert4(&self, key: &fw_key4, flow: &fw_flow4) -> Result<(), DatapathError> {
+        self.update("fw_flows4", key.as_bytes(), flow.as_bytes())
+    }
+
+    /// Enters an IPv6 flow, or replaces it.
+    pub fn insert6(&self, key: &fw_key6, flow: &fw_flow6) -> Result<(), DatapathError> {
+        self.update("fw_flows6", key.as_bytes(), flow.as_bytes())
+    }
+
+    /// Removes an IPv4 flow; one that is not there is removed already.
+    pub fn remove4(&self, key: &fw_key4) -> Result<(), DatapathError> {
+        self.delete("fw_flows4", key.as_bytes())
+    }
+
+    /// Removes an IPv6 flow; one that is not there is removed already.
+    pub fn remove6(&self, key: &fw_key6) -> Result<(), DatapathError> {
+        self.delete("fw_flows6", key.as_bytes())
+    }
+
+    /// Makes a port a redirect target under a slot of the device map, and watches it.
+    pub fn set_port(&self, slot: u32, ifindex: u32) -> Result<(), DatapathError> {
+        self.update("fw_faults", &ifindex.to_ne_bytes(), fw_port_fault::default().as_bytes())?;
+        self.update("fw_ports", &slot.to_ne_bytes(), &ifindex.to_ne_bytes())
+    }
+
+    /// Takes a port out of the device map.
+    pub fn clear_port(&self, slot: u32, ifindex: u32) -> Result<(), DatapathError> {
+        self.delete("fw_faults", &ifindex.to_ne_bytes())?;
+        self.delete("fw_ports", &slot.to_ne_bytes())
+    }
+
+    /// Failed redirects to a port since it was entered.
+    #[must_use]
+    pub fn fault(&self, ifindex: u32) -> PortFault {
+        self.maps
+            .get("fw_faults")
+            .and_then(|map| map.lookup(&ifindex.to_ne_bytes(), MapFlags::ANY).ok().flatten())
+            .and_then(|bytes| fw_port_fault::from_bytes(&bytes))
+            .map(|f| PortFault { failed: f.failed, errno: -f.error })
+            .unwrap_or_default()
+    }
+
+    /// Packets by reason, summed over CPUs; the index is the reason's number.
+    pub fn reasons(&self) -> Result<Vec<u64>, DatapathError> {
+        let map = get(&self.maps, "fw_reasons")?;
+        (0..FW_REASONS_MAX)
+            .map(|reason: u32| {
+                let values = map
+                    .lookup_percpu(&reason.to_ne_bytes(), MapFlags::ANY)
+                    .map_err(|source| DatapathError::Map { map: "fw_reasons", source })?;
+                let cpus = values.unwrap_or_default();
+                Ok(cpus.iter().filter_map(|v| v.first_chunk()).map(|v| u64::from_ne_bytes(*v)).sum())
+            })
+            .collect()
+    }
+
+    /// Chooses the tuple to be watched; `None` ends it.
+    pub fn watch(&self, tuple: Option<&fw_watch>) -> Result<(), DatapathError> {
+        if let Some(tuple) = tuple {
+            self.update("fw_watches", &0u32.to_ne_bytes(), tuple.as_bytes())?;
+        }
+        self.control.set_watch(tuple.is_some().into());
+        Ok(())
+    }
+
+    fn update(&self, name: &'static str, key: &[u8], value: &[u8]) -> Result<(), DatapathError> {
+        get(&self.maps, name)?
+            .update(key, value, MapFlags::ANY)
+            .map_err(|source| DatapathError::Map { map: name, source })
+    }
+
+    fn delete(&self, name: &'static str, key: &[u8]) -> Result<(), DatapathError> {
+        match get(&self.maps, name)?.delete(key) {
+            Err(e) if e.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
+            result => result.map_err(|source| DatapathError::Map { map: name, source }),
+        }
+    }
+}
+
+fn get<'m>(maps: &'m MapByName, name: &'static str) -> Result<&'m MapHandle, DatapathError> {
+    maps.get(name).ok_or(DatapathError::Missing { object: "xdp", name })
+}
+
+fn load(
+    object: &'static str,
+    bytes: &[u8],
+    mut prepare: impl FnMut(&str, &mut libbpf_rs::OpenMapMut<'_>) -> libbpf_rs::Result<()>,
+) -> Result<Object, DatapathError> {
+    let error = |what| move |source| DatapathError::Object { object, what, source };
+    let mut open = ObjectBuilder::default().open_memory(bytes).map_err(error("opening"))?;
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        prepare(&name, &mut map).map_err(error("sizing its maps"))?;
+    }
+    open.load().map_err(error("loading"))
+}
+
+fn handles(object: &Object) -> Result<MapByName, DatapathError> {
+    object
+        .maps()
+        .map(|map| {
+            let name = map.name().to_string_lossy().into_owned();
+            let handle = MapHandle::try_from(&map)
+                .map_err(|source| DatapathError::Map { map: "handle", source })?;
+            Ok((name, handle))
+        })
+        .collect()
+}
+
+fn prog_fd(
+    object: &Object,
+    what: &'static str,
+    name: &'static str,
+) -> Result<OwnedFd, DatapathError> {
+    let missing = DatapathError::Missing { object: what, name };
+    let prog = object.progs().find(|p| p.name() == name).ok_or(missing)?;
+    let fd: BorrowedFd<'_> = prog.as_fd();
+    fd.try_clone_to_owned().map_err(|e| DatapathError::Object {
+        object: what,
+        what: "duplicating a descriptor",
+        source: libbpf_rs::Error::from(e),
+    })
+}
+
+fn attach_tracepoint(object: &Object, name: &'static str) -> Result<Link, DatapathError> {
+    let prog = object.progs_mut().find(|p| p.name() == name);
+    let prog = prog.ok_or(DatapathError::Missing { object: "watchdog", name })?;
+    prog.attach().map_err(|source| DatapathError::Object {
+        object: "watchdog",
+        what: "attaching to the xdp tracepoints",
+        source,
+    })
+}

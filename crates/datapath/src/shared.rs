@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Arrays that the data plane and the manager share by mmap(2).
+//!
+//! The data plane reads and writes them at any time. All access is therefore
+//! volatile or atomic, field by field; no reference into the memory is handed out.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use freeway_abi::{Pod, fw_control, fw_nexthop, fw_slot, fw_state};
+
+use crate::DatapathError;
+
+/// A mapped BPF array of `T`.
+struct Shared<T> {
+    base: NonNull<u8>,
+    bytes: usize,
+    len: u32,
+    kind: PhantomData<T>,
+}
+
+// SAFETY: the mapping belongs to the value and is only accessed atomically or
+// by volatile reads and writes.
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Shared<T> {}
+
+impl<T: Pod> Shared<T> {
+    fn map(fd: impl AsFd, name: &'static str, len: u32) -> Result<Self, DatapathError> {
+        const { assert!(size_of::<T>().is_multiple_of(8)) };
+        let bytes = (size_of::<T>() * len as usize).next_multiple_of(4096);
+        // SAFETY: a fresh mapping of a map created with BPF_F_MMAPABLE.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        let base = (base != libc::MAP_FAILED).then_some(base).and_then(|p| NonNull::new(p.cast()));
+        match base {
+            Some(base) => Ok(Self { base, bytes, len, kind: PhantomData }),
+            None => Err(DatapathError::Mmap { map: name, source: io::Error::last_os_error() }),
+        }
+    }
+
+    fn slot(&self, index: u32) -> Option<NonNull<T>> {
+        // SAFETY: in bounds of the mapping.
+        (index < self.len).then(|| unsafe { self.base.cast::<T>().add(index as usize) })
+    }
+
+    fn read(&self, index: u32) -> T {
+        // SAFETY: in bounds and aligned; any bit pattern is a value.
+        self.slot(index).map_or_else(T::default, |p| unsafe { p.read_volatile() })
+    }
+
+    fn write(&self, index: u32, value: T) {
+        if let Some(p) = self.slot(index) {
+            // SAFETY: in bounds and aligned.
+            unsafe { p.write_volatile(value) };
+        }
+    }
+
+    /// A 32-bit field of an element.
+    fn atomic(&self, index: u32, offset: usize) -> Option<&AtomicU32> {
+        debug_assert!(offset + 4 <= size_of::<T>() && offset.is_multiple_of(4));
+        // SAFETY: in bounds and aligned; the memory lives as long as self.
+        self.slot(index).map(|p| unsafe { AtomicU32::from_ptr(p.cast::<u8>().add(offset).cast().as_ptr()) })
+    }
+
+    fn store(&self, index: u32, offset: usize, value: u32) {
+        if let Some(field) = self.atomic(index, offset) {
+            field.store(value, Ordering::Release);
+        }
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped in map(), and nothing refers to it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// The changing part of each flow (`struct fw_state`).
+pub struct States(Shared<fw_state>);
+
+impl States {
+    pub(crate) fn map(fd: impl AsFd, len: u32) -> Result<Self, DatapathError> {
+        Shared::map(fd, "fw_states", len).map(Self)
+    }
+
+    /// Number of elements; index 0 is unused.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.0.len
+    }
+
+    /// A copy of a state; single fields are consistent, the whole need not be.
+    #[must_use]
+    pub fn get(&self, index: u32) -> fw_state {
+        self.0.read(index)
+    }
+
+    /// Writes a whole state: for elements that no flow refers to yet.
+    pub fn set(&self, index: u32, state: fw_state) {
+        self.0.write(index, state);
+    }
+
+    /// Changes the status if it is still `from`; false if the data plane was first.
+    #[must_use]
+    pub fn swap_status(&self, index: u32, from: u32, to: u32) -> bool {
+        self.0.atomic(index, std::mem::offset_of!(fw_state, status)).is_some_and(|status| {
+            status.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        })
+    }
+
+    /// Sets the status whatever it was.
+    pub fn set_status(&self, index: u32, status: u32) {
+        self.0.store(index, std::mem::offset_of!(fw_state, status), status);
+    }
+
+    /// The flow waits in the kernel until tc egress confirms it.
+    pub fn unconfirm(&self, index: u32) {
+        self.0.store(index, std::mem::offset_of!(fw_state, epoch), 0);
+    }
+
+    /// Names the state of the other direction.
+    pub fn set_peer(&self, index: u32, peer: u32) {
+        self.0.store(index, std::mem::offset_of!(fw_state, peer), peer);
+    }
+
+    /// Asks for revalidation now.
+    pub fn revalidate(&self, index: u32, now_tick: u32) {
+        self.0.store(index, std::mem::offset_of!(fw_state, reval_tick), now_tick);
+        self.0.store(index, std::mem::offset_of!(fw_state, due_tick), now_tick);
+    }
+}
+
+/// Where flows leave (`struct fw_nexthop`).
+pub struct Nexthops(Shared<fw_nexthop>);
+
+impl Nexthops {
+    pub(crate) fn map(fd: impl AsFd, len: u32) -> Result<Self, DatapathError> {
+        Shared::map(fd, "fw_nexthops", len).map(Self)
+    }
+
+    /// Number of elements; index 0 is unused.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.0.len
+    }
+
+    /// Writes a next hop that no flow refers to yet; `valid` goes last.
+    pub fn set(&self, index: u32, nexthop: fw_nexthop) {
+        self.0.write(index, fw_nexthop { valid: 0, ..nexthop });
+        self.0.store(index, std::mem::offset_of!(fw_nexthop, valid), nexthop.valid);
+    }
+
+    /// One write, and every flow through it waits in the kernel.
+    pub fn invalidate(&self, index: u32) {
+        self.0.store(index, std::mem::offset_of!(fw_nexthop, valid), 0);
+    }
+
+    /// A copy.
+    #[must_use]
+    pub fn get(&self, index: u32) -> fw_nexthop {
+        self.0.read(index)
+    }
+}
+
+/// Observations under way (`struct fw_slot`).
+pub struct Slots(Shared<fw_slot>);
+
+impl Slots {
+    pub(crate) fn map(fd: impl AsFd, len: u32) -> Result<Self, DatapathError> {
+        Shared::map(fd, "fw_slots", len).map(Self)
+    }
+
+    /// The slot of a token; tokens count from 1.
+    #[must_use]
+    pub fn get(&self, token: u32) -> fw_slot {
+        self.0.read(token.wrapping_sub(1))
+    }
+}
+
+/// The line that every packet reads (`struct fw_control`).
+pub struct Control(Shared<fw_control>);
+
+macro_rules! control_field {
+    ($(#[$doc:meta] $set:ident $get:ident $field:ident),* $(,)?) => {
+        $(
+            #[$doc]
+            pub fn $set(&self, value: u32) {
+                self.0.store(0, std::mem::offset_of!(fw_control, $field), value);
+            }
+
+            /// What the data plane reads now.
+            #[must_use]
+            pub fn $get(&self) -> u32 {
+                self.0.read(0).$field
+            }
+        )*
+    };
+}
+
+impl Control {
+    pub(crate) fn map(fd: impl AsFd) -> Result<Self, DatapathError> {
+        Shared::map(fd, ".data.control", 1).map(Self)
+    }
+
+    control_field! {
+        /// Past this tick every program passes everything to the kernel.
+        set_deadline deadline deadline_tick,
+        /// Non-zero: forward.
+        set_on on on,
+        /// Non-zero: learn.
+        set_learn learn learn,
+        /// The hard epoch, never 0.
+        set_epoch epoch epoch,
+        /// Non-zero: report the packets of the watched tuple.
+        set_watch watch watch,
+        /// Revalidations each CPU may let through in a tick.
+        set_reval_budget reval_budget reval_budget,
+        /// Candidates each CPU may offer in a tick.
+        set_offer_budget offer_budget offer_budget,
+        /// TCP frames each CPU keeps out of GRO in a tick.
+        set_sample_budget sample_budget sample_budget,
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The pipeline compiled natively: the same C as in XDP and tc, in this process.
+
+use std::ptr::NonNull;
+
+use freeway_abi::{
+    fw_candidate, fw_conn, fw_control, fw_flow4, fw_flow6, fw_key4, fw_key6, fw_nexthop, fw_state,
+};
+
+use crate::DataplaneEvent;
+
+#[repr(C)]
+struct Env {
+    _opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn fw_user_new(flows: u32, nexthops: u32) -> *mut Env;
+    fn fw_user_free(env: *mut Env);
+    fn fw_user_control(env: *mut Env) -> *mut fw_control;
+    fn fw_user_state(env: *mut Env, index: u32) -> *mut fw_state;
+    fn fw_user_nexthop(env: *mut Env, index: u32) -> *mut fw_nexthop;
+    fn fw_user_set_now(env: *mut Env, tick: u32);
+    fn fw_user_set_conn(env: *mut Env, conn: *const fw_conn);
+    fn fw_user_insert4(env: *mut Env, key: *const fw_key4, flow: *const fw_flow4) -> i32;
+    fn fw_user_insert6(env: *mut Env, key: *const fw_key6, flow: *const fw_flow6) -> i32;
+    fn fw_user_remove4(env: *mut Env, key: *const fw_key4);
+    fn fw_user_remove6(env: *mut Env, key: *const fw_key6);
+    fn fw_user_count(env: *const Env, reason: u32) -> u64;
+    fn fw_user_event(env: *mut Env, event: *mut u8, size: u32) -> u32;
+    fn fw_user_forward(env: *mut Env, frame: *mut u8, len: *mut u32, port: u32, out: *mut u32)
+    -> u32;
+    fn fw_user_ingress(env: *mut Env, frame: *mut u8, len: u32, port: u32, gso: u32) -> u32;
+    fn fw_user_egress(env: *mut Env, frame: *mut u8, len: u32, port: u32, gso: u32, token: u32)
+    -> u32;
+}
+
+/// What the pipeline did with a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// `FW_R_FAST`, or why the kernel gets the frame (`FW_R_*`).
+    pub reason: u32,
+    /// Egress port if forwarded.
+    pub port_out: Option<u32>,
+}
+
+/// A native pipeline with tables of its own.
+pub struct Pipeline(NonNull<Env>);
+
+// SAFETY: the environment is used by one thread at a time (`&mut self`), and C
+// keeps no reference to it between calls.
+unsafe impl Send for Pipeline {}
+
+impl Pipeline {
+    /// Empty tables; switched on, clock and deadline at tick 0. `None` if memory is short.
+    #[must_use]
+    pub fn new(flows: u32, nexthops: u32) -> Option<Self> {
+        // SAFETY: allocates; NULL is handled.
+        NonNull::new(unsafe { fw_user_new(flows, nexthops) }).map(Self)
+    }
+
+    /// The switches.
+    pub fn control(&mut self) -> &mut fw_control {
+        // SAFETY: part of the environment, borrowed with it.
+        unsafe { &mut *fw_user_control(self.0.as_ptr()) }
+    }
+
+    /// A flow's state; `None` if there is no such index.
+    pub fn state(&mut self, index: u32) -> Option<&mut fw_state> {
+        // SAFETY: NULL or part of the environment, borrowed with it.
+        unsafe { fw_user_state(self.0.as_ptr(), index).as_mut() }
+    }
+
+    /// A next hop; `None` if there is no such index.
+    pub fn nexthop(&mut self, index: u32) -> Option<&mut fw_nexthop> {
+        // SAFETY: NULL or part of the environment, borrowed with it.
+        unsafe { fw_user_nexthop(self.0.as_ptr(), index).as_mut() }
+    }
+
+    /// Sets the clock.
+    pub fn set_now(&mut self, tick: u32) {
+        // SAFETY: a plain write.
+        unsafe { fw_user_set_now(self.0.as_ptr(), tick) }
+    }
+
+    /// Sets what conntrack answers.
+    pub fn set_conn(&mut self, conn: &fw_conn) {
+        // SAFETY: copied during the call.
+        unsafe { fw_user_set_conn(self.0.as_ptr(), conn) }
+    }
+
+    /// Enters an IPv4 flow; false if the table is full.
+    pub fn insert4(&mut self, key: &fw_key4, flow: &fw_flow4) -> bool {
+        // SAFETY: copied during the call.
+        unsafe { fw_user_insert4(self.0.as_ptr(), key, flow) == 0 }
+    }
+
+    /// Enters an IPv6 flow; false if the table is full.
+    pub fn insert6(&mut self, key: &fw_key6, flow: &fw_flow6) -> bool {
+        // SAFETY: copied during the call.
+        unsafe { fw_user_insert6(self.0.as_ptr(), key, flow) == 0 }
+    }
+
+    /// Removes an IPv4 flow.
+    pub fn remove4(&mut self, key: &fw_key4) {
+        // SAFETY: read during the call.
+        unsafe { fw_user_remove4(self.0.as_ptr(), key) }
+    }
+
+    /// Removes an IPv6 flow.
+    pub fn remove6(&mut self, key: &fw_key6) {
+        // SAFETY: read during the call.
+        unsafe { fw_user_remove6(self.0.as_ptr(), key) }
+    }
+
+    /// Packets counted under a reason.
+    #[must_use]
+    pub fn count(&self, reason: u32) -> u64 {
+        // SAFETY: a plain read; the index is checked.
+        unsafe { fw_user_count(self.0.as_ptr(), reason) }
+    }
+
+    /// Takes the last event.
+    pub fn event(&mut self) -> Option<DataplaneEvent> {
+        let mut record = [0u8; size_of::<fw_candidate>()];
+        // SAFETY: writes at most the size given.
+        let len = unsafe {
+            fw_user_event(self.0.as_ptr(), record.as_mut_ptr(), record.len() as u32)
+        };
+        DataplaneEvent::decode(record.get(..len as usize)?)
+    }
+
+    /// The fast path: rewrites `frame` in place, trimming its padding.
+    pub fn forward(&mut self, frame: &mut Vec<u8>, port: u32) -> Verdict {
+        let mut len = u32::try_from(frame.len()).unwrap_or(0);
+        let mut out = 0;
+        // SAFETY: the frame is `len` bytes long, and C stays within.
+        let reason = unsafe {
+            fw_user_forward(self.0.as_ptr(), frame.as_mut_ptr(), &mut len, port, &mut out)
+        };
+        let fast = reason == freeway_abi::FW_R_FAST;
+        if fast {
+            frame.truncate(len as usize);
+        }
+        Verdict { reason, port_out: fast.then_some(out) }
+    }
+
+    /// tc ingress of the slow path: the token, or 0.
+    pub fn ingress(&mut self, frame: &mut [u8], port: u32, gso_size: u32) -> u32 {
+        let len = u32::try_from(frame.len()).unwrap_or(0);
+        // SAFETY: the frame is `len` bytes long, and C stays within.
+        unsafe { fw_user_ingress(self.0.as_ptr(), frame.as_mut_ptr(), len, port, gso_size) }
+    }
+
+    /// tc egress of the slow path: the reason (`FW_R_*`).
+    pub fn egress(&mut self, frame: &mut [u8], port: u32, gso_size: u32, token: u32) -> u32 {
+        let len = u32::try_from(frame.len()).unwrap_or(0);
+        // SAFETY: the frame is `len` bytes long, and C stays within.
+        unsafe { fw_user_egress(self.0.as_ptr(), frame.as_mut_ptr(), len, port, gso_size, token) }
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        // SAFETY: made by fw_user_new and freed once.
+        unsafe { fw_user_free(self.0.as_ptr()) }
+    }
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The native library's interface (user.c). */
+#ifndef FW_USER_H
+#define FW_USER_H
+
+#include "abi.h"
+
+struct fw_env;
+
+/* NULL if memory is short. Everything is on, the clock stands at 0, deadline 0. */
+struct fw_env *fw_user_new(__u32 flows, __u32 nexthops);
+void fw_user_free(struct fw_env *env);
+struct fw_control *fw_user_control(struct fw_env *env);
+struct fw_state *fw_user_state(struct fw_env *env, __u32 index);
+struct fw_nexthop *fw_user_nexthop(struct fw_env *env, __u32 index);
+void fw_user_set_now(struct fw_env *env, __u32 tick);
+/* What conntrack answers from now on. */
+void fw_user_set_conn(struct fw_env *env, const struct fw_conn *conn);
+int fw_user_insert4(struct fw_env *env, const struct fw_key4 *key, const struct fw_flow4 *flow);
+int fw_user_insert6(struct fw_env *env, const struct fw_key6 *key, const struct fw_flow6 *flow);
+void fw_user_remove4(struct fw_env *env, const struct fw_key4 *key);
+void fw_user_remove6(struct fw_env *env, const struct fw_key6 *key);
+__u64 fw_user_count(const struct fw_env *env, __u32 reason);
+/* The last event, taken; its length, or 0. */
+__u32 fw_user_event(struct fw_env *env, void *event, __u32 size);
+
+/* enum fw_reason: FW_R_FAST with the frame rewritten, or why the kernel gets it. */
+__u32 fw_user_forward(struct fw_env *env, void *frame, __u32 *len, __u32 port, __u32 *port_out);
+/* The token of a frame that goes to the kernel, or 0. */
+__u32 fw_user_ingress(struct fw_env *env, void *frame, __u32 len, __u32 port, __u32 gso);
+/* enum fw_reason: what was learned from a frame that leaves. */
+__u32 fw_user_egress(struct fw_env *env, void *frame, __u32 len, __u32 port, __u32 gso,
+		     __u32 token);
+
+#endif
