@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the daemon says over its control socket, and what `--json` prints.
+//!
+//! Names are stable: fields may be added, none is renamed or removed within a major version. Units are part of a name,
+//! counters count since the daemon started, ports and addresses read as people write them.
+
+mod explain;
+mod failure;
+mod flow;
+mod select;
+mod stats;
+mod status;
+mod switch;
+
+pub use explain::{
+    Connection, Endpoints, Explain, ExplainQuery, Neighbour, Seen, Verdict, Watched, Why,
+};
+pub use failure::{Failure, FailureKind};
+pub use flow::{Flow, FlowFilter, FlowPath, FlowState, Flows};
+pub use select::{PortRange, Prefix, Proto};
+pub use stats::{Events, Netlink, Packets, ReasonCount, RefusalCount, Stats};
+pub use status::{
+    Feature, FeatureState, FlowCounts, Invalidation, Latency, Learning, Port, PortPath, PortState,
+    RulesetStatus, Status,
+};
+pub use switch::{Flushed, Switch, Switched};

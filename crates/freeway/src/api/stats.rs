@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway stats`.
+
+use serde::{Deserialize, Serialize};
+
+/// Packets by path and by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Forwarded by the fast path. Bytes are L2, as sent, without FCS.
+    pub fast: Packets,
+    /// Every reason with its packets, in the order of `docs/reasons.md`, zeros included.
+    pub reasons: Vec<ReasonCount>,
+    /// Events from the data plane.
+    pub events: Events,
+    /// Why the connection manager refused candidates.
+    pub refused: Vec<RefusalCount>,
+    /// Health of the kernel's event sockets.
+    pub netlink: Netlink,
+}
+
+/// A count of packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Packets {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Packets that left the data plane for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReasonCount {
+    /// Stable name.
+    pub name: String,
+    /// `fast`, `punt` (given to the kernel), `learn` (not learned from) or `keep` (learned from).
+    pub stage: String,
+    /// The reason in words.
+    pub words: String,
+    /// Packets.
+    pub packets: u64,
+}
+
+/// Events from the data plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Events {
+    /// Flows offered.
+    pub candidates: u64,
+    /// Flows that the kernel forwarded otherwise than the table said.
+    pub changed: u64,
+    /// Flows that the data plane suspended.
+    pub suspended: u64,
+    /// Packets of a watched tuple (`freeway explain`).
+    pub watched: u64,
+    /// Events lost for want of room.
+    pub lost: u64,
+}
+
+/// Candidates that the connection manager refused for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusalCount {
+    /// Stable name.
+    pub name: String,
+    /// The reason in words.
+    pub words: String,
+    /// Candidates.
+    pub count: u64,
+}
+
+/// Health of the kernel's event sockets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Netlink {
+    /// Events read.
+    pub events: u64,
+    /// Times that the kernel dropped events.
+    pub overruns: u64,
+    /// Times that everything was read anew.
+    pub resyncs: u64,
+}

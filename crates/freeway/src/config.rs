@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The configuration: optional, TOML, and strict. Without a file the defaults are right for a router.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::api::{PortRange, Prefix, Proto};
+use crate::exit::{Exit, Stop};
+
+/// Read if it exists and `--config` is absent.
+pub const DEFAULT_PATH: &str = "/etc/freeway/freeway.toml";
+
+/// The daemon's whole configuration.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// `[flows]`: the flow table.
+    pub flows: Flows,
+    /// `[policy]`: what may be fast.
+    pub policy: Policy,
+    /// `[port.NAME]`: one table for each network port that needs one.
+    pub port: BTreeMap<String, Port>,
+    /// `[daemon]`: the process.
+    pub daemon: Daemon,
+    /// Where it was read from; `None` for the built-in defaults.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
+}
+
+/// `[flows]`: the flow table.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Flows {
+    /// Most flows (directions of conversations) in the table.
+    pub max: u32,
+    /// Seconds without a packet after which a TCP flow leaves the table.
+    pub tcp_idle_s: u32,
+    /// Seconds without a packet after which a UDP flow leaves the table.
+    pub udp_idle_s: u32,
+}
+
+impl Default for Flows {
+    fn default() -> Self {
+        Flows {
+            max: 262_144,
+            tcp_idle_s: 120,
+            udp_idle_s: 60,
+        }
+    }
+}
+
+/// `[policy]`: what may be fast.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// TCP may be fast.
+    pub tcp: bool,
+    /// UDP may be fast.
+    pub udp: bool,
+    /// UDP without answers may be fast where no reachable rule must see each packet.
+    pub udp_one_way: bool,
+    /// Conversations that stay in the kernel.
+    pub exclude: Vec<Exclude>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            tcp: true,
+            udp: true,
+            udp_one_way: true,
+            exclude: Vec::new(),
+        }
+    }
+}
+
+/// One `[[policy.exclude]]`: everything it names must match, in either direction of the conversation.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Exclude {
+    /// IP protocol.
+    pub proto: Option<Proto>,
+    /// Source networks; any of them.
+    pub src: Vec<Prefix>,
+    /// Destination networks; any of them.
+    pub dst: Vec<Prefix>,
+    /// Source ports; any of them.
+    pub sport: Vec<PortRange>,
+    /// Destination ports; any of them.
+    pub dport: Vec<PortRange>,
+    /// Network ports that the packet comes in or goes out at; any of them.
+    pub port: Vec<String>,
+}
+
+/// What an exclusion is compared with: one direction, as it comes in.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// IP protocol number.
+    pub proto: u8,
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address.
+    pub dst: IpAddr,
+    /// Source port.
+    pub sport: u16,
+    /// Destination port.
+    pub dport: u16,
+    /// Names of the network ports that it passes.
+    pub ports: [&'a str; 2],
+}
+
+impl Exclude {
+    /// True if the exclusion holds for this direction. Ask for the original and the reply tuple of a connection.
+    pub fn matches(&self, candidate: &Candidate<'_>) -> bool {
+        fn any<T>(wanted: &[T], test: impl Fn(&T) -> bool) -> bool {
+            wanted.is_empty() || wanted.iter().any(test)
+        }
+        self.proto.is_none_or(|proto| proto.0 == candidate.proto)
+            && any(&self.src, |net| net.contains(candidate.src))
+            && any(&self.dst, |net| net.contains(candidate.dst))
+            && any(&self.sport, |range| range.contains(candidate.sport))
+            && any(&self.dport, |range| range.contains(candidate.dport))
+            && any(&self.port, |port| candidate.ports.contains(&port.as_str()))
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == Exclude::default()
+    }
+}
+
+/// `[port.NAME]`: one network port.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Port {
+    /// The peer of this veth behaves as a wire: no merged frames, no unfinished checksums. XDP may then run on it.
+    pub wire_true: bool,
+    /// Who forwards what comes in here.
+    pub path: PathChoice,
+}
+
+/// Who may forward for a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathChoice {
+    /// The fastest that the port is fit for.
+    #[default]
+    Auto,
+    /// The kernel alone.
+    Kernel,
+}
+
+/// `[daemon]`: the process.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Daemon {
+    /// Network ports to accelerate; empty: each that forwards. `-i` replaces them.
+    pub interfaces: Vec<String>,
+    /// Control socket; absent: one for each network namespace, below /run/freeway. `--socket` replaces it.
+    pub socket: Option<PathBuf>,
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    pub log: LogLevel,
+    /// Receive buffer of each kernel event socket, bytes.
+    pub rcvbuf_bytes: u32,
+    /// Address that serves Prometheus metrics; absent: none. `--metrics` replaces it.
+    pub metrics: Option<std::net::SocketAddr>,
+}
+
+impl Default for Daemon {
+    fn default() -> Self {
+        Daemon {
+            interfaces: Vec::new(),
+            socket: None,
+            log: LogLevel::Info,
+            rcvbuf_bytes: 8 << 20,
+            metrics: None,
+        }
+    }
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    /// What failed.
+    Error,
+    /// And what someone should look at.
+    Warn,
+    /// And what changed.
+    Info,
+    /// And each decision.
+    Debug,
+    /// And each event.
+    Trace,
+}
+
+impl LogLevel {
+    /// As a filter of the log.
+    pub fn directive(self) -> &'static str {
+        match self {
+            LogLevel::Error => "error",
+            LogLevel::Warn => "warn",
+            LogLevel::Info => "info",
+            LogLevel::Debug => "debug",
+            LogLevel::Trace => "trace",
+        }
+    }
+}
+
+impl Config {
+    /// Reads `path`, or the default file if there is one, or takes the defaults.
+    pub fn load(path: Option<&Path>) -> Result<Config, Stop> {
+        let file = path.unwrap_or(Path::new(DEFAULT_PATH));
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if path.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Config::default());
+            }
+            Err(error) => {
+                let message = format!("cannot read configuration {}: {error}", file.display());
+                return Err(Stop::new(Exit::Config, message));
+            }
+        };
+        let mut config = Config::parse(&text, &file.display().to_string())?;
+        config.file = Some(file.to_path_buf());
+        Ok(config)
+    }
+
+    /// Parses a configuration; `name` stands for the file in errors.
+    pub fn parse(text: &str, name: &str) -> Result<Config, Stop> {
+        let config: Config = toml::from_str(text).map_err(|error| {
+            let place = error
+                .span()
+                .map_or(String::new(), |span| place(text, span.start));
+            let key = error
+                .span()
+                .map_or(String::new(), |span| key_at(text, span));
+            Stop::new(
+                Exit::Config,
+                format!("{name}{place}: {key}{}", error.message()),
+            )
+        })?;
+        config
+            .check()
+            .map_err(|message| Stop::new(Exit::Config, format!("{name}: {message}")))?;
+        Ok(config)
+    }
+
+    /// What types cannot express.
+    fn check(&self) -> Result<(), String> {
+        if self.flows.max == 0 || self.flows.max > 1 << 23 {
+            return Err(format!(
+                "flows.max is {}; it may be 1 to {}",
+                self.flows.max,
+                1 << 23
+            ));
+        }
+        for (key, value) in [
+            ("tcp_idle_s", self.flows.tcp_idle_s),
+            ("udp_idle_s", self.flows.udp_idle_s),
+        ] {
+            if value == 0 {
+                return Err(format!("flows.{key} is 0; it must be at least 1"));
+            }
+        }
+        if let Some(index) = self.policy.exclude.iter().position(Exclude::is_empty) {
+            let nth = index + 1;
+            return Err(format!(
+                "policy.exclude number {nth} names nothing and would exclude everything; \
+                 use policy.tcp = false and policy.udp = false for that"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// `:line:column` of a byte in a text.
+fn place(text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .map_or(0, |line| line.chars().count())
+        + 1;
+    format!(":{line}:{column}")
+}
+
+/// `key 'x': ` if the span lies in the value of an assignment; what serde says of values does not name their key.
+fn key_at(text: &str, span: std::ops::Range<usize>) -> String {
+    let start = text
+        .get(..span.start)
+        .and_then(|before| before.rfind('\n'))
+        .map_or(0, |at| at + 1);
+    let before = text.get(start..span.start).unwrap_or_default();
+    match before.split_once('=') {
+        Some((key, _)) if !key.trim().is_empty() => format!("key `{}`: ", key.trim()),
+        _ => String::new(),
+    }
+}
