@@ -23,6 +23,17 @@ struct {
 	__type(value, struct reflector_counters);
 } counters SEC(".maps");
 
+/*
+ * The port itself. Not XDP_TX: veth_xdp_flush() wakes only a peer that has an XDP program, a redirect
+ * any peer with NAPI.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} out SEC(".maps");
+
 static __always_inline void swap_macs(void *data)
 {
 	__u16 a0 = U16(data, 0), a1 = U16(data, 2), a2 = U16(data, 4);
@@ -88,7 +99,7 @@ static __always_inline int reflect(struct xdp_md *ctx, const int v6)
 	U16(l4, 0) = U16(l4, 2);
 	U16(l4, 2) = sport;
 	count->reflected++;
-	return XDP_TX;
+	return bpf_redirect_map(&out, 0, XDP_ABORTED);
 }
 
 SEC("xdp")

@@ -7,13 +7,13 @@ use std::os::fd::AsFd;
 use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use crate::attach::{Attached, attach_xdp, counters};
+use crate::attach::{Attached, attach_xdp, counters, set_device};
 use crate::error::{Context, LabError};
 use crate::frame::FAR_ISN;
 use crate::lab::Port;
 use crate::skel::reflector::ReflectorSkelBuilder;
 
-/// A reflector on a port; dropping it detaches it. The port needs a peer with NAPI, which all the lab's ports have.
+/// A reflector on a port; dropping it detaches it. The port's peer needs GRO or an XDP program.
 #[derive(Debug)]
 pub struct Reflector {
     counters: MapHandle,
@@ -31,6 +31,8 @@ impl Reflector {
         rodata.far_isn = FAR_ISN;
         let skel = open.load().context("load the reflector")?;
         let counters = MapHandle::try_from(&skel.maps.counters).context("open its counters")?;
+        let out = MapHandle::try_from(&skel.maps.out).context("open the reflector's port map")?;
+        set_device(&out, port, None)?;
         let attached = attach_xdp(skel.progs.reflector.as_fd(), port)?;
         Ok(Self { counters, _attached: attached })
     }
