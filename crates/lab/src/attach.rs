@@ -33,7 +33,11 @@ fn attach(
         // SAFETY: the kernel has just returned this descriptor to us alone.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     })?;
-    let link = result.context(format!("attach {what} to {} in {}", port.name, port.netns.name()))?;
+    let link = result.context(format!(
+        "attach {what} to {} in {}",
+        port.name,
+        port.netns.name()
+    ))?;
     Ok(Attached { _link: link })
 }
 
@@ -49,18 +53,23 @@ pub(crate) fn attach_tc_egress(program: BorrowedFd<'_>, port: &Port) -> Result<A
 
 /// A descriptor of its own for a loaded program.
 pub(crate) fn own(fd: BorrowedFd<'_>) -> Result<OwnedFd, LabError> {
-    fd.try_clone_to_owned().context("duplicate a BPF program's descriptor")
+    fd.try_clone_to_owned()
+        .context("duplicate a BPF program's descriptor")
 }
 
 /// Element 0 of an array map, or of a program's globals.
 pub(crate) fn element(map: &MapHandle) -> Result<Vec<u8>, LabError> {
-    let value = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).context("read a BPF map")?;
+    let value = map
+        .lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+        .context("read a BPF map")?;
     value.ok_or_else(|| LabError::Incomplete("a BPF map is empty".into()))
 }
 
 /// Element 0 of a per-CPU array of 64-bit counters, summed over the CPUs.
 pub(crate) fn counters(map: &MapHandle) -> Result<Vec<u64>, LabError> {
-    let values = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).context("read counters")?;
+    let values = map
+        .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
+        .context("read counters")?;
     let values = values.ok_or_else(|| LabError::Incomplete("a counter map is empty".into()))?;
     let mut sums = vec![0u64; map.value_size() as usize / 8];
     for value in &values {
@@ -105,6 +114,14 @@ pub(crate) fn set_device(
             )
         }
     })?;
-    let result = if rc < 0 { Err(io::Error::from_raw_os_error(-rc)) } else { Ok(()) };
-    result.context(format!("redirect to {} in {}", port.name, port.netns.name()))
+    let result = if rc < 0 {
+        Err(io::Error::from_raw_os_error(-rc))
+    } else {
+        Ok(())
+    };
+    result.context(format!(
+        "redirect to {} in {}",
+        port.name,
+        port.netns.name()
+    ))
 }

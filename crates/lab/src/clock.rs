@@ -18,7 +18,9 @@ pub fn monotonic_ns() -> u64 {
 
 /// CLOCK_REALTIME in nanoseconds, the clock of packet timestamps.
 pub fn realtime_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_nanos() as u64)
 }
 
 /// Binds the calling thread to one CPU.

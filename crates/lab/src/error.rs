@@ -63,18 +63,27 @@ pub(crate) trait Context<T> {
 
 impl<T> Context<T> for io::Result<T> {
     fn context(self, what: impl Into<String>) -> Result<T, LabError> {
-        self.map_err(|source| LabError::Io { what: what.into(), source })
+        self.map_err(|source| LabError::Io {
+            what: what.into(),
+            source,
+        })
     }
 }
 
 impl<T> Context<T> for nix::Result<T> {
     fn context(self, what: impl Into<String>) -> Result<T, LabError> {
-        self.map_err(|errno| LabError::Io { what: what.into(), source: errno.into() })
+        self.map_err(|errno| LabError::Io {
+            what: what.into(),
+            source: errno.into(),
+        })
     }
 }
 
 impl<T> Context<T> for libbpf_rs::Result<T> {
     fn context(self, what: impl Into<String>) -> Result<T, LabError> {
-        self.map_err(|source| LabError::Bpf { what: what.into(), source })
+        self.map_err(|source| LabError::Bpf {
+            what: what.into(),
+            source,
+        })
     }
 }

@@ -185,10 +185,16 @@ impl FlowSpec {
     pub fn check(&self) -> Result<(), LabError> {
         let invalid = |what: String| Err(LabError::Invalid(what));
         if self.near.is_ipv4() != self.far.is_ipv4() {
-            return invalid(format!("{} and {} are of different families", self.near, self.far));
+            return invalid(format!(
+                "{} and {} are of different families",
+                self.near, self.far
+            ));
         }
         if self.flows == 0 || self.flows > FLOWS_MAX {
-            return invalid(format!("{} flows: there can be 1 to {FLOWS_MAX}", self.flows));
+            return invalid(format!(
+                "{} flows: there can be 1 to {FLOWS_MAX}",
+                self.flows
+            ));
         }
         let sizes = FRAME_BYTES_MIN..=FRAME_BYTES_MAX;
         if !sizes.contains(&self.frame_bytes) {
@@ -199,15 +205,23 @@ impl FlowSpec {
         }
         let blocks = (self.flows - 1) / FLOWS_PER_BLOCK;
         let ports = self.flows.min(FLOWS_PER_BLOCK) - 1;
-        if u32::from(self.near_port) + ports > 0xffff || u32::from(self.far_port) + blocks > 0xffff {
-            return invalid(format!("{} flows do not fit above the first ports", self.flows));
+        if u32::from(self.near_port) + ports > 0xffff || u32::from(self.far_port) + blocks > 0xffff
+        {
+            return invalid(format!(
+                "{} flows do not fit above the first ports",
+                self.flows
+            ));
         }
         Ok(())
     }
 
     /// The address family.
     pub fn family(&self) -> Family {
-        if self.near.is_ipv4() { Family::Ipv4 } else { Family::Ipv6 }
+        if self.near.is_ipv4() {
+            Family::Ipv4
+        } else {
+            Family::Ipv6
+        }
     }
 
     fn ip_len(&self) -> usize {
@@ -239,7 +253,11 @@ impl FlowSpec {
 
     /// Bytes of L4 payload.
     pub fn payload_len(&self) -> usize {
-        if self.bare { 0 } else { self.memory_bytes() - self.payload_offset() }
+        if self.bare {
+            0
+        } else {
+            self.memory_bytes() - self.payload_offset()
+        }
     }
 
     pub(crate) fn has_round(&self) -> bool {
@@ -252,7 +270,11 @@ impl FlowSpec {
     }
 
     pub(crate) fn tcp_step(&self) -> u16 {
-        if self.tcp_advance { self.payload_len() as u16 } else { 0 }
+        if self.tcp_advance {
+            self.payload_len() as u16
+        } else {
+            0
+        }
     }
 
     /// The first sequence number this side sends.
@@ -261,7 +283,11 @@ impl FlowSpec {
             Direction::Forward => NEAR_ISN,
             Direction::Reply => FAR_ISN,
         };
-        if self.tcp_flags & TCP_SYN == 0 { isn + 1 } else { isn }
+        if self.tcp_flags & TCP_SYN == 0 {
+            isn + 1
+        } else {
+            isn
+        }
     }
 
     fn tcp_ack(&self) -> u32 {
@@ -269,7 +295,11 @@ impl FlowSpec {
             Direction::Forward => FAR_ISN,
             Direction::Reply => NEAR_ISN,
         };
-        if self.tcp_flags & TCP_ACK == 0 { 0 } else { other + 1 }
+        if self.tcp_flags & TCP_ACK == 0 {
+            0
+        } else {
+            other + 1
+        }
     }
 
     /// Source and destination of flow `flow`, as this side sends it.
@@ -357,7 +387,7 @@ impl FlowSpec {
             Family::Ipv6 => 32,
         };
         let mut pseudo = frame[l4 - addresses..].to_vec();
-        if pseudo.len() % 2 != 0 {
+        if !pseudo.len().is_multiple_of(2) {
             pseudo.push(0);
         }
         pseudo.extend([0, self.proto.number()]);
@@ -406,7 +436,14 @@ mod tests {
     fn spec(proto: Proto, v6: bool, frame_bytes: u32) -> FlowSpec {
         let plan = if v6 { Family::Ipv6 } else { Family::Ipv4 }.plan();
         let flows = FLOWS_MAX;
-        FlowSpec { proto, flows, frame_bytes, near: plan.client, far: plan.server, ..FlowSpec::default() }
+        FlowSpec {
+            proto,
+            flows,
+            frame_bytes,
+            near: plan.client,
+            far: plan.server,
+            ..FlowSpec::default()
+        }
     }
 
     #[test]
@@ -414,7 +451,9 @@ mod tests {
         let frame = spec(Proto::Udp, false, 64).frame(32768, 1);
         assert_eq!(frame.len(), 60);
         // 192.0.2.3:16384 to 198.51.100.2:9001
-        let ip = [69, 0, 0, 46, 0, 0, 64, 0, 64, 17, 0x8a, 0x8a, 192, 0, 2, 3, 198, 51, 100, 2];
+        let ip = [
+            69, 0, 0, 46, 0, 0, 64, 0, 64, 17, 0x8a, 0x8a, 192, 0, 2, 3, 198, 51, 100, 2,
+        ];
         assert_eq!(sum16(&frame[14..34]), 0xffff);
         assert_eq!(frame[14..24], ip[..10]);
         assert_eq!(frame[26..34], ip[12..]);
@@ -431,7 +470,11 @@ mod tests {
                     for flow in [0, 1, 32767, 32768, 999_999] {
                         let frame = spec.frame(flow, 77);
                         assert_eq!(frame.len(), spec.memory_bytes());
-                        assert_eq!(spec.l4_sum(&frame, spec.l4_offset()), 0xffff, "{spec:?} {flow}");
+                        assert_eq!(
+                            spec.l4_sum(&frame, spec.l4_offset()),
+                            0xffff,
+                            "{spec:?} {flow}"
+                        );
                     }
                 }
             }
@@ -445,7 +488,14 @@ mod tests {
         assert_eq!(spec(Proto::Tcp, true, 64).wire_bytes(), 78);
         assert!(spec(Proto::Udp, false, 63).check().is_err());
         assert!(spec(Proto::Udp, false, 1519).check().is_err());
-        assert!(FlowSpec { flows: 0, ..spec(Proto::Udp, false, 64) }.check().is_err());
+        assert!(
+            FlowSpec {
+                flows: 0,
+                ..spec(Proto::Udp, false, 64)
+            }
+            .check()
+            .is_err()
+        );
         assert!(spec(Proto::Udp, false, 1518).check().is_ok());
     }
 

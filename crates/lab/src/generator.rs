@@ -54,17 +54,28 @@ pub struct Load {
 impl Load {
     /// As fast as possible.
     pub fn full(until: Until) -> Self {
-        Self { until, pps: None, cpu: None }
+        Self {
+            until,
+            pps: None,
+            cpu: None,
+        }
     }
 
     /// At a rate, in frames a second.
     pub fn paced(until: Until, pps: u64) -> Self {
-        Self { until, pps: Some(pps), cpu: None }
+        Self {
+            until,
+            pps: Some(pps),
+            cpu: None,
+        }
     }
 
     /// On one CPU.
     pub fn on_cpu(self, cpu: usize) -> Self {
-        Self { cpu: Some(cpu), ..self }
+        Self {
+            cpu: Some(cpu),
+            ..self
+        }
     }
 }
 
@@ -101,8 +112,9 @@ impl Generator {
         spec.check()?;
         let (template, ip_sum, l4_sum) = spec.template();
         let mut storage = MaybeUninit::uninit();
-        let mut open =
-            GeneratorSkelBuilder::default().open(&mut storage).context("open the generator")?;
+        let mut open = GeneratorSkelBuilder::default()
+            .open(&mut storage)
+            .context("open the generator")?;
         let rodata = open.maps.rodata_data.as_deref_mut();
         let rodata = rodata.ok_or_else(|| LabError::Invalid("the generator has no data".into()))?;
         rodata.config = config(spec, &template, ip_sum, l4_sum);
@@ -116,14 +128,23 @@ impl Generator {
             program.set_autoload(program.name() == wanted);
         }
         let skel = open.load().context("load the generator")?;
-        let program = skel.object().progs().find(|program| program.name() == wanted);
+        let program = skel
+            .object()
+            .progs()
+            .find(|program| program.name() == wanted);
         let program = program.ok_or_else(|| LabError::Invalid(format!("no program {wanted}")))?;
         let program = own(program.as_fd())?;
         let out = MapHandle::try_from(&skel.maps.out).context("open the generator's port map")?;
         let state = MapHandle::try_from(&skel.maps.bss).context("open the generator's state")?;
         set_device(&out, port, None)?;
         let parked = Parked::new(&port.netns, &program)?;
-        Ok(Self { netns: port.netns.clone(), program, state, template, _parked: parked })
+        Ok(Self {
+            netns: port.netns.clone(),
+            program,
+            state,
+            template,
+            _parked: parked,
+        })
     }
 
     /// Frames sent since it was loaded.
@@ -138,7 +159,9 @@ impl Generator {
     /// Runs in a thread of its own and waits for it.
     pub fn run(&self, load: &Load) -> Result<Sent, LabError> {
         if load.until == Until::Stopped {
-            return Err(LabError::Invalid("nobody could stop this load: start it instead".into()));
+            return Err(LabError::Invalid(
+                "nobody could stop this load: start it instead".into(),
+            ));
         }
         self.drive(load, &AtomicBool::new(false))
     }
@@ -151,7 +174,10 @@ impl Generator {
             .name("lab-generator".into())
             .spawn(move || generator.drive(&load, &told))
             .context("start the generator's thread")?;
-        Ok(Running { stop, thread: Some(thread) })
+        Ok(Running {
+            stop,
+            thread: Some(thread),
+        })
     }
 
     fn drive(&self, load: &Load, stop: &AtomicBool) -> Result<Sent, LabError> {
@@ -166,7 +192,10 @@ impl Generator {
                 Some(pps) => self.drive_paced(load.until, pps, start, stop)?,
             }
             let elapsed_ns = start.elapsed().as_nanos() as u64;
-            Ok(Sent { frames: self.frames()? - before, elapsed_ns })
+            Ok(Sent {
+                frames: self.frames()? - before,
+                elapsed_ns,
+            })
         })?
     }
 
@@ -258,12 +287,7 @@ impl Generator {
     }
 }
 
-fn config(
-    spec: &FlowSpec,
-    template: &[u8],
-    ip_sum: u16,
-    l4_sum: u16,
-) -> types::generator_config {
+fn config(spec: &FlowSpec, template: &[u8], ip_sum: u16, l4_sum: u16) -> types::generator_config {
     let mut words = [0u64; 11];
     for (word, bytes) in words.iter_mut().zip(template.chunks(8)) {
         let mut memory = [0; 8];
@@ -343,17 +367,23 @@ impl Parked {
         let port = Port {
             netns: netns.clone(),
             ifindex: netns.ifindex(&name)?,
-            name: name.into(),
+            name,
             mac: [0; 6],
         };
         let attached = attach_xdp(program.as_fd(), &port)?;
-        Ok(Self { port, _attached: attached })
+        Ok(Self {
+            port,
+            _attached: attached,
+        })
     }
 }
 
 impl Drop for Parked {
     fn drop(&mut self) {
         // Where this fails the namespace is gone, and the ports with it.
-        let _ = self.port.netns.tool(&format!("ip link delete {}", self.port.name));
+        let _ = self
+            .port
+            .netns
+            .tool(&format!("ip link delete {}", self.port.name));
     }
 }

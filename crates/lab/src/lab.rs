@@ -135,7 +135,11 @@ impl Lab {
         let run = RUN.fetch_add(1, Ordering::Relaxed);
         let host = |name| Netns::named(sweep::netns_name(run, name));
         // From here on an error takes down what exists so far.
-        let hosts = Hosts { client: host("client"), router: host("router"), server: host("server") };
+        let hosts = Hosts {
+            client: host("client"),
+            router: host("router"),
+            server: host("server"),
+        };
         for netns in hosts.all() {
             signal::create(netns)?;
         }
@@ -149,7 +153,12 @@ impl Lab {
         let conntrack_max = options.conntrack_max.map(ConntrackMax::raise).transpose()?;
         let port = |netns: &Netns, name: &str, mac| {
             let ifindex = netns.ifindex(name)?;
-            Ok::<_, LabError>(Port { netns: netns.clone(), name: name.into(), ifindex, mac })
+            Ok::<_, LabError>(Port {
+                netns: netns.clone(),
+                name: name.into(),
+                ifindex,
+                mac,
+            })
         };
         let ports = Ports {
             client: port(&hosts.client, "eth0", MAC_CLIENT)?,
@@ -157,7 +166,13 @@ impl Lab {
             wan: port(&hosts.router, "wan0", MAC_WAN)?,
             server: port(&hosts.server, "eth0", MAC_SERVER)?,
         };
-        Ok(Lab { topology, options, ports, hosts, _conntrack_max: conntrack_max })
+        Ok(Lab {
+            topology,
+            options,
+            ports,
+            hosts,
+            _conntrack_max: conntrack_max,
+        })
     }
 
     /// What was built.
@@ -238,7 +253,11 @@ impl Lab {
             direction: Direction::Reply,
             mac_source: MAC_SERVER,
             mac_destination: MAC_WAN,
-            near: if self.topology.masquerade { plan.wan } else { plan.client },
+            near: if self.topology.masquerade {
+                plan.wan
+            } else {
+                plan.client
+            },
             near_fixed: self.topology.masquerade,
             ..self.flows(proto, flows, frame_bytes)
         }
@@ -296,7 +315,11 @@ fn set_offloads(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
         netns.tool("ethtool -K eth0 tx off tso off gso off txvlan off gro on")?;
     }
     let gro = if options.router_gro { "on" } else { "off" };
-    let tx = if options.router_tx_checksum { "on" } else { "off" };
+    let tx = if options.router_tx_checksum {
+        "on"
+    } else {
+        "off"
+    };
     for port in ["lan0", "wan0"] {
         let line = format!("ethtool -K {port} tx {tx} tso off gso off txvlan off gro {gro}");
         hosts.router.tool(&line)?;
@@ -311,27 +334,42 @@ fn set_addresses(hosts: &Hosts, topology: &Topology, options: &Options) -> Resul
         Family::Ipv4 => "",
         Family::Ipv6 => " nodad",
     };
-    let mut client = format!("link set lo up\naddress add {}/{len} dev eth0{nodad}\n", plan.client);
+    let mut client = format!(
+        "link set lo up\naddress add {}/{len} dev eth0{nodad}\n",
+        plan.client
+    );
     for i in 1..CLIENT_ADDRESSES {
         let address = offset(plan.client, i);
         // Deprecated, so that the client's own connections come from the first address.
-        let _ = writeln!(client, "address add {address}/{len} dev eth0{nodad} preferred_lft 0");
+        let _ = writeln!(
+            client,
+            "address add {address}/{len} dev eth0{nodad} preferred_lft 0"
+        );
     }
     let mut router = format!(
         "link set lo up\naddress add {}/{len} dev lan0{nodad}\naddress add {}/{len} dev wan0{nodad}\n\
          link set lan0 up\nlink set wan0 up\n",
         plan.lan, plan.wan
     );
-    let mut server =
-        format!("link set lo up\naddress add {}/{len} dev eth0{nodad}\nlink set eth0 up\n", plan.server);
-    let _ = writeln!(client, "link set eth0 up\nroute add default via {}", plan.lan);
+    let mut server = format!(
+        "link set lo up\naddress add {}/{len} dev eth0{nodad}\nlink set eth0 up\n",
+        plan.server
+    );
+    let _ = writeln!(
+        client,
+        "link set eth0 up\nroute add default via {}",
+        plan.lan
+    );
     if !topology.masquerade {
         // Behind a masquerade the server sees the router only; a route would hide what leaks.
         let _ = writeln!(server, "route add default via {}", plan.wan);
     }
     if options.static_neighbours {
         let neighbour = |address: IpAddr, mac, dev| {
-            format!("neighbour replace {address} lladdr {} nud permanent dev {dev}\n", text(mac))
+            format!(
+                "neighbour replace {address} lladdr {} nud permanent dev {dev}\n",
+                text(mac)
+            )
         };
         client.push_str(&neighbour(plan.lan, MAC_LAN, "eth0"));
         server.push_str(&neighbour(plan.wan, MAC_WAN, "eth0"));

@@ -1,20 +1,60 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Network-namespace topologies and traffic for the demo, the tests and the bench.
+//!
+//! A [`Lab`] is a client, a router and a server, joined by veth pairs that behave like wires: no super-packets, no
+//! unfinished checksums, no tags beside the frame. [`Generator`] sends at line rate, [`Sink`] counts and looks,
+//! [`measure()`] tells what a frame costs, [`Injector`] and [`Capture`] handle single frames of any content.
+//!
+//! Whatever a lab creates is gone when it is dropped. [`cleanup_on_signal`] sees to Ctrl-C and SIGTERM, and the next
+//! [`Lab::build`] removes what a killed run has left.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use freeway_lab::{Generator, Lab, Load, Options, Proto, Sink, SinkSpec, Topology, Until};
+//!
+//! # fn main() -> Result<(), freeway_lab::LabError> {
+//! freeway_lab::cleanup_on_signal()?;
+//! let lab = Lab::build(Topology::parse("nat")?, Options::default())?;
+//! lab.prime(Proto::Udp, 1000, Some(0))?;
+//! let sink = Sink::attach(lab.server_port(), SinkSpec::thorough(1000))?;
+//! let generator = Generator::new(lab.client_port(), &lab.flows(Proto::Udp, 1000, 64))?;
+//! let sent = generator.run(&Load::paced(Until::Elapsed(Duration::from_secs(1)), 300_000))?;
+//! println!("{} of {} frames arrived", sink.counts()?.frames, sent.frames);
+//! # Ok(())
+//! # }
+//! ```
+
+mod attach;
+pub mod capture;
+pub mod clock;
+mod command;
 pub mod error;
 pub mod frame;
 pub mod generator;
 pub mod lab;
-pub mod netns;
-pub mod topology;
-mod attach;
-pub mod clock;
-mod command;
-pub mod prime;
 pub mod measure;
+pub mod netns;
+pub mod prime;
 pub mod reference;
 pub mod reflector;
-pub mod sink;
-mod ruleset;
+pub mod ruleset;
+pub mod shell;
 pub mod signal;
+pub mod sink;
 mod skel;
 pub mod sweep;
+pub mod topology;
+
+pub use capture::{Capture, Injected, Injector};
+pub use error::LabError;
+pub use frame::{Direction, FlowSpec, Proto};
+pub use generator::{Generator, Load, Running, Sent, Until};
+pub use lab::{Lab, Options, Port, PortForward};
+pub use measure::{MeasureSpec, Sample, SinkCost, measure, measure_reference, measure_sink};
+pub use netns::Netns;
+pub use prime::Primed;
+pub use reference::{Reference, ReferenceGuard};
+pub use reflector::Reflector;
+pub use signal::cleanup_on_signal;
+pub use sink::{Captured, FlowCounts, Mark, Rule, Sink, SinkCounts, SinkSpec};
+pub use topology::{Family, Filter, TOPOLOGIES, Topology};

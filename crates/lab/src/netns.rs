@@ -56,7 +56,9 @@ impl Netns {
                 setns(file.as_fd(), CloneFlags::CLONE_NEWNET)?;
                 Ok(work())
             });
-            inside.join().unwrap_or_else(|cause| panic::resume_unwind(cause))
+            inside
+                .join()
+                .unwrap_or_else(|cause| panic::resume_unwind(cause))
         })
         .map_err(|errno: nix::errno::Errno| LabError::Io {
             what: format!("enter network namespace {}", self.name),
@@ -67,9 +69,7 @@ impl Netns {
     /// Makes `command` run inside the namespace when it is started, once or often.
     pub fn place<'a>(&self, command: &'a mut Command) -> Result<&'a mut Command, LabError> {
         let file = self.open()?;
-        let inside = move || {
-            setns(file.as_fd(), CloneFlags::CLONE_NEWNET).map_err(io::Error::from)
-        };
+        let inside = move || setns(file.as_fd(), CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
         // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
         Ok(unsafe { command.pre_exec(inside) })
     }
@@ -142,7 +142,11 @@ impl Netns {
     }
 
     pub(crate) fn delete(&self) -> Result<(), LabError> {
-        command::run(Command::new("ip").args(["netns", "delete", &self.name]).stdin(Stdio::null()))
-            .map(drop)
+        command::run(
+            Command::new("ip")
+                .args(["netns", "delete", &self.name])
+                .stdin(Stdio::null()),
+        )
+        .map(drop)
     }
 }

@@ -36,8 +36,14 @@ impl Lab {
         let start = Instant::now();
         let reflector = Reflector::attach(self.server_port())?;
         let sink = Sink::attach(self.client_port(), SinkSpec::default())?;
-        let spec = FlowSpec { bare: proto == Proto::Tcp, ..self.flows(proto, flows, 64) };
-        let load = Load { cpu, ..Load::paced(Until::Frames(flows.into()), PRIME_PPS) };
+        let spec = FlowSpec {
+            bare: proto == Proto::Tcp,
+            ..self.flows(proto, flows, 64)
+        };
+        let load = Load {
+            cpu,
+            ..Load::paced(Until::Frames(flows.into()), PRIME_PPS)
+        };
         let round = |spec: FlowSpec| Generator::new(self.client_port(), &spec)?.run(&load);
         match proto {
             Proto::Udp => {
@@ -46,17 +52,29 @@ impl Lab {
                 expect("replies", u64::from(flows), || Ok(sink.counts()?.frames))?;
                 thread::sleep(UDP_STREAM_AGE.saturating_sub(opened.elapsed()));
                 round(spec)?;
-                expect("replies", 2 * u64::from(flows), || Ok(sink.counts()?.frames))?;
+                expect("replies", 2 * u64::from(flows), || {
+                    Ok(sink.counts()?.frames)
+                })?;
             }
             Proto::Tcp => {
-                round(FlowSpec { tcp_flags: TCP_SYN, ..spec })?;
+                round(FlowSpec {
+                    tcp_flags: TCP_SYN,
+                    ..spec
+                })?;
                 expect("SYN-ACKs", flows.into(), || Ok(sink.counts()?.frames))?;
-                round(FlowSpec { tcp_flags: TCP_ACK, ..spec })?;
+                round(FlowSpec {
+                    tcp_flags: TCP_ACK,
+                    ..spec
+                })?;
                 expect("ACKs at the server", flows.into(), || reflector.absorbed())?;
             }
         }
         let replies = sink.counts()?.frames;
-        Ok(Primed { flows, replies, elapsed_ns: start.elapsed().as_nanos() as u64 })
+        Ok(Primed {
+            flows,
+            replies,
+            elapsed_ns: start.elapsed().as_nanos() as u64,
+        })
     }
 }
 
@@ -73,7 +91,9 @@ fn expect(
             return Ok(());
         }
         if Instant::now() > patience {
-            return Err(LabError::Incomplete(format!("{count} of {wanted} {what} arrived")));
+            return Err(LabError::Incomplete(format!(
+                "{count} of {wanted} {what} arrived"
+            )));
         }
         thread::sleep(Duration::from_millis(5));
     }

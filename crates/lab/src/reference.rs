@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::attach::{Attached, attach_tc_egress, attach_xdp, counters, set_device};
 use crate::error::{Context, LabError};
-use crate::lab::Lab;
+use crate::lab::{Lab, Port};
 use crate::skel::reference::ReferenceSkelBuilder;
 
 /// What to attach to the router.
@@ -29,11 +29,21 @@ pub enum Reference {
     TcEgressDrop,
 }
 
+/// Attaches a program that passes everything, to any port.
+pub(crate) fn attach_pass(port: &Port) -> Result<Attached, LabError> {
+    let mut storage = MaybeUninit::uninit();
+    let open = ReferenceSkelBuilder::default()
+        .open(&mut storage)
+        .context("open the references")?;
+    let skel = open.load().context("load the reference programs")?;
+    attach_xdp(skel.progs.xdp_pass.as_fd(), port)
+}
+
 /// A reference program at work; dropping it detaches it.
 #[derive(Debug)]
 pub struct ReferenceGuard {
     frames: MapHandle,
-    _attached: Vec<Attached>,
+    _attached: Attached,
 }
 
 impl ReferenceGuard {
@@ -47,8 +57,9 @@ impl Reference {
     /// Attaches it to the router's ports, which must have no XDP program.
     pub fn attach(self, lab: &Lab) -> Result<ReferenceGuard, LabError> {
         let mut storage = MaybeUninit::uninit();
-        let open =
-            ReferenceSkelBuilder::default().open(&mut storage).context("open the references")?;
+        let open = ReferenceSkelBuilder::default()
+            .open(&mut storage)
+            .context("open the references")?;
         let skel = open.load().context("load the reference programs")?;
         let progs = &skel.progs;
         let out = MapHandle::try_from(&skel.maps.out).context("open the port map")?;
@@ -67,6 +78,9 @@ impl Reference {
             Reference::XdpPass => attach_xdp(progs.xdp_pass.as_fd(), lan)?,
             Reference::TcEgressDrop => attach_tc_egress(progs.tc_drop.as_fd(), wan)?,
         };
-        Ok(ReferenceGuard { frames, _attached: vec![attached] })
+        Ok(ReferenceGuard {
+            frames,
+            _attached: attached,
+        })
     }
 }

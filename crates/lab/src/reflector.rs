@@ -24,8 +24,9 @@ impl Reflector {
     /// Puts a reflector on a port.
     pub fn attach(port: &Port) -> Result<Self, LabError> {
         let mut storage = MaybeUninit::uninit();
-        let mut open =
-            ReflectorSkelBuilder::default().open(&mut storage).context("open the reflector")?;
+        let mut open = ReflectorSkelBuilder::default()
+            .open(&mut storage)
+            .context("open the reflector")?;
         let rodata = open.maps.rodata_data.as_deref_mut();
         let rodata = rodata.ok_or_else(|| LabError::Invalid("the reflector has no data".into()))?;
         rodata.far_isn = FAR_ISN;
@@ -34,7 +35,10 @@ impl Reflector {
         let out = MapHandle::try_from(&skel.maps.out).context("open the reflector's port map")?;
         set_device(&out, port, None)?;
         let attached = attach_xdp(skel.progs.reflector.as_fd(), port)?;
-        Ok(Self { counters, _attached: attached })
+        Ok(Self {
+            counters,
+            _attached: attached,
+        })
     }
 
     /// Frames sent back.

@@ -54,10 +54,23 @@ pub fn ruleset(topology: &Topology, options: &Options) -> Option<String> {
              \tchain prerouting {{\n\
              \t\ttype nat hook prerouting priority dstnat;\n"
         );
-        for PortForward { proto, wan_port, to, to_port } in &options.port_forwards {
-            let to = if to.is_ipv6() { format!("[{to}]") } else { to.to_string() };
+        for PortForward {
+            proto,
+            wan_port,
+            to,
+            to_port,
+        } in &options.port_forwards
+        {
+            let to = if to.is_ipv6() {
+                format!("[{to}]")
+            } else {
+                to.to_string()
+            };
             let proto = proto.name();
-            let _ = writeln!(text, "\t\tiifname \"wan0\" {proto} dport {wan_port} dnat to {to}:{to_port}");
+            let _ = writeln!(
+                text,
+                "\t\tiifname \"wan0\" {proto} dport {wan_port} dnat to {to}:{to_port}"
+            );
         }
         text.push_str("\t}\n}\n");
     }

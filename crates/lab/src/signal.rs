@@ -25,7 +25,10 @@ struct Registry {
     ending: bool,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry { namespaces: Vec::new(), ending: false });
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    namespaces: Vec::new(),
+    ending: false,
+});
 static WAKE_FD: AtomicI32 = AtomicI32::new(-1);
 /// Bit n: signal n is not for this process now, see [`hold_interrupts`].
 static HELD: AtomicU32 = AtomicU32::new(0);
@@ -77,8 +80,11 @@ fn install() -> Result<(), LabError> {
         .name("lab-cleanup".into())
         .spawn(move || wait_and_clean(wake_rx))
         .context("start the cleanup thread")?;
-    let action =
-        SigAction::new(SigHandler::Handler(on_signal), SaFlags::SA_RESTART, SigSet::empty());
+    let action = SigAction::new(
+        SigHandler::Handler(on_signal),
+        SaFlags::SA_RESTART,
+        SigSet::empty(),
+    );
     for signal in ENDING {
         // SAFETY: the handler only loads atomics and writes a byte to a pipe.
         unsafe { sigaction(signal, &action) }.context(format!("handle {signal}"))?;

@@ -43,12 +43,19 @@ pub struct SinkSpec {
 impl SinkSpec {
     /// The cheapest sink.
     pub fn plain() -> Self {
-        Self { plain: true, ..Self::default() }
+        Self {
+            plain: true,
+            ..Self::default()
+        }
     }
 
     /// Checksums and sequence numbers of so many flows.
     pub fn thorough(flows: u32) -> Self {
-        Self { verify: true, flows, ..Self::default() }
+        Self {
+            verify: true,
+            flows,
+            ..Self::default()
+        }
     }
 }
 
@@ -104,26 +111,46 @@ pub struct Rule {
 impl Rule {
     /// Frames with this last byte of the source MAC address.
     pub fn source_mac(last: u8) -> Self {
-        Self { offset: 8, mask: 0x0000_00ff, value: last.into() }.at_end_of(12)
+        Self {
+            offset: 8,
+            mask: 0x0000_00ff,
+            value: last.into(),
+        }
+        .at_end_of(12)
     }
 
     /// Frames with this last byte of the destination MAC address.
     pub fn destination_mac(last: u8) -> Self {
-        Self { offset: 2, mask: 0x0000_00ff, value: last.into() }
+        Self {
+            offset: 2,
+            mask: 0x0000_00ff,
+            value: last.into(),
+        }
     }
 
     /// IPv4 frames from this address.
     pub fn source_ipv4(address: std::net::Ipv4Addr) -> Self {
-        Self { offset: 26, mask: u32::MAX, value: address.into() }
+        Self {
+            offset: 26,
+            mask: u32::MAX,
+            value: address.into(),
+        }
     }
 
     /// IPv4 frames with this TTL.
     pub fn ttl_ipv4(ttl: u8) -> Self {
-        Self { offset: 22, mask: 0xff00_0000, value: u32::from(ttl) << 24 }
+        Self {
+            offset: 22,
+            mask: 0xff00_0000,
+            value: u32::from(ttl) << 24,
+        }
     }
 
     fn at_end_of(self, end: u32) -> Self {
-        Self { offset: end - 4, ..self }
+        Self {
+            offset: end - 4,
+            ..self
+        }
     }
 }
 
@@ -164,10 +191,15 @@ impl Sink {
     /// Puts a sink on a port. With a plain sink the port's hosts need static neighbours.
     pub fn attach(port: &Port, spec: SinkSpec) -> Result<Self, LabError> {
         if spec.flows > FLOWS_MAX {
-            return Err(LabError::Invalid(format!("{} flows: at most {FLOWS_MAX}", spec.flows)));
+            return Err(LabError::Invalid(format!(
+                "{} flows: at most {FLOWS_MAX}",
+                spec.flows
+            )));
         }
         let mut storage = MaybeUninit::uninit();
-        let mut open = SinkSkelBuilder::default().open(&mut storage).context("open the sink")?;
+        let mut open = SinkSkelBuilder::default()
+            .open(&mut storage)
+            .context("open the sink")?;
         let rodata = open.maps.rodata_data.as_deref_mut();
         let rodata = rodata.ok_or_else(|| LabError::Invalid("the sink has no data".into()))?;
         rodata.config = types::sink_config {
@@ -179,15 +211,28 @@ impl Sink {
             capture_limit: spec.capture_limit,
             ..Default::default()
         };
-        open.maps.flows.set_max_entries(spec.flows.max(1)).context("size the flow table")?;
-        let room = if spec.capture_every > 0 { CAPTURE_BYTES } else { 4096 };
-        open.maps.captures.set_max_entries(room).context("size the capture buffer")?;
+        open.maps
+            .flows
+            .set_max_entries(spec.flows.max(1))
+            .context("size the flow table")?;
+        let room = if spec.capture_every > 0 {
+            CAPTURE_BYTES
+        } else {
+            4096
+        };
+        open.maps
+            .captures
+            .set_max_entries(room)
+            .context("size the capture buffer")?;
         let wanted = if spec.plain { "sink_plain" } else { "sink" };
         for mut program in open.open_object_mut().progs_mut() {
             program.set_autoload(program.name() == wanted);
         }
         let skel = open.load().context("load the sink")?;
-        let program = skel.object().progs().find(|program| program.name() == wanted);
+        let program = skel
+            .object()
+            .progs()
+            .find(|program| program.name() == wanted);
         let program = program.ok_or_else(|| LabError::Invalid(format!("no program {wanted}")))?;
         let program = own(program.as_fd())?;
         let map = |map| MapHandle::try_from(map).context("open a map of the sink");
@@ -205,8 +250,18 @@ impl Sink {
     /// The counters, summed over the CPUs.
     pub fn counts(&self) -> Result<SinkCounts, LabError> {
         let sums = counters(&self.counters)?;
-        let [frames, bytes, passed, bad_ip_checksum, bad_l4_checksum, unverified, reordered, untracked, captured, capture_lost] =
-            sums[..]
+        let [
+            frames,
+            bytes,
+            passed,
+            bad_ip_checksum,
+            bad_l4_checksum,
+            unverified,
+            reordered,
+            untracked,
+            captured,
+            capture_lost,
+        ] = sums[..]
         else {
             return Err(LabError::Invalid("the sink counts something else".into()));
         };
@@ -229,7 +284,10 @@ impl Sink {
         if index >= self.spec.flows {
             return Err(LabError::Invalid(format!("flow {index} is not followed")));
         }
-        let value = self.flows.lookup(&index.to_ne_bytes(), MapFlags::ANY).context("read a flow")?;
+        let value = self
+            .flows
+            .lookup(&index.to_ne_bytes(), MapFlags::ANY)
+            .context("read a flow")?;
         let value = value.unwrap_or_default();
         let word = |at: usize| {
             let mut bytes = [0; 4];
@@ -253,14 +311,19 @@ impl Sink {
         let mut value = element(&self.globals)?;
         change(&mut value);
         let key = 0u32.to_ne_bytes();
-        self.globals.update(&key, &value, MapFlags::ANY).context("write the sink's rules")
+        self.globals
+            .update(&key, &value, MapFlags::ANY)
+            .context("write the sink's rules")
     }
 
     /// Sets rule `index` and forgets when it matched. Needs [`SinkSpec::rules`]. Marks of other rules that match
     /// at this very moment may lose a count.
     pub fn set_rule(&self, index: usize, rule: Rule) -> Result<(), LabError> {
         if !self.spec.rules || index >= RULES || rule.offset > RULE_OFFSET_MAX {
-            let what = format!("rule {index} at offset {}: this sink cannot match it", rule.offset);
+            let what = format!(
+                "rule {index} at offset {}: this sink cannot match it",
+                rule.offset
+            );
             return Err(LabError::Invalid(what));
         }
         self.update_globals(|globals| {
@@ -283,7 +346,11 @@ impl Sink {
         let at = offset_of!(types::bss, marks) + index * size;
         let mut values = words(&globals[at..at + size]);
         let mut next = || values.next().unwrap_or(0);
-        Ok(Mark { count: next(), first_seen_ns: next(), last_seen_ns: next() })
+        Ok(Mark {
+            count: next(),
+            first_seen_ns: next(),
+            last_seen_ns: next(),
+        })
     }
 
     /// The frames captured since the last call.
@@ -301,9 +368,12 @@ impl Sink {
             frames.borrow_mut().push(Captured { time_ns, bytes });
             0
         };
-        builder.add(&self.captures, take).context("open the capture buffer")?;
+        builder
+            .add(&self.captures, take)
+            .context("open the capture buffer")?;
         let ring = builder.build().context("open the capture buffer")?;
-        ring.poll(Duration::ZERO).context("read the capture buffer")?;
+        ring.poll(Duration::ZERO)
+            .context("read the capture buffer")?;
         drop(ring);
         Ok(frames.into_inner())
     }

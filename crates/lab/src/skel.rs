@@ -3,7 +3,13 @@
 
 macro_rules! skeleton {
     ($name:ident, $file:literal) => {
-        #[allow(missing_docs, unreachable_pub, dead_code, clippy::all, clippy::unwrap_used)]
+        #[allow(
+            missing_docs,
+            unreachable_pub,
+            dead_code,
+            clippy::all,
+            clippy::unwrap_used
+        )]
         #[allow(clippy::expect_used, clippy::panic, missing_debug_implementations)]
         pub(crate) mod $name {
             include!(concat!(env!("OUT_DIR"), "/", $file));

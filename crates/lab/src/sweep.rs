@@ -92,7 +92,9 @@ fn process_started(pid: u32) -> Option<Duration> {
         .parse()
         .ok()?;
     // SAFETY: sysconf takes no pointers.
-    let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()?.max(1);
+    let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) })
+        .ok()?
+        .max(1);
     Some(Duration::from_secs(boot) + Duration::from_millis(ticks * 1000 / per_second))
 }
 
@@ -132,7 +134,8 @@ mod tests {
         assert!(!owner_lives(u32::MAX, &now));
         // A file far older than the process of that number belonged to another one.
         let file = fs::File::options().write(true).open(&now).unwrap();
-        file.set_modified(UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1))
+            .unwrap();
         assert!(!owner_lives(std::process::id(), &now));
         fs::remove_file(&now).unwrap();
     }

@@ -98,10 +98,16 @@ pub static TOPOLOGIES: &[Topology] = &[
 impl Topology {
     /// The topology called `name`.
     pub fn parse(name: &str) -> Result<&'static Topology, LabError> {
-        TOPOLOGIES.iter().find(|topology| topology.name == name).ok_or_else(|| {
-            let known: Vec<_> = TOPOLOGIES.iter().map(|topology| topology.name).collect();
-            LabError::UnknownTopology { name: name.into(), known: known.join(", ") }
-        })
+        TOPOLOGIES
+            .iter()
+            .find(|topology| topology.name == name)
+            .ok_or_else(|| {
+                let known: Vec<_> = TOPOLOGIES.iter().map(|topology| topology.name).collect();
+                LabError::UnknownTopology {
+                    name: name.into(),
+                    known: known.join(", "),
+                }
+            })
     }
 }
 

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The generator's frames against the model, its counts, and its rate.
+
+mod common;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use freeway_lab::frame::FLOWS_PER_BLOCK;
+use freeway_lab::{FlowSpec, Generator, Load, Proto, Sink, SinkSpec, Until};
+
+fn every_frame() -> SinkSpec {
+    SinkSpec {
+        capture_every: 1,
+        capture_limit: 4096,
+        verify: true,
+        ..SinkSpec::default()
+    }
+}
+
+#[test]
+fn frames_are_the_models() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    for name in ["routed", "routed6"] {
+        let lab = common::build(name);
+        for proto in [Proto::Udp, Proto::Tcp] {
+            for frame_bytes in [64, 67, 68, 79, 82, 86, 128, 1517, 1518] {
+                let spec = FlowSpec {
+                    tos: 0x2e << 2,
+                    ..lab.flows(proto, 7, frame_bytes)
+                };
+                let sink = Sink::attach(lab.lan_port(), every_frame()).unwrap();
+                let generator = Generator::new(lab.client_port(), &spec).unwrap();
+                let frames = 7 * 40;
+                generator.run(&Load::full(Until::Frames(frames))).unwrap();
+                let captured = sink.captured().unwrap();
+                assert_eq!(captured.len() as u64, frames, "{spec:?}");
+                for (i, frame) in (0..).zip(&captured) {
+                    assert_eq!(frame.bytes, spec.frame(i % 7, i / 7), "{spec:?}, frame {i}");
+                }
+                let counts = sink.counts().unwrap();
+                assert_eq!(
+                    counts.bad_ip_checksum + counts.bad_l4_checksum,
+                    0,
+                    "{spec:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn replies_and_blocks_are_the_models() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    for name in ["routed", "nat", "routed6"] {
+        let lab = common::build(name);
+        let flows = 3 * FLOWS_PER_BLOCK - 5;
+        for (from, at, spec) in [
+            (
+                lab.client_port(),
+                lab.lan_port(),
+                lab.flows(Proto::Udp, flows, 96),
+            ),
+            (
+                lab.server_port(),
+                lab.wan_port(),
+                lab.reply_flows(Proto::Udp, flows, 96),
+            ),
+            (
+                lab.server_port(),
+                lab.wan_port(),
+                lab.reply_flows(Proto::Tcp, flows, 96),
+            ),
+        ] {
+            let sampling = SinkSpec {
+                capture_every: 997,
+                ..every_frame()
+            };
+            let sink = Sink::attach(at, sampling).unwrap();
+            let generator = Generator::new(from, &spec).unwrap();
+            let sent = generator
+                .run(&Load::full(Until::Frames(200_000)).on_cpu(0))
+                .unwrap();
+            assert_eq!(sent.frames, 200_000);
+            let captured = sink.captured().unwrap();
+            assert_eq!(captured.len(), 201);
+            for (i, frame) in captured.iter().enumerate() {
+                let number = i as u32 * 997;
+                assert_eq!(
+                    frame.bytes,
+                    spec.frame(number % flows, number / flows),
+                    "{number}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn rounds_continue_and_counts_are_exact() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let lab = common::build("routed");
+    let sink = Sink::attach(lab.lan_port(), SinkSpec::thorough(100)).unwrap();
+    let spec = lab.flows(Proto::Udp, 100, 64);
+    let generator = Generator::new(lab.client_port(), &spec).unwrap();
+    for frames in [1, 63, 64, 65, 99, 100, 101, 10_007] {
+        assert_eq!(
+            generator
+                .run(&Load::full(Until::Frames(frames)))
+                .unwrap()
+                .frames,
+            frames
+        );
+    }
+    generator
+        .run(&Load::paced(Until::Frames(500), 50_000))
+        .unwrap();
+    let total = 1 + 63 + 64 + 65 + 99 + 100 + 101 + 10_007 + 500;
+    assert_eq!(generator.frames().unwrap(), total);
+    let counts = sink.counts().unwrap();
+    assert_eq!((counts.frames, counts.bytes), (total, total * 60));
+    assert_eq!(
+        counts.reordered + counts.untracked + counts.bad_l4_checksum,
+        0
+    );
+    for (i, flow) in (0u64..).zip(sink.flows().unwrap()) {
+        assert_eq!(flow.frames, (total - i).div_ceil(100), "flow {i}");
+        assert_eq!(u64::from(flow.next_round), flow.frames, "flow {i}");
+    }
+}
+
+#[test]
+fn a_paced_generator_keeps_its_rate() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let lab = common::build("routed");
+    let sink = Sink::attach(lab.server_port(), SinkSpec::plain()).unwrap();
+    let generator = Generator::new(lab.client_port(), &lab.flows(Proto::Udp, 10, 64)).unwrap();
+    for pps in [1_000, 50_000, 300_000] {
+        let before = sink.counts().unwrap().frames;
+        let time = Duration::from_secs(1);
+        let sent = generator
+            .run(&Load::paced(Until::Elapsed(time), pps).on_cpu(0))
+            .unwrap();
+        let off = (sent.frames as f64 / pps as f64 - 1.0).abs();
+        assert!(
+            off < 0.05,
+            "{} frames in {} ns at {pps} a second",
+            sent.frames,
+            sent.elapsed_ns
+        );
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(
+            sink.counts().unwrap().frames - before,
+            sent.frames,
+            "lost at {pps} a second"
+        );
+    }
+}
+
+#[test]
+fn a_running_generator_stops() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let lab = common::build("routed");
+    let sink = Sink::attach(lab.lan_port(), SinkSpec::plain()).unwrap();
+    let spec = lab.flows(Proto::Udp, 10, 64);
+    let generator = Arc::new(Generator::new(lab.client_port(), &spec).unwrap());
+    assert!(generator.run(&Load::full(Until::Stopped)).is_err());
+    for load in [
+        Load::full(Until::Stopped),
+        Load::paced(Until::Stopped, 10_000),
+    ] {
+        let running = generator.start(load).unwrap();
+        thread::sleep(Duration::from_millis(300));
+        assert!(!running.is_done());
+        let sent = running.stop().unwrap();
+        assert!(
+            sent.frames > 1000 && sent.elapsed_ns < 2_000_000_000,
+            "{sent:?}"
+        );
+    }
+    drop(generator.start(Load::full(Until::Stopped)).unwrap());
+    assert_eq!(sink.counts().unwrap().frames, generator.frames().unwrap());
+}
