@@ -225,7 +225,7 @@ static __always_inline void match(void *data, void *end, __u64 now_ns)
 
 static __always_inline void capture(struct xdp_md *ctx, struct sink_counters *count)
 {
-	__u32 len = (__u32)(ctx->data_end - ctx->data);
+	__u64 len = ctx->data_end - ctx->data;
 	struct sink_capture *slot;
 
 	if ((count->frames - 1) % config.capture_every || count->captured >= config.capture_limit)
@@ -235,16 +235,16 @@ static __always_inline void capture(struct xdp_md *ctx, struct sink_counters *co
 		count->capture_lost++;
 		return;
 	}
-	if (len > CAPTURE_BYTES)
-		len = CAPTURE_BYTES;
-	slot->time_ns = bpf_ktime_get_ns();
-	slot->len = len;
-	slot->pad = 0;
-	if (len < ETH_LEN || bpf_xdp_load_bytes(ctx, 0, slot->data, len)) {
+	/* Keeps the compiler from testing another copy of the length than it passes. */
+	asm volatile("" : "+r"(len));
+	if (len < ETH_LEN || len > CAPTURE_BYTES || bpf_xdp_load_bytes(ctx, 0, slot->data, len)) {
 		bpf_ringbuf_discard(slot, 0);
 		count->capture_lost++;
 		return;
 	}
+	slot->time_ns = bpf_ktime_get_ns();
+	slot->len = len;
+	slot->pad = 0;
 	count->captured++;
 	bpf_ringbuf_submit(slot, 0);
 }

@@ -49,9 +49,15 @@ pub(crate) fn create(netns: &Netns) -> Result<(), LabError> {
 
 /// Removes a namespace and forgets it.
 pub(crate) fn remove(netns: &Netns) -> Result<(), LabError> {
-    let result = sweep::remove(netns);
-    registry().namespaces.retain(|known| known != netns);
-    result
+    let mut registry = registry();
+    while registry.ending {
+        // The cleanup has removed it. Nobody goes on from here: the signal ends the process.
+        drop(registry);
+        thread::park();
+        registry = self::registry();
+    }
+    registry.namespaces.retain(|known| known != netns);
+    sweep::remove(netns)
 }
 
 extern "C" fn on_signal(number: libc::c_int) {

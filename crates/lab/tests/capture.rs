@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames of any content through the router, compared byte by byte.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Nothing stays behind: after drop, panic, signals, and at the latest after the next start.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
@@ -110,12 +111,15 @@ fn hold_a_lab() {
     freeway_lab::cleanup_on_signal().unwrap();
     freeway_lab::cleanup_on_signal().unwrap();
     let lab = common::build("nat");
-    let _sleeper = lab
+    let mut sleeper = lab
         .server()
         .spawn(Command::new("sleep").arg("1000"))
         .unwrap();
     println!("\nREADY");
-    thread::sleep(Duration::from_secs(60));
+    sleeper.wait().unwrap();
+    // The cleanup ends the child above, and this thread must not get further before the signal ends the process.
+    drop(lab);
+    println!("\nSURVIVED");
 }
 
 fn holder() -> Child {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The generator's frames against the model, its counts, and its rate.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

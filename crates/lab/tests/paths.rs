@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Traffic through the kernel's router, primed connections, sinks, references.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
