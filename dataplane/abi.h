@@ -169,7 +169,9 @@ struct fw_control {
 	__u32 offer_budget;
 	/* TCP data frames that each CPU keeps out of GRO in a tick. */
 	__u32 sample_budget;
-	__u32 pad[8];
+	/* Non-zero: UDP connections without any reply may be learned. */
+	__u32 udp_one_way;
+	__u32 pad[7];
 };
 
 /* The tuple that `explain` watches; ports and addresses as on the wire. */

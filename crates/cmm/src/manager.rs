@@ -13,7 +13,7 @@ use crate::flow::{Connection, Flow, Preparation};
 use crate::key::{ConnKey, FlowKey, addr_of, tuple_of};
 use crate::nexthop::{NexthopKey, Nexthops};
 use crate::op::{FlowValue, Op};
-use crate::policy::Policy;
+use crate::policy::{Policy, RuleScope};
 use crate::port::Port;
 use crate::refusal::Refusal;
 use crate::stats::Stats;
@@ -78,8 +78,9 @@ pub struct Manager {
     pub(crate) neighbours: HashMap<(u32, IpAddr), [u8; 6]>,
     pub(crate) stats: Stats,
     pub(crate) epoch: u32,
-    ruleset_safe: bool,
-    marks_matter: bool,
+    /// Flows that rules keep in the kernel, and flows whose marks rules set.
+    unsafe_scopes: Vec<RuleScope>,
+    mark_scopes: Vec<RuleScope>,
     free: Vec<u32>,
     next: u32,
     /// States and next hops that the data plane may still be holding.
@@ -110,8 +111,8 @@ impl Manager {
             neighbours: HashMap::new(),
             stats: Stats::default(),
             epoch: 1,
-            ruleset_safe: false,
-            marks_matter: false,
+            unsafe_scopes: vec![RuleScope::everything()],
+            mark_scopes: Vec::new(),
             free: Vec::new(),
             next: 1,
             quarantine: VecDeque::new(),
@@ -136,6 +137,15 @@ impl Manager {
     /// All flows with their state indices, in no order.
     pub fn flows(&self) -> impl Iterator<Item = (u32, &Flow)> {
         self.flows.iter().map(|(index, flow)| (*index, flow))
+    }
+
+    /// States that count packets not yet in [`Stats`]: of flows, and of removed ones.
+    pub fn live_states(&self) -> impl Iterator<Item = u32> + '_ {
+        let retired = self.quarantine.iter().filter_map(|(_, retired)| match retired {
+            Retired::State(index) => Some(*index),
+            Retired::Nexthop(_) => None,
+        });
+        self.flows.keys().copied().chain(retired)
     }
 
     /// Flows in the table.
@@ -181,10 +191,26 @@ impl Manager {
         self.refusals.get(key).copied()
     }
 
-    /// What the ruleset's analysis says.
-    pub fn set_ruleset(&mut self, safe: bool, marks_matter: bool) {
-        self.ruleset_safe = safe;
-        self.marks_matter = marks_matter;
+    /// What the ruleset's analysis says. Flows that are no longer allowed leave.
+    pub fn set_ruleset(
+        &mut self,
+        unsafe_scopes: Vec<RuleScope>,
+        mark_scopes: Vec<RuleScope>,
+        now_tick: u32,
+        ops: &mut Vec<Op>,
+    ) {
+        self.unsafe_scopes = unsafe_scopes;
+        self.mark_scopes = mark_scopes;
+        let hit = |f: &Flow| {
+            let mut scopes = self.unsafe_scopes.iter().chain(&self.mark_scopes);
+            scopes.any(|s| s.matches(&f.key.tuple, f.key.port, f.port_out))
+        };
+        let mut gone: Vec<u32> =
+            self.flows.iter().filter(|(_, f)| hit(f)).map(|(index, _)| *index).collect();
+        gone.sort_unstable();
+        for index in gone {
+            self.remove(index, now_tick, ops);
+        }
     }
 
     /// Begins a new hard epoch: every flow waits in the kernel until confirmed.
@@ -243,6 +269,9 @@ impl Manager {
             sport: u16::from_be(c.sport_be),
             dport: u16::from_be(c.dport_be),
         };
+        if !self.settings.policy.allows(&key.tuple, &out, [key.port, c.port_out]) {
+            return Err(Refusal::Policy);
+        }
         let conn = match c.conn.present {
             0 => None,
             _ => Some(ConnKey {
@@ -307,14 +336,12 @@ impl Manager {
         if !self.ports.get(&c.port_out).is_some_and(|p| p.output) {
             return Err(Refusal::PortOut);
         }
-        if !self.ruleset_safe {
+        let concerned = |s: &RuleScope| s.matches(&key.tuple, key.port, c.port_out);
+        if self.unsafe_scopes.iter().any(concerned) {
             return Err(Refusal::Ruleset);
         }
-        if c.mark != 0 || c.conn.mark != 0 || self.marks_matter {
+        if c.mark != 0 || c.conn.mark != 0 || self.mark_scopes.iter().any(concerned) {
             return Err(Refusal::Mark);
-        }
-        if !self.settings.policy.allows(&key.tuple) {
-            return Err(Refusal::Policy);
         }
         if c.conn.present != 0 && c.conn.zone != 0 {
             return Err(Refusal::Zone);
@@ -365,12 +392,12 @@ impl Manager {
 
     fn state_of(&self, c: &fw_candidate, index: u32, now_tick: u32) -> fw_state {
         let interval = self.interval_ticks(c, index);
-        let check = now_tick.wrapping_add(self.settings.hz - index % (self.settings.hz / 2 + 1));
         fw_state {
             status: FW_ST_PREPARING,
             epoch: c.epoch,
             used_tick: now_tick,
-            due_tick: check,
+            // the connection may have begun to close meanwhile: checked at once
+            due_tick: now_tick,
             reval_tick: now_tick.wrapping_add(interval),
             confirmed_tick: now_tick,
             interval,
@@ -506,6 +533,31 @@ impl Manager {
         match retired {
             Retired::State(index) => self.free.push(index),
             Retired::Nexthop(index) => self.nexthops.recycle(index),
+        }
+    }
+
+    /// The table did not take the flow.
+    pub fn insert_failed(&mut self, index: u32, now_tick: u32, ops: &mut Vec<Op>) {
+        if let Some(key) = self.flows.get(&index).map(|f| f.key) {
+            *self.stats.refused.entry(Refusal::TableFull).or_default() += 1;
+            self.remember(key, Refusal::TableFull);
+        }
+        self.remove(index, now_tick, ops);
+    }
+
+    /// Replaces the policy; flows that it no longer allows leave.
+    pub fn set_policy(&mut self, policy: Policy, now_tick: u32, ops: &mut Vec<Op>) {
+        self.settings.policy = policy;
+        let policy = &self.settings.policy;
+        let mut gone: Vec<u32> = self
+            .flows
+            .iter()
+            .filter(|(_, f)| !policy.allows(&f.key.tuple, &f.out, [f.key.port, f.port_out]))
+            .map(|(index, _)| *index)
+            .collect();
+        gone.sort_unstable();
+        for index in gone {
+            self.remove(index, now_tick, ops);
         }
     }
 

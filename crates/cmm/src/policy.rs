@@ -3,25 +3,36 @@
 
 use freeway_kernel::model::{Prefix, Tuple};
 
-/// Flows that stay in the kernel. Every field that is set must match.
+/// Flows that stay in the kernel: everything that is named must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exclusion {
     /// IP protocol number.
     pub proto: Option<u8>,
-    /// Either address is in it.
-    pub prefix: Option<Prefix>,
-    /// Either port is in it, inclusive.
-    pub ports: Option<(u16, u16)>,
+    /// Source networks; any of them.
+    pub src: Vec<Prefix>,
+    /// Destination networks; any of them.
+    pub dst: Vec<Prefix>,
+    /// Source ports, inclusive ranges; any of them.
+    pub sport: Vec<(u16, u16)>,
+    /// Destination ports, inclusive ranges; any of them.
+    pub dport: Vec<(u16, u16)>,
+    /// Interfaces, ingress or egress; any of them.
+    pub ifindex: Option<Vec<u32>>,
 }
 
 impl Exclusion {
-    /// True if the tuple is excluded.
+    /// True if it holds for a direction that passes these two interfaces.
     #[must_use]
-    pub fn matches(&self, tuple: &Tuple) -> bool {
-        let in_range = |port: u16| self.ports.is_none_or(|(low, high)| (low..=high).contains(&port));
+    pub fn matches(&self, tuple: &Tuple, ports: [u32; 2]) -> bool {
+        fn any<T>(wanted: &[T], test: impl Fn(&T) -> bool) -> bool {
+            wanted.is_empty() || wanted.iter().any(test)
+        }
         self.proto.is_none_or(|proto| proto == tuple.proto)
-            && self.prefix.is_none_or(|p| p.contains(tuple.src) || p.contains(tuple.dst))
-            && (in_range(tuple.sport) || in_range(tuple.dport))
+            && any(&self.src, |net| net.contains(tuple.src))
+            && any(&self.dst, |net| net.contains(tuple.dst))
+            && any(&self.sport, |(low, high)| (low..=high).contains(&&tuple.sport))
+            && any(&self.dport, |(low, high)| (low..=high).contains(&&tuple.dport))
+            && self.ifindex.as_ref().is_none_or(|list| ports.iter().any(|p| list.contains(p)))
     }
 }
 
@@ -43,14 +54,49 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// True if the tuple may be fast.
+    /// True if a flow may be fast. An exclusion may describe either direction of
+    /// the conversation: `tuple` as it comes in, `out` as it leaves.
     #[must_use]
-    pub fn allows(&self, tuple: &Tuple) -> bool {
+    pub fn allows(&self, tuple: &Tuple, out: &Tuple, ports: [u32; 2]) -> bool {
         let proto = match tuple.proto {
             6 => self.tcp,
             17 => self.udp,
             _ => false,
         };
-        proto && !self.exclude.iter().any(|e| e.matches(tuple))
+        let reply = out.inverse();
+        proto && !self.exclude.iter().any(|e| e.matches(tuple, ports) || e.matches(&reply, ports))
+    }
+}
+
+/// The flows that a rule of the firewall keeps in the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleScope {
+    /// Ingress interfaces; `None`: any.
+    pub iif: Option<Vec<u32>>,
+    /// Egress interfaces; `None`: any.
+    pub oif: Option<Vec<u32>>,
+    /// It concerns IPv4.
+    pub ipv4: bool,
+    /// It concerns IPv6.
+    pub ipv6: bool,
+    /// IP protocols; empty: any.
+    pub protos: Vec<u8>,
+}
+
+impl RuleScope {
+    /// Every flow.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self { ipv4: true, ipv6: true, ..Self::default() }
+    }
+
+    /// True if it concerns a flow.
+    #[must_use]
+    pub fn matches(&self, tuple: &Tuple, port_in: u32, port_out: u32) -> bool {
+        let among = |list: &Option<Vec<u32>>, port| list.as_ref().is_none_or(|l| l.contains(&port));
+        among(&self.iif, port_in)
+            && among(&self.oif, port_out)
+            && (if tuple.src.is_ipv4() { self.ipv4 } else { self.ipv6 })
+            && (self.protos.is_empty() || self.protos.contains(&tuple.proto))
     }
 }

@@ -2,7 +2,7 @@
 //! Loading the programs and their maps.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
     FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow4, fw_flow6, fw_key4, fw_key6,
@@ -159,6 +159,19 @@ impl Datapath {
         let objects = [&self.xdp, &self.tc];
         let progs = objects.iter().flat_map(|o| o.progs());
         progs.filter_map(|p| libbpf_rs::Program::id_from_fd(p.as_fd()).ok()).collect()
+    }
+
+    /// Readable when the data plane has events.
+    #[must_use]
+    pub fn events_fd(&self) -> RawFd {
+        self.events.as_raw_fd()
+    }
+
+    /// Kernel memory of all maps, as the kernel accounts it.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let memory = |map: &MapHandle| map.query_fdinfo().ok()?.memlock;
+        self.maps.values().filter_map(memory).sum()
     }
 
     /// A program, for test runs.

@@ -232,5 +232,7 @@ impl Control {
         set_offer_budget offer_budget offer_budget,
         /// TCP frames each CPU keeps out of GRO in a tick.
         set_sample_budget sample_budget sample_budget,
+        /// Non-zero: UDP connections without any reply may be learned.
+        set_udp_one_way udp_one_way udp_one_way,
     }
 }

@@ -1,18 +1,394 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The wiring of data path, connection manager and kernel mirror.
+//!
+//! One task does everything: events of the kernel go first, then the data
+//! plane's, then questions. Its every turn ends with the manager's operations
+//! carried out.
 
+mod exec;
+mod explain;
+mod flows;
+mod latency;
+mod poll;
+mod ports;
+mod ruleset;
+mod status;
+mod wait;
+
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::time::{Duration, Instant};
 
+use freeway_cmm::{Manager, Op, Settings};
+use freeway_datapath::{Datapath, DataplaneEvent, LoadOptions};
+use freeway_kernel::conntrack::Conntrack;
+use freeway_kernel::mirror::{Mirror, MirrorConfig};
+use freeway_kernel::model::Event;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 
+use self::explain::Explanations;
+use self::latency::Recorder;
+use self::ports::Ports;
+use self::ruleset::Ruleset;
+use self::wait::Readable;
 use super::{DaemonError, Request};
 use crate::config::Config;
 
+/// The data plane stops so long after the daemon last said that it lives.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// How often it says so.
+const HEARTBEAT: Duration = Duration::from_millis(250);
+/// What sends no event is looked at so often.
+const POLL: Duration = Duration::from_secs(1);
+/// Data-plane events taken in one turn, so that kernel events never wait long.
+const EVENTS_PER_TURN: usize = 256;
+/// Revalidations that each CPU lets through in a second, at most.
+const REVALIDATIONS_PER_S: u32 = 100_000;
+/// Candidates that each CPU offers in a second, at most.
+const CANDIDATES_PER_S: u32 = 50_000;
+/// TCP frames that each CPU keeps out of GRO in a second, at most.
+const SAMPLES_PER_S: u32 = 4_000;
+
 /// Runs until `shutdown` completes or something fails; on return every program is detached.
 pub async fn run(
-    _config: Config,
-    _requests: mpsc::Receiver<Request>,
-    _shutdown: impl Future<Output = ()>,
+    config: Config,
+    mut requests: mpsc::Receiver<Request>,
+    shutdown: impl Future<Output = ()>,
 ) -> Result<(), DaemonError> {
-    Err(DaemonError::Failure("this build has no engine".into()))
+    let mut engine = Engine::start(config)?;
+    let kernel = Readable::new(&engine.mirror.fds())?;
+    let dataplane = Readable::new(&[engine.datapath.events_fd()])?;
+    let mut heartbeat = tokio::time::interval(HEARTBEAT);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut poll = tokio::time::interval(POLL);
+    poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tokio::pin!(shutdown);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            _ = heartbeat.tick() => engine.heartbeat()?,
+            ready = kernel.wait() => { ready?; engine.kernel_events()?; }
+            ready = dataplane.wait() => {
+                ready?;
+                if engine.dataplane_events()? {
+                    dataplane.again();
+                }
+            }
+            _ = poll.tick() => engine.poll()?,
+            request = requests.recv() => match request {
+                Some(request) => engine.answer(request)?,
+                None => break,
+            },
+            () = engine.explanations.due() => engine.finish_explanation(),
+        }
+    }
+    engine.stop();
+    Ok(())
+}
+
+struct Engine {
+    config: Config,
+    datapath: Datapath,
+    manager: Manager,
+    mirror: Mirror,
+    conntrack: Conntrack,
+    ports: Ports,
+    ruleset: Ruleset,
+    explanations: Explanations,
+    invalidation: Recorder,
+    counts: Counts,
+    on: bool,
+    started: Instant,
+    /// When the deadline was last renewed.
+    renewed: Instant,
+    staleness_bound_s: f64,
+    sysctls: BTreeMap<String, String>,
+}
+
+/// Counters of the daemon itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    candidates: u64,
+    changed: u64,
+    suspended: u64,
+    watched: u64,
+    netlink_events: u64,
+    overruns: u64,
+    resyncs: u64,
+}
+
+impl Engine {
+    fn start(config: Config) -> Result<Self, DaemonError> {
+        load_modules();
+        let mirror = Mirror::open_with(MirrorConfig {
+            receive_buffer_bytes: config.daemon.rcvbuf_bytes as usize,
+            ..MirrorConfig::default()
+        })
+        .map_err(failure)?;
+        let conntrack = Conntrack::open().map_err(failure)?;
+        let options = LoadOptions {
+            flows: config.flows.max,
+            conntrack: ruleset::has_conntrack_kfuncs(),
+            ..LoadOptions::default()
+        };
+        let datapath = Datapath::load(&options).map_err(failure)?;
+        let manager = Manager::new(Settings {
+            flows_max: config.flows.max,
+            nexthops_max: options.nexthops,
+            hz: datapath.clock.hz(),
+            idle_tcp_s: config.flows.tcp_idle_s,
+            idle_udp_s: config.flows.udp_idle_s,
+            ..Settings::default()
+        });
+        let now = Instant::now();
+        let mut engine = Self {
+            ports: Ports::default(),
+            ruleset: Ruleset::default(),
+            explanations: Explanations::default(),
+            invalidation: Recorder::default(),
+            counts: Counts::default(),
+            on: true,
+            started: now,
+            renewed: now,
+            staleness_bound_s: 0.0,
+            sysctls: BTreeMap::new(),
+            config,
+            datapath,
+            manager,
+            mirror,
+            conntrack,
+        };
+        engine.ports.check_names(&engine.config, &engine.mirror)?;
+        let per_tick = |per_s: u32| (per_s / engine.datapath.clock.hz()).max(1);
+        let control = &engine.datapath.control;
+        control.set_reval_budget(per_tick(REVALIDATIONS_PER_S));
+        control.set_offer_budget(per_tick(CANDIDATES_PER_S));
+        control.set_sample_budget(per_tick(SAMPLES_PER_S));
+        control.set_epoch(engine.manager.epoch());
+        engine.read_neighbours();
+        engine.read_ruleset()?;
+        engine.update_ports()?;
+        engine.sysctls = ruleset::sysctls();
+        engine.switch(true)?;
+        engine.heartbeat()?;
+        Ok(engine)
+    }
+
+    /// Everything to the kernel; attachments die with their owners.
+    fn stop(&mut self) {
+        self.datapath.control.set_on(0);
+        self.datapath.control.set_learn(0);
+        self.ports.detach_all();
+    }
+
+    fn now_tick(&self) -> Result<u32, DaemonError> {
+        self.datapath.clock.now_tick().map_err(failure)
+    }
+
+    /// Renews the deadline. If it passed unnoticed, connections may have ended
+    /// unseen: nothing that was learned before is trusted.
+    fn heartbeat(&mut self) -> Result<(), DaemonError> {
+        let now_tick = self.now_tick()?;
+        if self.renewed.elapsed() >= DEADLINE {
+            tracing::warn!(
+                "the daemon was stopped for {:.1} s; all flows are learned anew",
+                self.renewed.elapsed().as_secs_f64()
+            );
+            let mut ops = Vec::new();
+            self.manager.flush(now_tick, &mut ops);
+            self.execute(ops)?;
+            self.resync()?;
+        }
+        let deadline = now_tick.wrapping_add(self.datapath.clock.ticks(DEADLINE));
+        self.datapath.control.set_deadline(deadline);
+        self.renewed = Instant::now();
+        let mut ops = Vec::new();
+        self.manager.tick(now_tick, &exec::View(&self.datapath.states), &mut ops);
+        self.execute(ops)
+    }
+
+    fn kernel_events(&mut self) -> Result<(), DaemonError> {
+        let received = Instant::now();
+        let mut events = Vec::new();
+        self.mirror.read(&mut events).map_err(failure)?;
+        self.apply(&events)?;
+        if events.iter().any(|e| !matches!(e, Event::ConnectionUpdated(_) | Event::ConnectionDestroyed(_))) {
+            self.invalidation.record(received.elapsed());
+        }
+        Ok(())
+    }
+
+    /// What changed in the kernel, narrowest first; the order among them does not matter.
+    fn apply(&mut self, events: &[Event]) -> Result<(), DaemonError> {
+        self.counts.netlink_events += events.len() as u64;
+        let mut overrun = false;
+        let mut ports = false;
+        let mut rules = false;
+        let now_tick = self.now_tick()?;
+        let mut ops = Vec::new();
+        for event in events {
+            tracing::trace!(?event, "kernel");
+            match event {
+                Event::LinkChanged(_)
+                | Event::LinkGone { .. }
+                | Event::QdiscChanged { .. }
+                | Event::FilterChanged { .. }
+                | Event::NetconfChanged { .. }
+                | Event::XfrmChanged => ports = true,
+                Event::RulesetChanged { .. } => rules = true,
+                Event::Overrun { source } => {
+                    tracing::warn!(?source, "netlink overrun, reading everything again");
+                    overrun = true;
+                }
+                _ => {}
+            }
+            self.manager.kernel_event(event, now_tick, &mut ops);
+        }
+        if rules {
+            // nothing is confirmed or learned under rules that were not looked at
+            self.datapath.control.set_learn(0);
+        }
+        self.execute(ops)?;
+        if ports {
+            self.update_ports()?;
+        }
+        if rules {
+            self.read_ruleset()?;
+            self.datapath.control.set_learn(self.on.into());
+        }
+        if overrun {
+            self.counts.overruns += 1;
+            self.resync()?;
+        }
+        Ok(())
+    }
+
+    /// Start-up again: dumps everything and applies the difference.
+    fn resync(&mut self) -> Result<(), DaemonError> {
+        self.counts.resyncs += 1;
+        let events = self.mirror.resync().map_err(failure)?;
+        let events: Vec<Event> =
+            events.into_iter().filter(|e| !matches!(e, Event::Overrun { .. })).collect();
+        self.apply(&events)?;
+        let mut ops = Vec::new();
+        self.manager.new_epoch(&mut ops);
+        self.execute(ops)?;
+        self.read_ruleset()?;
+        self.update_ports()
+    }
+
+    /// True if there may be more.
+    fn dataplane_events(&mut self) -> Result<bool, DaemonError> {
+        let events = self.datapath.events.take(EVENTS_PER_TURN);
+        let more = events.len() >= EVENTS_PER_TURN;
+        let now_tick = self.now_tick()?;
+        let mut ops = Vec::new();
+        for event in events {
+            match event {
+                DataplaneEvent::Candidate(c) => {
+                    self.counts.candidates += 1;
+                    if c.ev.kind == freeway_abi::FW_EV_CHANGED {
+                        self.counts.changed += 1;
+                    }
+                    let copies = self.copies(&c);
+                    self.manager.candidate(&c, copies, now_tick, &mut ops);
+                }
+                DataplaneEvent::Suspended(ev) => {
+                    self.counts.suspended += 1;
+                    self.manager.suspended(ev.state, ev.reason, now_tick, &mut ops);
+                }
+                DataplaneEvent::Watch(seen) => {
+                    self.counts.watched += 1;
+                    self.explanations.seen(&seen);
+                }
+            }
+        }
+        self.execute(ops)?;
+        Ok(more)
+    }
+
+    /// Frames that left under the candidate's token, if its slot still is its own.
+    fn copies(&self, c: &freeway_abi::fw_candidate) -> u32 {
+        let slot = self.datapath.slots.get(c.token);
+        if slot.key == c.key { slot.egress } else { 1 }
+    }
+
+    /// Once a second: what sends no event.
+    fn poll(&mut self) -> Result<(), DaemonError> {
+        self.update_ports()?;
+        let sysctls = ruleset::sysctls();
+        if sysctls != self.sysctls {
+            self.sysctls = sysctls;
+            let mut ops = Vec::new();
+            self.manager.new_epoch(&mut ops);
+            self.execute(ops)?;
+        }
+        self.staleness_bound_s = self.oldest_confirmation_s()?;
+        Ok(())
+    }
+
+    fn oldest_confirmation_s(&self) -> Result<f64, DaemonError> {
+        let now_tick = self.now_tick()?;
+        let hz = f64::from(self.datapath.clock.hz());
+        let oldest = self
+            .manager
+            .flows()
+            .map(|(index, _)| self.datapath.states.get(index))
+            .filter(|s| s.status == freeway_abi::FW_ST_ACTIVE && s.packets > 0)
+            // up to its last fast packet: an idle flow forwards nothing stale
+            .map(|s| s.used_tick.wrapping_sub(s.confirmed_tick))
+            .filter(|ticks| *ticks < u32::MAX / 2)
+            .max()
+            .unwrap_or(0);
+        let _ = now_tick;
+        Ok(f64::from(oldest) / hz)
+    }
+
+    fn switch(&mut self, on: bool) -> Result<(), DaemonError> {
+        self.on = on;
+        self.datapath.control.set_on(on.into());
+        self.datapath.control.set_learn(on.into());
+        if !on {
+            // Connections end unseen while it is off.
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<u64, DaemonError> {
+        let count = self.manager.flow_count() as u64;
+        let now_tick = self.now_tick()?;
+        let mut ops: Vec<Op> = Vec::new();
+        self.manager.flush(now_tick, &mut ops);
+        self.execute(ops)?;
+        Ok(count)
+    }
+
+    fn read_neighbours(&mut self) {
+        for neigh in self.mirror.neighs().values().filter(|n| n.is_valid()) {
+            if let Some(mac) = neigh.lladdr {
+                self.manager.learn_neighbour(neigh.ifindex, neigh.ip, mac);
+            }
+        }
+    }
+}
+
+/// Conntrack's kfuncs live in its module, which must be there before the programs.
+fn load_modules() {
+    for module in ["nf_conntrack", "nf_conntrack_netlink"] {
+        let quiet = std::process::Stdio::null;
+        let status = std::process::Command::new("modprobe")
+            .args(["-q", module])
+            .stdin(quiet())
+            .stdout(quiet())
+            .stderr(quiet())
+            .status();
+        tracing::debug!(module, ?status, "modprobe");
+    }
+}
+
+fn failure(error: impl std::fmt::Display) -> DaemonError {
+    DaemonError::Failure(error.to_string())
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Carrying out the manager's operations.
+
+use freeway_abi::{FW_ST_ACTIVE, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_state};
+use freeway_cmm::{ConnKey, FlowKey, FlowValue, Op, StateView};
+use freeway_datapath::{DatapathError, States};
+use freeway_kernel::conntrack::TcpPrepare;
+use freeway_kernel::model::Tuple;
+
+use super::Engine;
+use crate::daemon::DaemonError;
+
+/// The manager's view of the shared states.
+pub(super) struct View<'a>(pub &'a States);
+
+impl StateView for View<'_> {
+    fn state(&self, index: u32) -> fw_state {
+        self.0.get(index)
+    }
+}
+
+impl Engine {
+    /// In order; conntrack's answers may bring further operations.
+    pub(super) fn execute(&mut self, mut ops: Vec<Op>) -> Result<(), DaemonError> {
+        while !ops.is_empty() {
+            let mut prepare = Vec::new();
+            let mut timeouts = Vec::new();
+            let mut failed = Vec::new();
+            for op in ops.drain(..) {
+                self.carry_out(op, &mut prepare, &mut timeouts, &mut failed);
+            }
+            let now_tick = self.now_tick()?;
+            for index in failed {
+                self.manager.insert_failed(index, now_tick, &mut ops);
+            }
+            self.prepare(&prepare, now_tick, &mut ops);
+            for result in self.conntrack.set_timeouts(&timeouts) {
+                // the connection may be gone, which is as good
+                if let Err(error) = result {
+                    tracing::debug!("writing a connection's timeout: {error}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(
+        &self,
+        op: Op,
+        prepare: &mut Vec<ConnKey>,
+        timeouts: &mut Vec<(Tuple, u16, u32)>,
+        failed: &mut Vec<u32>,
+    ) {
+        let datapath = &self.datapath;
+        match op {
+            Op::SetNexthop { index, nexthop } => datapath.nexthops.set(index, nexthop),
+            Op::InvalidateNexthop { index } => datapath.nexthops.invalidate(index),
+            Op::InsertFlow { index, key, value, state } => {
+                datapath.states.set(index, state);
+                let inserted = match (value, key.v4()) {
+                    (FlowValue::V4(flow), Some(key)) => datapath.insert4(&key, &flow),
+                    (FlowValue::V6(flow), _) => datapath.insert6(&key.v6(), &flow),
+                    (FlowValue::V4(_), None) => Ok(()),
+                };
+                if let Err(error) = inserted {
+                    tracing::warn!("entering a flow: {error}");
+                    failed.push(index);
+                }
+            }
+            Op::RemoveFlow { index, key } => {
+                datapath.states.set_status(index, FW_ST_SUSPENDED);
+                if let Err(error) = self.remove(&key) {
+                    tracing::warn!("removing a flow: {error}");
+                }
+            }
+            Op::RetireState { index } => datapath.states.set_status(index, FW_ST_SUSPENDED),
+            Op::Activate { index } => {
+                // false: the data plane saw the connection close meanwhile
+                let _ = datapath.states.swap_status(index, FW_ST_PREPARING, FW_ST_ACTIVE);
+            }
+            Op::SetPeer { index, peer } => datapath.states.set_peer(index, peer),
+            Op::Unconfirm { index } => datapath.states.unconfirm(index),
+            Op::SetEpoch { epoch } => datapath.control.set_epoch(epoch),
+            Op::Prepare { conn } => prepare.push(conn),
+            Op::SetTimeout { orig, zone, seconds } => timeouts.push((orig, zone, seconds)),
+        }
+    }
+
+    fn remove(&self, key: &FlowKey) -> Result<(), DatapathError> {
+        match key.v4() {
+            Some(key) => self.datapath.remove4(&key),
+            None => self.datapath.remove6(&key.v6()),
+        }
+    }
+
+    fn prepare(&mut self, conns: &[ConnKey], now_tick: u32, ops: &mut Vec<Op>) {
+        let message = |c: &ConnKey| TcpPrepare { orig: c.orig, zone: c.zone, timeout_s: None };
+        let batch: Vec<TcpPrepare> = conns.iter().map(message).collect();
+        for (conn, result) in conns.iter().zip(self.conntrack.prepare_tcp(&batch)) {
+            if let Err(error) = &result {
+                tracing::debug!("preparing {}: {error}", conn.orig);
+            }
+            self.manager.prepared(conn, result.is_ok(), now_tick, ops);
+        }
+    }
+}

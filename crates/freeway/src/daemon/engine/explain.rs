@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `explain`: why a tuple is fast or not, from what is known and from watching
+//! its real packets.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use freeway_abi::{FW_AF_INET, FW_AF_INET6, FW_R_FAST, FW_STAGE_TC_EGRESS, Reason, fw_watch, fw_watch_event};
+use freeway_cmm::{FlowKey, Refusal, words_of};
+use freeway_kernel::model::{Connection as Tracked, CtStatus, Neigh, Tuple};
+use tokio::time::Instant;
+
+use super::Engine;
+use super::status::stage;
+use crate::api::{
+    Connection, Endpoints, Explain, ExplainQuery, Failure, FlowState, Neighbour, Proto, Seen, Verdict,
+    Watched, Why,
+};
+use crate::daemon::Reply;
+
+/// Longest watch.
+const WATCH_MAX_MS: u32 = 2000;
+/// After so many packets the answer is clear.
+const PACKETS_ENOUGH: u64 = 8;
+/// Questions that may wait for the one watch there is.
+const WAITING_MAX: usize = 16;
+
+struct Question {
+    query: ExplainQuery,
+    reply: Reply<Explain>,
+}
+
+struct Watch {
+    question: Question,
+    began: Instant,
+    ends: Instant,
+    /// Packets by stage, reason and port.
+    seen: BTreeMap<(u32, u32, u32), u64>,
+}
+
+/// The question being watched, and those that wait.
+#[derive(Default)]
+pub(super) struct Explanations {
+    current: Option<Watch>,
+    waiting: VecDeque<Question>,
+}
+
+impl Explanations {
+    /// Completes when the current watch ends; never without one.
+    pub(super) fn due(&self) -> impl Future<Output = ()> + use<> {
+        let ends = self.current.as_ref().map(|watch| watch.ends);
+        async move {
+            match ends {
+                Some(ends) => tokio::time::sleep_until(ends).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    pub(super) fn seen(&mut self, event: &fw_watch_event) {
+        let Some(watch) = &mut self.current else { return };
+        *watch.seen.entry((event.stage, event.ev.reason, event.port)).or_default() += 1;
+        if watch.seen.values().sum::<u64>() >= PACKETS_ENOUGH {
+            watch.ends = watch.ends.min(Instant::now() + Duration::from_millis(20));
+        }
+    }
+}
+
+impl Engine {
+    pub(super) fn explain(&mut self, query: ExplainQuery, reply: Reply<Explain>) {
+        if self.explanations.waiting.len() >= WAITING_MAX {
+            let busy = Failure::unavailable("too many explanations at once", "try again in a moment");
+            return drop(reply.send(Err(busy)));
+        }
+        self.explanations.waiting.push_back(Question { query, reply });
+        self.next_explanation();
+    }
+
+    fn next_explanation(&mut self) {
+        if self.explanations.current.is_some() {
+            return;
+        }
+        let Some(question) = self.explanations.waiting.pop_front() else { return };
+        let query = question.query;
+        let tuple = fw_watch {
+            saddr_be: words_of(query.src.ip()),
+            daddr_be: words_of(query.dst.ip()),
+            sport_be: query.src.port().to_be(),
+            dport_be: query.dst.port().to_be(),
+            family: if query.src.is_ipv4() { FW_AF_INET } else { FW_AF_INET6 } as u8,
+            proto: query.proto.0,
+            pad: 0,
+        };
+        if let Err(error) = self.datapath.watch(Some(&tuple)) {
+            tracing::warn!("watching a tuple: {error}");
+        }
+        let began = Instant::now();
+        let ends = began + Duration::from_millis(query.watch_ms.min(WATCH_MAX_MS).into());
+        self.explanations.current = Some(Watch { question, began, ends, seen: BTreeMap::new() });
+    }
+
+    pub(super) fn finish_explanation(&mut self) {
+        let Some(watch) = self.explanations.current.take() else { return };
+        if let Err(error) = self.datapath.watch(None) {
+            tracing::warn!("ending a watch: {error}");
+        }
+        let explain = self.explanation(&watch);
+        drop(watch.question.reply.send(Ok(explain)));
+        self.next_explanation();
+    }
+
+    fn explanation(&mut self, watch: &Watch) -> Explain {
+        let query = watch.question.query;
+        let now_tick = self.now_tick().unwrap_or(0);
+        let tuple = Tuple {
+            src: query.src.ip(),
+            dst: query.dst.ip(),
+            proto: query.proto.0,
+            sport: query.src.port(),
+            dport: query.dst.port(),
+        };
+        let connection = self.conntrack.get(&tuple, 0).ok().flatten();
+        let keys: Vec<FlowKey> =
+            self.ports.by_index.keys().map(|port| FlowKey { tuple, port: *port }).collect();
+        let managed = keys.iter().find_map(|key| self.manager.find(key));
+        let flow = managed.map(|(index, f)| self.flow(index, f, now_tick));
+        let reply_flow = managed
+            .map(|(_, f)| FlowKey { tuple: f.out.inverse(), port: f.port_out })
+            .and_then(|key| self.manager.find(&key))
+            .map(|(index, f)| self.flow(index, f, now_tick));
+        let refusal = keys.iter().find_map(|key| self.manager.refusal(key));
+        let watched = self.watched(watch);
+        let neighbour = self.neighbour(&tuple, managed.map(|(_, f)| (f.port_out, f.nexthop)));
+        let reasons = reasons(watch, refusal);
+        let verdict = verdict(watch, flow.as_ref().map(|f| f.state), self.on);
+        let mut notes = self.notes(&tuple, connection.as_ref(), flow.is_some());
+        if watched.packets == 0 {
+            notes.push(format!("no packet of it came in {:.1} s of watching", watched.seconds));
+        }
+        let summary = summary(verdict, flow.as_ref().map(|f| f.state), &reasons, watched.packets, self.on);
+        Explain {
+            tuple: Endpoints::from(query),
+            verdict,
+            summary,
+            reasons,
+            flow,
+            reply_flow,
+            connection: connection.as_ref().map(connection_shown),
+            neighbour,
+            watched,
+            notes,
+        }
+    }
+
+    fn watched(&self, watch: &Watch) -> Watched {
+        let results = watch.seen.iter().map(|(&(at, reason, port), &count)| {
+            let reason = Reason::get(reason);
+            Seen {
+                stage: stage_name(at).into(),
+                reason: reason.name.into(),
+                words: reason.words.into(),
+                count,
+                port: self.port_name(port),
+            }
+        });
+        Watched {
+            packets: watch.seen.iter().filter(|((at, ..), _)| *at != FW_STAGE_TC_EGRESS).map(|(_, n)| n).sum(),
+            seconds: watch.began.elapsed().as_secs_f64(),
+            results: results.collect(),
+        }
+    }
+
+    /// The next hop's neighbour: behind the flow's port by its MAC, or the destination itself.
+    fn neighbour(&self, tuple: &Tuple, flow: Option<(u32, u32)>) -> Option<Neighbour> {
+        let by_flow = flow.and_then(|(port, nexthop)| {
+            let mac = self.manager.nexthop_l2(nexthop)?.get(..6)?;
+            let hit = |n: &&Neigh| n.ifindex == port && n.lladdr.is_some_and(|m| m.0 == mac);
+            self.mirror.neighs().values().find(hit)
+        });
+        let direct = || self.mirror.neighs().values().find(|n| n.ip == tuple.dst);
+        let neigh = by_flow.or_else(direct)?;
+        Some(Neighbour {
+            ip: neigh.ip,
+            mac: neigh.lladdr.map(|m| m.to_string()),
+            state: neigh_state(neigh.state).into(),
+            port: self.port_name(neigh.ifindex),
+        })
+    }
+
+    fn notes(&self, tuple: &Tuple, connection: Option<&Tracked>, has_flow: bool) -> Vec<String> {
+        let mut notes = Vec::new();
+        let local = |ip| self.mirror.addrs().iter().any(|a| a.local == ip);
+        if local(tuple.src) || local(tuple.dst) {
+            notes.push("one end is this router: local traffic is always the kernel's".into());
+        }
+        if let Some(helper) = connection.and_then(|c| c.helper.as_ref()) {
+            notes.push(format!("conntrack helper {helper} must see each packet (ALG)"));
+        }
+        if connection.is_none() && !has_flow {
+            notes.push("conntrack has no entry for it".into());
+        }
+        if !self.ruleset.status.findings.is_empty() {
+            notes.extend(self.ruleset.status.findings.iter().map(|f| format!("firewall: {f}")));
+        }
+        for port in self.ports.by_index.values().filter(|p| !p.input) {
+            if let Some(reason) = port.reasons.first() {
+                tracing::trace!(reason, "port");
+            }
+        }
+        notes
+    }
+}
+
+fn reasons(watch: &Watch, refusal: Option<Refusal>) -> Vec<Why> {
+    let mut reasons: Vec<Why> = Vec::new();
+    for (_, number, _) in watch.seen.keys() {
+        let reason = Reason::get(*number);
+        if !reasons.iter().any(|why| why.name == reason.name) {
+            reasons.push(Why {
+                name: reason.name.into(),
+                words: reason.words.into(),
+                stage: stage(reason.stage).into(),
+            });
+        }
+    }
+    if let Some(refusal) = refusal {
+        reasons.push(Why {
+            name: refusal.name().into(),
+            words: refusal.words().into(),
+            stage: "refused".into(),
+        });
+    }
+    reasons
+}
+
+fn verdict(watch: &Watch, state: Option<FlowState>, on: bool) -> Verdict {
+    let fast = watch.seen.keys().any(|(_, reason, _)| *reason == FW_R_FAST);
+    match (fast, watch.seen.is_empty(), state) {
+        (true, ..) => Verdict::Fast,
+        (false, false, _) => Verdict::Kernel,
+        (false, true, Some(FlowState::Active)) if on => Verdict::Fast,
+        (false, true, Some(_)) => Verdict::Kernel,
+        (false, true, None) => Verdict::Unknown,
+    }
+}
+
+fn summary(
+    verdict: Verdict,
+    state: Option<FlowState>,
+    reasons: &[Why],
+    packets: u64,
+    on: bool,
+) -> String {
+    // the manager's refusal says most, then tc egress, then XDP
+    let why = |stage: &str| reasons.iter().find(|w| w.stage == stage).map(|w| w.words.clone());
+    match verdict {
+        _ if !on => "In the kernel: the fast path is switched off.".into(),
+        Verdict::Fast if packets > 0 => "Fast: its packets are forwarded in XDP.".into(),
+        Verdict::Fast => "Fast: it is in the flow table, and no packet came while watching.".into(),
+        Verdict::Kernel => {
+            let state = state.map(|s| format!("its flow is {s}"));
+            let words = why("refused").or_else(|| why("learn")).or(state).or_else(|| why("punt"));
+            format!("In the kernel: {}.", words.unwrap_or_else(|| "it is being learned".into()))
+        }
+        Verdict::Unknown => match why("refused") {
+            Some(words) => format!("Not in the flow table; when last seen: {words}."),
+            None => "Not in the flow table, and no packet of it came while watching.".into(),
+        },
+    }
+}
+
+fn stage_name(at: u32) -> &'static str {
+    match at {
+        freeway_abi::FW_STAGE_XDP => "xdp",
+        freeway_abi::FW_STAGE_TC_INGRESS => "tc_ingress",
+        FW_STAGE_TC_EGRESS => "tc_egress",
+        _ => "user",
+    }
+}
+
+fn connection_shown(c: &Tracked) -> Connection {
+    let ends = |t: &Tuple| Endpoints {
+        proto: Proto(t.proto),
+        src: t.src,
+        sport: t.sport,
+        dst: t.dst,
+        dport: t.dport,
+    };
+    let names = [
+        (CtStatus::EXPECTED, "expected"),
+        (CtStatus::SEEN_REPLY, "seen_reply"),
+        (CtStatus::ASSURED, "assured"),
+        (CtStatus::CONFIRMED, "confirmed"),
+        (CtStatus::SRC_NAT, "src_nat"),
+        (CtStatus::DST_NAT, "dst_nat"),
+        (CtStatus::SEQ_ADJUST, "seq_adjust"),
+        (CtStatus::DYING, "dying"),
+        (CtStatus::FIXED_TIMEOUT, "fixed_timeout"),
+        (CtStatus::NAT_CLASH, "nat_clash"),
+        (CtStatus::HELPER, "helper"),
+        (CtStatus::OFFLOAD, "offload"),
+    ];
+    Connection {
+        orig: ends(&c.orig),
+        reply: ends(&c.reply),
+        status: names.iter().filter(|(bit, _)| c.status.has(*bit)).map(|(_, n)| (*n).into()).collect(),
+        state: c.tcp.map(|tcp| format!("{:?}", tcp.state).to_lowercase()),
+        timeout_s: c.timeout_s,
+        mark: c.mark,
+        helper: c.helper.clone(),
+        zone: c.zone,
+    }
+}
+
+fn neigh_state(state: u16) -> &'static str {
+    match state {
+        0x01 => "incomplete",
+        0x02 => "reachable",
+        0x04 => "stale",
+        0x08 => "delay",
+        0x10 => "probe",
+        0x20 => "failed",
+        0x40 => "noarp",
+        0x80 => "permanent",
+        _ => "none",
+    }
+}
+

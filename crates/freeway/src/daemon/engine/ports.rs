@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which ports take part, and why the others do not.
+
+use std::collections::BTreeMap;
+
+use freeway_cmm::Port as ManagedPort;
+use freeway_datapath::{Attachment, Datapath, Hook};
+use freeway_kernel::mirror::Mirror;
+use freeway_kernel::model::{Family, Link};
+
+use super::Engine;
+use crate::config::{Config, PathChoice};
+use crate::daemon::DaemonError;
+
+/// Qdiscs that pass packets on in order and do not shape them.
+const UNSHAPED: [&str; 8] =
+    ["noqueue", "mq", "pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "clsact"];
+/// Failed redirects after which an output is left to the kernel.
+const FAULTS_MAX: u64 = 8;
+
+/// A port as it was last judged.
+#[derive(Debug, Default)]
+pub(super) struct Port {
+    pub slot: u32,
+    pub input: bool,
+    pub output: bool,
+    pub up: bool,
+    pub reasons: Vec<String>,
+    pub faults: u64,
+    pub xdp_features: Vec<String>,
+    xdp: Option<Attachment>,
+    tc: Vec<Attachment>,
+    /// An attempt to attach failed; not tried again before the link changes.
+    failed: Option<(u32, String)>,
+}
+
+/// All ports that are Freeway's business.
+#[derive(Debug, Default)]
+pub(super) struct Ports {
+    pub by_index: BTreeMap<u32, Port>,
+}
+
+impl Ports {
+    /// Names in the configuration must exist.
+    pub(super) fn check_names(&self, config: &Config, mirror: &Mirror) -> Result<(), DaemonError> {
+        let exists = |name: &str| mirror.links().values().any(|link| link.name == name);
+        let interfaces = config.daemon.interfaces.iter().map(|n| (n, "interface"));
+        let ports = config.port.keys().map(|n| (n, "[port] table"));
+        let excluded = config.policy.exclude.iter().flat_map(|e| &e.port);
+        let excluded = excluded.map(|n| (n, "[[policy.exclude]] port"));
+        for (name, place) in interfaces.chain(ports).chain(excluded) {
+            if !exists(name) {
+                let names: Vec<&str> = mirror.links().values().map(|l| l.name.as_str()).collect();
+                return Err(DaemonError::Config(format!(
+                    "{place} {name}: no such network interface; there are: {}",
+                    names.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn detach_all(&mut self) {
+        for port in self.by_index.values_mut() {
+            port.xdp = None;
+            port.tc.clear();
+        }
+    }
+
+    fn free_slot(&self) -> Option<u32> {
+        let taken = |slot: u32| self.by_index.values().any(|p| p.slot == slot);
+        (0..freeway_abi::FW_PORTS_MAX).find(|slot| !taken(*slot))
+    }
+}
+
+/// What keeps a port from the fast path for good, until something about it changes.
+fn unfit(link: &Link, config: &Config) -> Option<String> {
+    let options = config.port.get(&link.name).cloned().unwrap_or_default();
+    if options.path == PathChoice::Kernel {
+        return Some("the configuration leaves it to the kernel".into());
+    }
+    if !link.is_ethernet() {
+        return Some("not an Ethernet interface".into());
+    }
+    match link.kind.as_deref() {
+        None => {}
+        Some("veth") if options.wire_true => {}
+        Some("veth") => {
+            return Some(format!(
+                "veth: its peer may send merged frames and unfinished checksums; \
+                 if it behaves as a wire, set wire_true = true in [port.{}]",
+                link.name
+            ));
+        }
+        Some(kind) => return Some(format!("{kind} interfaces are left to the kernel")),
+    }
+    link.master.map(|_| "ports of a bridge, bond or VRF are left to the kernel".into())
+}
+
+fn forwards(link: &Link, mirror: &Mirror) -> bool {
+    let on = |family, index| {
+        let conf = mirror.netconf().get(&(family, index));
+        conf.and_then(|c| c.forwarding)
+    };
+    let index = link.ifindex.cast_signed();
+    [Family::Ipv4, Family::Ipv6]
+        .into_iter()
+        .any(|family| on(family, index).or_else(|| on(family, -1)).unwrap_or(false))
+}
+
+impl Engine {
+    /// Judges every port anew, attaches, and tells the manager.
+    pub(super) fn update_ports(&mut self) -> Result<(), DaemonError> {
+        let now_tick = self.now_tick()?;
+        let mut ops = Vec::new();
+        let links: Vec<Link> = self.mirror.links().values().cloned().collect();
+        let gone: Vec<u32> = self
+            .ports
+            .by_index
+            .keys()
+            .filter(|index| !links.iter().any(|l| l.ifindex == **index))
+            .copied()
+            .collect();
+        for ifindex in gone {
+            self.manager.remove_port(ifindex, now_tick, &mut ops);
+            if let Some(port) = self.ports.by_index.remove(&ifindex) {
+                let _ = self.datapath.clear_port(port.slot, ifindex);
+            }
+        }
+        for link in links.iter().filter(|l| l.kind.is_some() || l.hw_type != 772) {
+            if self.concerns(link) {
+                self.update_port(link, now_tick, &mut ops);
+            }
+        }
+        self.execute(ops)
+    }
+
+    fn concerns(&self, link: &Link) -> bool {
+        let chosen = &self.config.daemon.interfaces;
+        if link.name == "lo" {
+            return false;
+        }
+        chosen.is_empty() || chosen.contains(&link.name)
+    }
+
+    fn update_port(&mut self, link: &Link, now_tick: u32, ops: &mut Vec<freeway_cmm::Op>) {
+        let mut port = match self.ports.by_index.remove(&link.ifindex) {
+            Some(port) => port,
+            None => match self.ports.free_slot() {
+                Some(slot) => Port { slot, ..Port::default() },
+                None => return,
+            },
+        };
+        self.judge(link, &mut port);
+        port.up = link.up && link.carrier;
+        self.manager.set_port(
+            ManagedPort {
+                ifindex: link.ifindex,
+                slot: port.slot,
+                mtu: link.mtu,
+                mac: link.mac.map(|m| m.0),
+                input: port.input,
+                output: port.output,
+            },
+            now_tick,
+            ops,
+        );
+        self.ports.by_index.insert(link.ifindex, port);
+    }
+
+    fn judge(&self, link: &Link, port: &mut Port) {
+        port.reasons.clear();
+        port.input = false;
+        port.output = false;
+        let explicit = self.config.daemon.interfaces.contains(&link.name);
+        if let Some(reason) = unfit(link, &self.config) {
+            port.reasons.push(reason);
+        } else if !explicit && !forwards(link, &self.mirror) {
+            port.reasons.push("it does not forward (net.ipv4.ip_forward, net.ipv6.conf forwarding)".into());
+        }
+        if !port.reasons.is_empty() {
+            port.xdp = None;
+            port.tc.clear();
+            return;
+        }
+        if let Err(reason) = attach(&self.datapath, link, port) {
+            port.reasons.push(reason);
+            return;
+        }
+        self.judge_output(link, port);
+        let blocked = self.blockers(link);
+        if blocked.is_empty() {
+            port.input = true;
+        } else {
+            port.output = false;
+            port.reasons.extend(blocked);
+        }
+        if !link.up || !link.carrier {
+            port.output = false;
+        }
+    }
+
+    /// What needs only the output to be the kernel's.
+    fn judge_output(&self, link: &Link, port: &mut Port) {
+        let shaping = |q: &&freeway_kernel::model::Qdisc| {
+            q.ifindex == link.ifindex
+                && q.parent != 0xffff_fff1
+                && !UNSHAPED.contains(&q.kind.as_str())
+        };
+        let shaper = self.mirror.qdiscs().values().find(shaping);
+        if let Some(qdisc) = shaper {
+            port.reasons.push(format!("its qdisc {} must see what leaves here", qdisc.kind));
+        }
+        let fault = self.datapath.fault(link.ifindex);
+        port.faults = fault.failed;
+        let failing = fault.failed >= FAULTS_MAX;
+        if failing {
+            let errno = std::io::Error::from_raw_os_error(fault.errno);
+            port.reasons.push(format!("the driver lost {} redirected frames: {errno}", fault.failed));
+        }
+        let (features, can_send) = xdp_features(link.ifindex);
+        port.xdp_features = features;
+        if !can_send {
+            port.reasons.push(match link.kind.as_deref() {
+                Some("veth") => "its peer does not take redirected frames: switch GRO on there, \
+                                 or attach an XDP program"
+                    .into(),
+                _ => "its driver cannot send redirected frames (no ndo_xdp_xmit)".into(),
+            });
+        }
+        port.output = shaper.is_none() && !failing && can_send;
+    }
+
+    /// What must see every packet of the port.
+    fn blockers(&self, link: &Link) -> Vec<String> {
+        let mut reasons = Vec::new();
+        let ours = self.datapath.prog_ids();
+        let foreign = |f: &&freeway_kernel::model::Filter| {
+            !f.prog_id.is_some_and(|id| ours.contains(&id))
+                && f.name.as_deref().is_none_or(|n| !n.starts_with("freeway"))
+        };
+        let filters = self.mirror.filters().get(&link.ifindex);
+        for filter in filters.into_iter().flatten().filter(foreign) {
+            let name = filter.name.as_deref().unwrap_or("");
+            reasons.push(format!("a foreign tc filter ({} {name}) must see its packets", filter.kind));
+        }
+        reasons.extend(super::poll::blockers(link, &ours));
+        if self.mirror.xfrm_offload_ports().contains(&link.ifindex) {
+            reasons.push("IPsec is offloaded to it: frames for it are not what leaves".into());
+        }
+        reasons
+    }
+}
+
+fn attach(datapath: &Datapath, link: &Link, port: &mut Port) -> Result<(), String> {
+    let state = link.mtu << 1 | u32::from(link.up);
+    if let Some((tried, reason)) = &port.failed {
+        if *tried == state {
+            return Err(reason.clone());
+        }
+        port.failed = None;
+    }
+    let result = (|| {
+        if port.tc.is_empty() {
+            datapath.sweep(link.ifindex);
+            let ingress = datapath.attach(link.ifindex, Hook::Ingress)?;
+            port.tc = vec![ingress, datapath.attach(link.ifindex, Hook::Egress)?];
+        }
+        if port.xdp.is_none() {
+            port.xdp = Some(datapath.attach(link.ifindex, Hook::Xdp)?);
+            datapath.set_port(port.slot, link.ifindex)?;
+        }
+        Ok::<(), freeway_datapath::DatapathError>(())
+    })();
+    result.map_err(|error| {
+        port.tc.clear();
+        port.xdp = None;
+        let reason = error.to_string();
+        tracing::warn!(port = link.name, "{reason}");
+        port.failed = Some((state, reason.clone()));
+        reason
+    })
+}
+
+/// Names of the XDP features, and whether redirected frames can be sent; a
+/// kernel that does not tell (before 6.3) is believed and watched.
+fn xdp_features(ifindex: u32) -> (Vec<String>, bool) {
+    super::poll::xdp_features(ifindex)
+}

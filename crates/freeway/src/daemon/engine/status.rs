@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Answers to questions.
+
+use freeway_abi::{FW_R_FAST, FW_ST_ACTIVE, FW_ST_PREPARING, REASONS, Stage};
+use freeway_cmm::Refusal;
+
+use super::{Engine, failure};
+use crate::api::{
+    Events, Failure, FlowCounts, Flushed, Latency, Learning, Netlink, Packets, Port, PortPath,
+    PortState, ReasonCount, RefusalCount, Stats, Status, Switched,
+};
+use crate::daemon::{DaemonError, Request};
+
+impl Engine {
+    pub(super) fn answer(&mut self, request: Request) -> Result<(), DaemonError> {
+        let now_tick = self.now_tick()?;
+        // A failed send means that the asker has left.
+        match request {
+            Request::Status(reply) => drop(reply.send(Ok(self.status()))),
+            Request::Stats(reply) => drop(reply.send(self.stats().map_err(internal))),
+            Request::Flows(filter, reply) => drop(reply.send(Ok(self.flows(&filter, now_tick)))),
+            Request::Explain(query, reply) => self.explain(query, reply),
+            Request::Switch(switch, reply) => {
+                let was_on = self.on;
+                if was_on != switch.on {
+                    self.switch(switch.on)?;
+                }
+                drop(reply.send(Ok(Switched { on: switch.on, was_on })));
+            }
+            Request::Flush(reply) => {
+                let flows = self.flush()?;
+                drop(reply.send(Ok(Flushed { flows })));
+            }
+        }
+        Ok(())
+    }
+
+    fn status(&self) -> Status {
+        let stats = self.manager.stats();
+        let latency = &stats.learnable_to_fast;
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            kernel: nix::sys::utsname::uname()
+                .map(|u| u.release().to_string_lossy().into_owned())
+                .unwrap_or_default(),
+            on: self.on,
+            paused: (!self.on).then(|| "switched off by the operator".into()),
+            epoch: self.manager.epoch(),
+            flows: self.flow_counts(),
+            connections: self.manager.connection_count() as u64,
+            next_hops: self.manager.nexthop_count() as u64,
+            ports: self.port_status(),
+            ruleset: self.ruleset.status.clone(),
+            features: super::poll::features(),
+            notices: self.notices(),
+            invalidation: self.invalidation.report(),
+            staleness_bound_s: self.staleness_bound_s,
+            learn: Learning {
+                candidates: stats.candidates,
+                learned: stats.learned,
+                refused: stats.refused.values().sum(),
+                learnable_to_fast_ms: Latency {
+                    p50: latency.quantile_ms(0.50).into(),
+                    p95: latency.quantile_ms(0.95).into(),
+                    max: latency.max_ms().into(),
+                },
+            },
+            memory_rss_bytes: rss_anon_bytes(),
+            memory_maps_bytes: self.datapath.memory_bytes(),
+            config_file: self.config.file.as_ref().map(|f| f.display().to_string()),
+        }
+    }
+
+    fn flow_counts(&self) -> FlowCounts {
+        let mut counts =
+            FlowCounts { capacity: self.config.flows.max.into(), ..FlowCounts::default() };
+        for (index, _) in self.manager.flows() {
+            let state = self.datapath.states.get(index);
+            match state.status {
+                FW_ST_PREPARING => counts.preparing += 1,
+                FW_ST_ACTIVE if state.epoch == self.manager.epoch() => counts.active += 1,
+                FW_ST_ACTIVE => counts.unconfirmed += 1,
+                _ => counts.suspended += 1,
+            }
+        }
+        counts
+    }
+
+    fn port_status(&self) -> Vec<Port> {
+        let ports = self.ports.by_index.iter().filter_map(|(ifindex, port)| {
+            let link = self.mirror.links().get(ifindex)?;
+            let fast = port.input && port.output;
+            let mut reasons = port.reasons.clone();
+            if port.input != port.output && port.up {
+                let half = if port.input { "fast for what comes in only" } else { "fast for what leaves only" };
+                reasons.insert(0, half.into());
+            }
+            Some(Port {
+                ifindex: *ifindex,
+                name: link.name.clone(),
+                state: match (port.up, fast || port.input || port.output) {
+                    (false, _) => PortState::Down,
+                    (true, true) => PortState::Fast,
+                    (true, false) => PortState::Kernel,
+                },
+                path: if fast { PortPath::Xdp } else { PortPath::Kernel },
+                reasons,
+                mtu: link.mtu,
+                mac: link.mac.map(|m| m.to_string()),
+                redirect_failures: port.faults,
+                xdp_features: port.xdp_features.clone(),
+            })
+        });
+        ports.collect()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let mut notices = Vec::new();
+        if self.ports.by_index.values().filter(|p| p.input || p.output).count() == 0 {
+            notices.push("no port is fit for the fast path: see the reason at each port".into());
+        }
+        if !self.ruleset.status.findings.is_empty() {
+            notices.push("rules of the firewall keep flows in the kernel: see ruleset".into());
+        }
+        let bound = f64::from(2 * freeway_cmm::Settings::default().revalidate_s);
+        if self.staleness_bound_s > bound {
+            notices.push(format!(
+                "revalidation lags: a change without an event may go unnoticed for {:.0} s",
+                self.staleness_bound_s
+            ));
+        }
+        notices
+    }
+
+    fn stats(&self) -> Result<Stats, DaemonError> {
+        let counts = self.datapath.reasons().map_err(failure)?;
+        let stats = self.manager.stats();
+        let mut fast = Packets { packets: stats.retired_packets, bytes: stats.retired_bytes };
+        for index in self.manager.live_states() {
+            let state = self.datapath.states.get(index);
+            fast.packets += state.packets;
+            fast.bytes += state.bytes;
+        }
+        let reasons = REASONS.iter().enumerate().filter(|(i, _)| *i != FW_R_FAST as usize);
+        Ok(Stats {
+            fast,
+            reasons: reasons
+                .map(|(i, reason)| ReasonCount {
+                    name: reason.name.into(),
+                    stage: stage(reason.stage).into(),
+                    words: reason.words.into(),
+                    packets: counts.get(i).copied().unwrap_or(0),
+                })
+                .filter(|r| r.name != "none" || r.packets > 0)
+                .collect(),
+            events: Events {
+                candidates: self.counts.candidates,
+                changed: self.counts.changed,
+                suspended: self.counts.suspended,
+                watched: self.counts.watched,
+                lost: counts.get(freeway_abi::FW_R_LEARN_RING as usize).copied().unwrap_or(0),
+            },
+            refused: Refusal::ALL
+                .iter()
+                .map(|r| RefusalCount {
+                    name: r.name().into(),
+                    words: r.words().into(),
+                    count: stats.refused.get(r).copied().unwrap_or(0),
+                })
+                .collect(),
+            netlink: Netlink {
+                events: self.counts.netlink_events,
+                overruns: self.counts.overruns,
+                resyncs: self.counts.resyncs,
+            },
+        })
+    }
+}
+
+pub(super) fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Fast => "fast",
+        Stage::Punt => "punt",
+        Stage::Learn => "learn",
+        Stage::Keep => "keep",
+    }
+}
+
+fn internal(error: DaemonError) -> Failure {
+    Failure::internal(error.to_string())
+}
+
+/// The daemon's own memory, without what it shares with the data plane.
+fn rss_anon_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
