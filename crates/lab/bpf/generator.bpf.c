@@ -13,9 +13,10 @@
 
 enum {
 	TEMPLATE_WORDS = 11,
-	/* Flow i: near port base + i % 32768, near address base + i / 32768, far port base + i / 32768. */
+	/* Flow i: near port base + i % 32768, near address base + i / 32768, far port base + i /
+	   32768. */
 	BLOCK_SHIFT = 15,
-	BLOCK_MASK  = (1 << BLOCK_SHIFT) - 1,
+	BLOCK_MASK = (1 << BLOCK_SHIFT) - 1,
 	/* Segments of a connection move through a window that the other side never acknowledges. */
 	TCP_ROUND_MASK = 31,
 };
@@ -25,17 +26,17 @@ struct generator_config {
 	__u64 words[TEMPLATE_WORDS];
 	__u32 flows;
 	__u32 near_addr; /* the last 32 bits of an IPv6 address */
-	__u32 ip_sum;	 /* of the IPv4 header without checksum and near address */
-	__u32 l4_sum;	 /* of pseudo header and segment, without all that varies */
+	__u32 ip_sum;    /* of the IPv4 header without checksum and near address */
+	__u32 l4_sum;    /* of pseudo header and segment, without all that varies */
 	__u32 tcp_seq;
 	__u16 tcp_step;
 	__u16 near_port;
 	__u16 far_port;
 	__u16 frame_len;
-	__u8 reverse;	 /* the far side sends */
+	__u8 reverse;    /* the far side sends */
 	__u8 near_fixed; /* one near address for all flows, as behind a masquerade */
-	__u8 has_round;	 /* payload bytes 0 to 3 */
-	__u8 has_flow;	 /* payload bytes 4 to 7 */
+	__u8 has_round;  /* payload bytes 0 to 3 */
+	__u8 has_flow;   /* payload bytes 4 to 7 */
 };
 
 /* Written by the one thread that runs the program. */

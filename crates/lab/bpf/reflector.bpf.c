@@ -24,8 +24,8 @@ struct {
 } counters SEC(".maps");
 
 /*
- * The port itself. Not XDP_TX: veth_xdp_flush() wakes only a peer that has an XDP program, a redirect
- * any peer with NAPI.
+ * The port itself. Not XDP_TX: veth_xdp_flush() wakes only a peer that has an XDP program, a
+ * redirect any peer with NAPI.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -46,14 +46,15 @@ static __always_inline void swap_macs(void *data)
 	U16(data, 10) = a2;
 }
 
-/* SYN to SYN-ACK: sequence and acknowledgement numbers, flags, and the checksum by difference (RFC 1624). */
+/* SYN to SYN-ACK: sequence and acknowledgement numbers, flags, and the checksum by difference (RFC
+ * 1624). */
 static __always_inline void answer_syn(void *l4)
 {
 	__u32 seq = bpf_ntohl(U32(l4, 4)), ack = bpf_ntohl(U32(l4, 8));
 	__u32 new_seq = far_isn, new_ack = seq + 1;
 	__u32 sum = (__u16)~bpf_ntohs(U16(l4, 16));
 
-	sum += (__u16)~(seq >> 16) + (__u16)~seq + (__u16)~(ack >> 16) + (__u16)~ack;
+	sum += (__u16) ~(seq >> 16) + (__u16)~seq + (__u16) ~(ack >> 16) + (__u16)~ack;
 	sum += (new_seq >> 16) + (new_seq & 0xffff) + (new_ack >> 16) + (new_ack & 0xffff);
 	sum += (__u16)~U8(l4, 13) + (TCP_FLAG_SYN | TCP_FLAG_ACK);
 	U32(l4, 4) = bpf_htonl(new_seq);

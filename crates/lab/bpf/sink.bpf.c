@@ -10,8 +10,8 @@
 #include "wire.h"
 
 enum {
-	RULES	      = 8,
-	RULE_OFF_MAX  = 255,
+	RULES = 8,
+	RULE_OFF_MAX = 255,
 	CAPTURE_BYTES = 2048,
 	/* The longest segment that is verified: 1500 bytes of L3 in 16-bit words. */
 	SUM_WORDS = 750,
@@ -40,8 +40,8 @@ struct sink_flow {
 };
 
 struct sink_rule {
-	__u32 offset;	/* from the frame's first byte */
-	__u32 mask_be;	/* 0: the rule is off */
+	__u32 offset;   /* from the frame's first byte */
+	__u32 mask_be;  /* 0: the rule is off */
 	__u32 value_be; /* compared under the mask */
 	__u32 pad;
 };
@@ -71,8 +71,20 @@ struct sink_capture {
 
 const volatile struct sink_config config;
 
-struct sink_rule rules[RULES];
-struct sink_mark marks[RULES];
+/* Maps of their own, so that user space can write one rule while others match. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RULES);
+	__type(key, __u32);
+	__type(value, struct sink_rule);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RULES);
+	__type(key, __u32);
+	__type(value, struct sink_mark);
+} marks SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -209,17 +221,23 @@ static __always_inline void follow(void *data, void *end, const struct l4_view *
 
 static __always_inline void match(void *data, void *end, __u64 now_ns)
 {
-#pragma unroll
-	for (int i = 0; i < RULES; i++) {
-		__u32 mask = rules[i].mask_be;
-		void *at = data + (rules[i].offset & RULE_OFF_MAX);
+	for (__u32 i = 0; i < RULES; i++) {
+		__u32 key = i;
+		struct sink_rule *rule = bpf_map_lookup_elem(&rules, &key);
+		struct sink_mark *mark = bpf_map_lookup_elem(&marks, &key);
 
-		if (!mask || at + 4 > end || (U32(at, 0) & mask) != (rules[i].value_be & mask))
+		if (!rule || !mark || !rule->mask_be)
 			continue;
-		__sync_fetch_and_add(&marks[i].count, 1);
-		if (!marks[i].first_ns)
-			marks[i].first_ns = now_ns;
-		marks[i].last_ns = now_ns;
+
+		void *at = data + (rule->offset & RULE_OFF_MAX);
+
+		if (at + 4 > end ||
+		    (U32(at, 0) & rule->mask_be) != (rule->value_be & rule->mask_be))
+			continue;
+		__sync_fetch_and_add(&mark->count, 1);
+		if (!mark->first_ns)
+			mark->first_ns = now_ns;
+		mark->last_ns = now_ns;
 	}
 }
 

@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Offsets of the plain Ethernet frames that the lab sends: no tags, no IP options, no extension headers. */
+/* Offsets of the plain Ethernet frames that the lab sends: no tags, no IP options, no extension
+ * headers. */
 #ifndef LAB_WIRE_H
 #define LAB_WIRE_H
 
 #include <linux/types.h>
 
 enum {
-	ETH_LEN	  = 14,
-	IPV4_LEN  = 20,
-	IPV6_LEN  = 40,
-	UDP_LEN	  = 8,
-	TCP_LEN	  = 20,
+	ETH_LEN = 14,
+	IPV4_LEN = 20,
+	IPV6_LEN = 40,
+	UDP_LEN = 8,
+	TCP_LEN = 20,
 	ETHERTYPE = 12,
 
 	V4_TOT_LEN = ETH_LEN + 2,
-	V4_FRAG	   = ETH_LEN + 6,
-	V4_PROTO   = ETH_LEN + 9,
-	V4_CSUM	   = ETH_LEN + 10,
-	V4_SADDR   = ETH_LEN + 12,
-	V4_DADDR   = ETH_LEN + 16,
-	V4_L4	   = ETH_LEN + IPV4_LEN,
+	V4_FRAG = ETH_LEN + 6,
+	V4_PROTO = ETH_LEN + 9,
+	V4_CSUM = ETH_LEN + 10,
+	V4_SADDR = ETH_LEN + 12,
+	V4_DADDR = ETH_LEN + 16,
+	V4_L4 = ETH_LEN + IPV4_LEN,
 
 	V6_PAYLOAD_LEN = ETH_LEN + 4,
-	V6_NEXT	       = ETH_LEN + 6,
-	V6_SADDR       = ETH_LEN + 8,
-	V6_DADDR       = ETH_LEN + 24,
-	V6_L4	       = ETH_LEN + IPV6_LEN,
+	V6_NEXT = ETH_LEN + 6,
+	V6_SADDR = ETH_LEN + 8,
+	V6_DADDR = ETH_LEN + 24,
+	V6_L4 = ETH_LEN + IPV6_LEN,
 };
 
 enum {

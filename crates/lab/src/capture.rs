@@ -174,9 +174,8 @@ impl Injector {
 /// Receives the frames that arrive at a host's port, as they were on the wire.
 ///
 /// GRO is switched off on the port meanwhile, for it merges segments before packet sockets see them. An XDP program
-/// that passes everything keeps the port's NAPI alive; a sink that is there already does so too, but then frames
-/// that it drops are not seen here. Its neighbour sees the frames with short packets unpadded: the kernel trims
-/// padding when it forwards.
+/// that passes everything keeps the port's NAPI alive; a sink that is there already does so too, but what it drops
+/// is not seen here. Short packets arrive short, for the kernel trims Ethernet padding of what it forwards.
 #[derive(Debug)]
 pub struct Capture {
     socket: OwnedFd,

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use std::fs;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::unistd::geteuid;
 use serde::Serialize;
@@ -150,6 +152,7 @@ impl Lab {
         if let Some(text) = ruleset(topology, &options) {
             hosts.router.tool_with_input("nft -f -", &text)?;
         }
+        wait_for_carrier(&hosts)?;
         let conntrack_max = options.conntrack_max.map(ConntrackMax::raise).transpose()?;
         let port = |netns: &Netns, name: &str, mac| {
             let ifindex = netns.ifindex(name)?;
@@ -381,6 +384,27 @@ fn set_addresses(hosts: &Hosts, topology: &Topology, options: &Options) -> Resul
     batch(&hosts.client, &client)?;
     batch(&hosts.router, &router)?;
     batch(&hosts.server, &server)
+}
+
+/// The kernel announces a veth's carrier from a work queue, some time after both ends are up.
+fn wait_for_carrier(hosts: &Hosts) -> Result<(), LabError> {
+    let patience = Instant::now() + Duration::from_secs(5);
+    for netns in hosts.all() {
+        while netns
+            .tool("ip -o link show up type veth")?
+            .lines()
+            .any(|link| !link.contains("state UP"))
+        {
+            if Instant::now() > patience {
+                return Err(LabError::Incomplete(format!(
+                    "a port in {} has no carrier",
+                    netns.name()
+                )));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    Ok(())
 }
 
 /// A raised limit that is put back on drop. Only the initial namespace may set it.

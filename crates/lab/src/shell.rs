@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 
 use crate::error::{Context, LabError};
 use crate::lab::Lab;
-use crate::signal::hold_interrupts;
+use crate::signal::{cleanup_on_signal, hold_interrupts};
 
 impl Lab {
     /// What is there and how to reach it.
@@ -36,8 +36,10 @@ impl Lab {
         )
     }
 
-    /// Runs `$SHELL` in the router until it ends; `extra` is printed below the banner. The lab is gone afterwards.
+    /// Runs `$SHELL` in the router until it ends; `extra` is printed below the banner. The lab is gone afterwards,
+    /// also when a signal ends this process.
     pub fn shell(self, extra: &str) -> Result<ExitStatus, LabError> {
+        cleanup_on_signal()?;
         println!("{}{extra}", self.banner());
         let shell = env::var_os("SHELL").filter(|shell| !shell.is_empty());
         let mut command = Command::new(shell.unwrap_or_else(|| "/bin/sh".into()));

@@ -10,7 +10,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBufferBuilder};
 use serde::Serialize;
 
-use crate::attach::{Attached, attach_xdp, counters, element, own, words};
+use crate::attach::{Attached, attach_xdp, counters, own, words};
 use crate::error::{Context, LabError};
 use crate::frame::FLOWS_MAX;
 use crate::lab::Port;
@@ -97,6 +97,13 @@ pub struct FlowCounts {
     pub extent_max: u32,
 }
 
+impl FlowCounts {
+    /// Rounds that are missing, if none arrived twice. What is lost at the end does not show.
+    pub fn lost(&self) -> u64 {
+        u64::from(self.next_round).saturating_sub(self.frames)
+    }
+}
+
 /// A pattern of 32 bits anywhere in the first 256 bytes of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
@@ -116,7 +123,6 @@ impl Rule {
             mask: 0x0000_00ff,
             value: last.into(),
         }
-        .at_end_of(12)
     }
 
     /// Frames with this last byte of the destination MAC address.
@@ -143,13 +149,6 @@ impl Rule {
             offset: 22,
             mask: 0xff00_0000,
             value: u32::from(ttl) << 24,
-        }
-    }
-
-    fn at_end_of(self, end: u32) -> Self {
-        Self {
-            offset: end - 4,
-            ..self
         }
     }
 }
@@ -180,7 +179,8 @@ pub struct Sink {
     spec: SinkSpec,
     counters: MapHandle,
     flows: MapHandle,
-    globals: MapHandle,
+    rules: MapHandle,
+    marks: MapHandle,
     captures: MapHandle,
     // The link goes with it; the program's descriptor is not needed any more.
     _attached: Attached,
@@ -240,7 +240,8 @@ impl Sink {
             spec,
             counters: map(&skel.maps.counters)?,
             flows: map(&skel.maps.flows)?,
-            globals: map(&skel.maps.bss)?,
+            rules: map(&skel.maps.rules)?,
+            marks: map(&skel.maps.marks)?,
             captures: map(&skel.maps.captures)?,
             _attached: attach_xdp(program.as_fd(), port)?,
             _program: program,
@@ -307,17 +308,7 @@ impl Sink {
         (0..self.spec.flows).map(|index| self.flow(index)).collect()
     }
 
-    fn update_globals(&self, change: impl FnOnce(&mut [u8])) -> Result<(), LabError> {
-        let mut value = element(&self.globals)?;
-        change(&mut value);
-        let key = 0u32.to_ne_bytes();
-        self.globals
-            .update(&key, &value, MapFlags::ANY)
-            .context("write the sink's rules")
-    }
-
-    /// Sets rule `index` and forgets when it matched. Needs [`SinkSpec::rules`]. Marks of other rules that match
-    /// at this very moment may lose a count.
+    /// Sets rule `index` and forgets when it matched. Needs [`SinkSpec::rules`].
     pub fn set_rule(&self, index: usize, rule: Rule) -> Result<(), LabError> {
         if !self.spec.rules || index >= RULES || rule.offset > RULE_OFFSET_MAX {
             let what = format!(
@@ -326,25 +317,40 @@ impl Sink {
             );
             return Err(LabError::Invalid(what));
         }
-        self.update_globals(|globals| {
-            let at = offset_of!(types::bss, rules) + index * size_of::<types::sink_rule>();
-            globals[at..at + 4].copy_from_slice(&rule.offset.to_ne_bytes());
-            globals[at + 4..at + 8].copy_from_slice(&rule.mask.to_be_bytes());
-            globals[at + 8..at + 12].copy_from_slice(&rule.value.to_be_bytes());
-            let at = offset_of!(types::bss, marks) + index * size_of::<types::sink_mark>();
-            globals[at..at + size_of::<types::sink_mark>()].fill(0);
-        })
+        let mut value = [0; size_of::<types::sink_rule>()];
+        let mut put = |at: usize, bytes: [u8; 4]| value[at..at + 4].copy_from_slice(&bytes);
+        put(
+            offset_of!(types::sink_rule, offset),
+            rule.offset.to_ne_bytes(),
+        );
+        put(
+            offset_of!(types::sink_rule, mask_be),
+            rule.mask.to_be_bytes(),
+        );
+        put(
+            offset_of!(types::sink_rule, value_be),
+            rule.value.to_be_bytes(),
+        );
+        let key = (index as u32).to_ne_bytes();
+        let update = |map: &MapHandle, value: &[u8]| {
+            map.update(&key, value, MapFlags::ANY)
+                .context("write the sink's rules")
+        };
+        // Off while its mark is cleared, so that the old rule leaves nothing in it.
+        update(&self.rules, &[0; size_of::<types::sink_rule>()])?;
+        update(&self.marks, &[0; size_of::<types::sink_mark>()])?;
+        update(&self.rules, &value)
     }
 
     /// When rule `index` matched.
     pub fn mark(&self, index: usize) -> Result<Mark, LabError> {
-        if index >= RULES {
-            return Err(LabError::Invalid(format!("there is no rule {index}")));
-        }
-        let globals = element(&self.globals)?;
-        let size = size_of::<types::sink_mark>();
-        let at = offset_of!(types::bss, marks) + index * size;
-        let mut values = words(&globals[at..at + size]);
+        let key = (index as u32).to_ne_bytes();
+        let value = self
+            .marks
+            .lookup(&key, MapFlags::ANY)
+            .context("read the sink's marks")?;
+        let value = value.ok_or_else(|| LabError::Invalid(format!("there is no rule {index}")))?;
+        let mut values = words(&value);
         let mut next = || values.next().unwrap_or(0);
         Ok(Mark {
             count: next(),

@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -120,6 +120,42 @@ fn hold_a_lab() {
     // The cleanup ends the child above, and this thread must not get further before the signal ends the process.
     drop(lab);
     println!("\nSURVIVED");
+}
+
+/// Not a test of its own either.
+#[test]
+#[ignore = "started by other tests"]
+fn open_a_shell() {
+    assert!(common::build("routed6").shell("EXTRA\n").unwrap().success());
+}
+
+#[test]
+fn a_shell_is_in_the_router() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "open_a_shell", "--nocapture"])
+        .env("SHELL", "/bin/sh")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let script =
+        b"ip -o address show dev wan0; nsenter --net=/run/netns/$LAB_SERVER ip -o address\n";
+    child.stdin.take().unwrap().write_all(script).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    for part in [
+        "Lab `routed6`",
+        "EXTRA",
+        "nsenter --net=",
+        "2001:db8:2::1/64",
+        "2001:db8:2::2/64",
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
 }
 
 fn holder() -> Child {
