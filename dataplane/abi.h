@@ -26,9 +26,11 @@ enum fw_const {
 	FW_REASONS_MAX = 128,
 	/* One packet seen once is not yet a pattern. */
 	FW_MISSES_MAX = 3,
-	/* Index 0 of the state and next-hop arrays stays unused. */
+	/* Index 0 of the flow and next-hop arrays stays unused. */
 	FW_INDEX_NONE = 0,
 	FW_INDEX_MASK = 0x00ffffff,
+	FW_BUCKET_SLOTS = 8,
+	FW_KEY_IP6 = 1u << 31,
 	/* IPS_* bits of a connection that must stay as they were learned:
 	 * ASSURED, SEQ_ADJUST, NAT_CLASH, HELPER, OFFLOAD */
 	FW_CT_STATUS_KEEP = 1 << 2 | 1 << 6 | 1 << 12 | 1 << 13 | 1 << 14,
@@ -65,7 +67,7 @@ enum fw_flow_flag {
 
 /*
  * Flow key: physical ingress port and 5-tuple as the frame came in.
- * port_proto is ifindex << 8 | IP protocol.
+ * port_proto is ifindex << 8 | IP protocol; FW_KEY_IP6 marks IPv6.
  */
 struct fw_key4 {
 	__u32 saddr_be;
@@ -84,42 +86,8 @@ struct fw_key6 {
 };
 
 /*
- * What must be equal (guard) and what is then done (action). Read only for the
- * data plane; the manager replaces whole elements. Deltas are ones' complement
- * sums of ~old and new 16-bit words (RFC 1624 eqn. 3), never 0.
- */
-struct fw_flow {
-	__u8 l2_in[14];
-	__u8 ttl_in;
-	__u8 dscp_in; /* upper six bits of TOS or traffic class */
-	/* state index, flags in the upper eight bits (enum fw_flow_flag) */
-	__u32 state_flags;
-	/* next-hop index; upper eight bits: length of the ingress L2 header */
-	__u32 nexthop;
-	__u16 sport_be;
-	__u16 dport_be;
-	__u16 l4_delta;
-	__u8 ttl_out;
-	__u8 dscp_out;
-};
-
-struct fw_flow4 {
-	struct fw_flow f;
-	__u32 saddr_be;
-	__u32 daddr_be;
-	__u16 l3_delta; /* addresses, TTL and TOS */
-	__u16 pad[3];
-};
-
-struct fw_flow6 {
-	struct fw_flow f;
-	__u32 saddr_be[4];
-	__u32 daddr_be[4];
-};
-
-/*
- * The part of a flow that changes, one cache line, shared by mmap(2) with the
- * manager. Counters are plain: RSS keeps a direction on one CPU.
+ * The part of a flow that changes, one cache line. Counters are plain: RSS
+ * keeps a direction on one CPU.
  */
 struct fw_state {
 	__u64 packets;
@@ -132,12 +100,56 @@ struct fw_state {
 	__u32 reval_tick;
 	__u32 confirmed_tick;
 	__u32 interval; /* of revalidation, ticks */
-	__u32 peer; /* state index of the other direction, or none */
+	__u32 peer; /* flow index of the other direction, or none */
 	__u32 ct_mark; /* as learned */
 	__u16 len_max; /* longest L3 packet that the kernel is proven to forward */
 	__u8 misses; /* revalidations that did not come out, in a row */
 	__u8 pending; /* a revalidation is under way */
 	__u32 ct_status; /* IPS_* bits that must stay as learned */
+};
+
+/*
+ * A flow: key, guard (what else must be equal), action (what is then done) and
+ * state. An element of an array that the manager writes by mmap(2); the data
+ * plane finds it through fw_bucket and writes only its state. An IPv4 hit
+ * touches the first and the last cache line.
+ *
+ * Deltas are ones' complement sums of ~old and new 16-bit words (RFC 1624
+ * eqn. 3), never 0.
+ */
+struct fw_flow {
+	struct fw_key4 key; /* IPv6: addresses are 0 here */
+	__u8 l2_in[14];
+	__u8 ttl_in;
+	__u8 dscp_in; /* upper six bits of TOS or traffic class */
+	__u32 saddr_be; /* that leaves; IPv4 */
+	__u32 daddr_be;
+	__u16 sport_be;
+	__u16 dport_be;
+	__u32 nexthop; /* index */
+	__u16 l3_delta; /* IPv4: addresses, TTL and TOS */
+	__u16 l4_delta;
+	__u8 ttl_out;
+	__u8 dscp_out;
+	__u8 flags; /* enum fw_flow_flag */
+	__u8 l2_in_len;
+	__u32 pad[2];
+
+	__u32 key_saddr6_be[4];
+	__u32 key_daddr6_be[4];
+	__u32 saddr6_be[4];
+	__u32 daddr6_be[4];
+
+	struct fw_state state;
+};
+
+/*
+ * The table's index: flow index and a tag of eight hash bits in each slot, 0 is
+ * empty. A flow is in the bucket that its hash names, or, if that one is full,
+ * in the second one.
+ */
+struct fw_bucket {
+	__u32 slot[FW_BUCKET_SLOTS];
 };
 
 /* Where a flow leaves: immutable once valid, then only invalidated. */
@@ -192,7 +204,8 @@ struct fw_config {
 	__u32 ct_check_ticks; /* between two connection checks of a flow */
 	__u32 slots_per_cpu; /* power of two */
 	__u32 tc_forwards; /* flows may belong to tc */
-	__u32 pad[3];
+	__u32 bucket_mask; /* buckets - 1; their number is a power of two */
+	__u64 hash_seed; /* random, so that nobody can aim at a bucket */
 };
 
 /* Context of the clock program: user space asks for the data plane's time. */
@@ -345,10 +358,9 @@ struct fw_port_fault {
 #define FW_ABI_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), #type)
 FW_ABI_SIZE(fw_key4, 16);
 FW_ABI_SIZE(fw_key6, 40);
-FW_ABI_SIZE(fw_flow, 32);
-FW_ABI_SIZE(fw_flow4, 48);
-FW_ABI_SIZE(fw_flow6, 64);
 FW_ABI_SIZE(fw_state, 64);
+FW_ABI_SIZE(fw_flow, 192);
+FW_ABI_SIZE(fw_bucket, 32);
 FW_ABI_SIZE(fw_nexthop, 64);
 FW_ABI_SIZE(fw_control, 64);
 FW_ABI_SIZE(fw_watch, 40);

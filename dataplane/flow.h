@@ -12,34 +12,19 @@ static __always_inline int fw_reached(__u32 now, __u32 tick)
 	return (__s32)(now - tick) >= 0;
 }
 
-static __always_inline __u32 fw_flow_state(const struct fw_flow *f)
-{
-	return f->state_flags & FW_INDEX_MASK;
-}
-
-static __always_inline __u32 fw_flow_flags(const struct fw_flow *f)
-{
-	return f->state_flags >> 24;
-}
-
-static __always_inline __u32 fw_flow_nexthop(const struct fw_flow *f)
-{
-	return f->nexthop & FW_INDEX_MASK;
-}
-
 /* SYN, FIN, RST: both directions wait until the manager has decided anew. */
 static __always_inline void fw_suspend(struct fw_state *st, __u32 index, enum fw_reason reason)
 {
-	struct fw_state *peer;
+	struct fw_flow *peer;
 	struct fw_event *ev;
 
 	if (st->status == FW_ST_SUSPENDED)
 		return;
 	FW_WRITE_ONCE(st->status, FW_ST_SUSPENDED);
 	if (st->peer) {
-		peer = fw_state_get(st->peer);
+		peer = fw_flow_get(st->peer);
 		if (peer)
-			FW_WRITE_ONCE(peer->status, FW_ST_SUSPENDED);
+			FW_WRITE_ONCE(peer->state.status, FW_ST_SUSPENDED);
 	}
 	ev = fw_event_reserve(sizeof(*ev));
 	if (!ev)
@@ -52,10 +37,12 @@ static __always_inline void fw_suspend(struct fw_state *st, __u32 index, enum fw
 }
 
 /* May the flow be used at all, by this path, now? */
-static __always_inline enum fw_reason fw_usable(const struct fw_flow *f, const struct fw_state *st,
+static __always_inline enum fw_reason fw_usable(const struct fw_flow *f,
 						const struct fw_nexthop *nh)
 {
-	if (fw_unlikely(!!(fw_flow_flags(f) & FW_FLOW_TC) != FW_TARGET_IS_TC))
+	const struct fw_state *st = &f->state;
+
+	if (fw_unlikely(!!(f->flags & FW_FLOW_TC) != FW_TARGET_IS_TC))
 		return FW_R_OWNER;
 	if (fw_unlikely(st->status != FW_ST_ACTIVE))
 		return st->status == FW_ST_PREPARING ? FW_R_PREPARING : FW_R_SUSPENDED;

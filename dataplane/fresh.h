@@ -61,9 +61,10 @@ static __always_inline enum fw_reason fw_revalidate(struct fw_state *st, const s
 	return FW_R_REVALIDATE;
 }
 
-static __always_inline enum fw_reason fw_fresh(fw_ctx *ctx, const struct fw_flow *f,
-					       struct fw_state *st, const struct fw_pkt *p)
+static __always_inline enum fw_reason fw_fresh(fw_ctx *ctx, struct fw_flow *f, __u32 index,
+					       const struct fw_pkt *p)
 {
+	struct fw_state *st = &f->state;
 	__u32 now = fw_now(), next;
 	enum fw_reason reason;
 
@@ -76,10 +77,10 @@ static __always_inline enum fw_reason fw_fresh(fw_ctx *ctx, const struct fw_flow
 		st->due_tick = now + 1;
 	if (reason)
 		return reason;
-	if (fw_flow_flags(f) & FW_FLOW_CT) {
+	if (f->flags & FW_FLOW_CT) {
 		reason = fw_conn_check(ctx, p, st);
 		if (fw_unlikely(reason)) {
-			fw_suspend(st, fw_flow_state(f), reason);
+			fw_suspend(st, index, reason);
 			return reason;
 		}
 	}

@@ -21,8 +21,8 @@ static __always_inline int fw_l2_equal(const void *a, const void *b)
 	return !((*a8 ^ *b8) | (*a4 ^ *b4) | (*a2 ^ *b2));
 }
 
-static __always_inline enum fw_reason fw_guard(const struct fw_flow *f, const struct fw_state *st,
-					       const void *data, const struct fw_pkt *p)
+static __always_inline enum fw_reason fw_guard(const struct fw_flow *f, const void *data,
+					       const struct fw_pkt *p)
 {
 	if (fw_unlikely(!fw_l2_equal(data, f->l2_in)))
 		return FW_R_GUARD_L2;
@@ -30,7 +30,7 @@ static __always_inline enum fw_reason fw_guard(const struct fw_flow *f, const st
 		return FW_R_GUARD_TTL;
 	if (fw_unlikely((p->tos & FW_TOS_DSCP) != f->dscp_in))
 		return FW_R_GUARD_DSCP;
-	if (fw_unlikely(p->len_l3 > st->len_max))
+	if (fw_unlikely(p->len_l3 > f->state.len_max))
 		return FW_R_LENGTH;
 	return FW_R_NONE;
 }

@@ -12,6 +12,7 @@
 #include "flow.h"
 #include "fresh.h"
 #include "guard.h"
+#include "lookup.h"
 #include "parse.h"
 
 /* The frame that leaves, as far as it may differ from the slot. */
@@ -198,21 +199,23 @@ static __always_inline enum fw_reason fw_offer(__u64 key_hash, __u64 hash, __u32
 }
 
 /* Does the table's flow say what the kernel has just done? */
-static __always_inline int fw_action_equal(const struct fw_flow *f, const __u32 *saddr_be,
-					   const __u32 *daddr_be, int words,
-					   const struct fw_out *out, const void *data,
-					   const struct fw_pkt *p, __u32 port)
+static __always_inline int fw_action_equal(const struct fw_flow *f, const struct fw_out *out,
+					   const void *data, const struct fw_pkt *p, __u32 port)
 {
-	const struct fw_nexthop *nh = fw_nexthop_get(fw_flow_nexthop(f));
+	const struct fw_nexthop *nh = fw_nexthop_get(f->nexthop);
 
 	if (!nh || !nh->valid || nh->port != port || !fw_l2_equal(data, nh->l2))
 		return 0;
 	if (f->ttl_out != p->ttl || f->dscp_out != (p->tos & FW_TOS_DSCP))
 		return 0;
-	for (int i = 0; i < words; i++)
-		if (saddr_be[i] != out->t.saddr_be[i] || daddr_be[i] != out->t.daddr_be[i])
+	if (f->sport_be != out->t.sport_be || f->dport_be != out->t.dport_be)
+		return 0;
+	if (p->family == FW_AF_INET)
+		return f->saddr_be == out->t.saddr_be[0] && f->daddr_be == out->t.daddr_be[0];
+	for (int i = 0; i < 4; i++)
+		if (f->saddr6_be[i] != out->t.saddr_be[i] || f->daddr6_be[i] != out->t.daddr_be[i])
 			return 0;
-	return f->sport_be == out->t.sport_be && f->dport_be == out->t.dport_be;
+	return 1;
 }
 
 static __always_inline int fw_guard_equal(const struct fw_flow *f, const struct fw_slot *slot)
@@ -240,48 +243,53 @@ static __always_inline enum fw_reason fw_confirm(struct fw_state *st, const stru
 }
 
 /*
+ * The index of the flow that the table holds for what a slot saw come in, or
+ * none. Of external linkage, so that the BPF verifier looks at it once.
+ */
+__u32 fw_slot_flow(__u32 slot_index);
+
+__noinline __u32 fw_slot_flow(__u32 slot_index)
+{
+	const struct fw_slot *slot = fw_slot_get(slot_index);
+	__u32 index = FW_INDEX_NONE;
+	struct fw_key4 key;
+
+	if (!slot)
+		return FW_INDEX_NONE;
+	if (slot->family == FW_AF_INET6)
+		return fw_find6(&slot->key, &index) ? index : FW_INDEX_NONE;
+	key.saddr_be = slot->key.saddr_be[0];
+	key.daddr_be = slot->key.daddr_be[0];
+	key.sport_be = slot->key.sport_be;
+	key.dport_be = slot->key.dport_be;
+	key.port_proto = slot->key.port_proto;
+	return fw_find4(&key, &index) ? index : FW_INDEX_NONE;
+}
+
+/*
  * Compares with the flow that the table holds, if any. FW_R_NONE: nothing is
  * known, learn; *state then names a flow that is to be replaced.
  */
-static __always_inline enum fw_reason fw_known(const struct fw_slot *slot, const struct fw_out *out,
+static __always_inline enum fw_reason fw_known(__u32 token, const struct fw_slot *slot,
+					       const struct fw_out *out,
 					       const void *data, const struct fw_pkt *p, __u32 port,
 					       enum fw_reason proof, __u32 now, __u32 *state)
 {
-	const struct fw_flow *f;
-	struct fw_state *st;
-	int equal;
+	struct fw_flow *f;
 
-	if (slot->family == FW_AF_INET) {
-		struct fw_key4 key = {
-			.saddr_be = slot->key.saddr_be[0],
-			.daddr_be = slot->key.daddr_be[0],
-			.sport_be = slot->key.sport_be,
-			.dport_be = slot->key.dport_be,
-			.port_proto = slot->key.port_proto,
-		};
-		const struct fw_flow4 *flow = fw_flow4_get(&key);
-
-		if (!flow)
-			return FW_R_NONE;
-		f = &flow->f;
-		equal = fw_action_equal(f, &flow->saddr_be, &flow->daddr_be, 1, out, data, p, port);
-	} else {
-		const struct fw_flow6 *flow = fw_flow6_get(&slot->key);
-
-		if (!flow)
-			return FW_R_NONE;
-		f = &flow->f;
-		equal = fw_action_equal(f, flow->saddr_be, flow->daddr_be, 4, out, data, p, port);
-	}
-	*state = fw_flow_state(f);
-	st = fw_state_get(*state);
-	if (!st || !fw_guard_equal(f, slot))
+	*state = fw_slot_flow(token - 1);
+	if (!*state)
 		return FW_R_NONE;
-	if (equal && !proof)
-		return fw_confirm(st, slot, now);
+	f = fw_flow_get(*state);
+	if (!f)
+		return FW_R_NONE;
+	if (!fw_guard_equal(f, slot))
+		return FW_R_NONE;
+	if (!proof && fw_action_equal(f, out, data, p, port))
+		return fw_confirm(&f->state, slot, now);
 	if (slot->epoch == fw_ctl.epoch)
-		FW_WRITE_ONCE(st->epoch, 0);
-	return proof ? proof : FW_R_NONE;
+		FW_WRITE_ONCE(f->state.epoch, 0);
+	return proof;
 }
 
 static __always_inline void fw_candidate_fill(struct fw_candidate *c, const struct fw_slot *slot,
@@ -356,7 +364,7 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 			      fw_segment_len(data, end, p, gso) != slot->len_l3)) {
 		proof = FW_R_LEARN_CHANGED;
 	}
-	reason = fw_known(slot, &out, data, p, fw_port(ctx), proof, now, &state);
+	reason = fw_known(token, slot, &out, data, p, fw_port(ctx), proof, now, &state);
 	if (reason)
 		return reason;
 	if (proof)

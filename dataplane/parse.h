@@ -267,7 +267,7 @@ static __always_inline void fw_key6_fill(struct fw_key6 *key, const void *data, 
 	}
 	key->sport_be = l4->sport_be;
 	key->dport_be = l4->dport_be;
-	key->port_proto = port << 8 | proto;
+	key->port_proto = FW_KEY_IP6 | port << 8 | proto;
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include "flow.h"
 #include "fresh.h"
 #include "guard.h"
+#include "lookup.h"
 #include "parse.h"
 #include "rewrite.h"
 #include "watch.h"
@@ -25,25 +26,25 @@ static __always_inline enum fw_reason fw_gate(void)
 }
 
 /* From a hit to permission: everything but the rewriting. */
-static __always_inline enum fw_reason fw_permit(fw_ctx *ctx, const struct fw_flow *f,
-						struct fw_state *st, const struct fw_nexthop *nh,
-						const void *data, const struct fw_pkt *p)
+static __always_inline enum fw_reason fw_permit(fw_ctx *ctx, struct fw_flow *f, __u32 index,
+						const struct fw_nexthop *nh, const void *data,
+						const struct fw_pkt *p)
 {
 	enum fw_reason reason;
 
 	if (fw_unlikely(fw_tcp_closes(p))) {
-		fw_suspend(st, fw_flow_state(f), FW_R_CLOSING);
+		fw_suspend(&f->state, index, FW_R_CLOSING);
 		return FW_R_CLOSING;
 	}
-	reason = fw_usable(f, st, nh);
+	reason = fw_usable(f, nh);
 	if (fw_unlikely(reason))
 		return reason;
 	if (fw_unlikely(!fw_tcp_plain(p)))
 		return FW_R_TCP_FLAGS;
-	reason = fw_guard(f, st, data, p);
+	reason = fw_guard(f, data, p);
 	if (fw_unlikely(reason))
 		return reason;
-	return fw_fresh(ctx, f, st, p);
+	return fw_fresh(ctx, f, index, p);
 }
 
 static __always_inline void fw_account(struct fw_state *st, const struct fw_nexthop *nh,
@@ -63,23 +64,22 @@ static __always_inline enum fw_reason fw_forward4(fw_ctx *ctx, const struct fw_p
 						  const struct fw_nexthop **out)
 {
 	void *data = fw_data(ctx), *end = fw_data_end(ctx);
-	const struct fw_flow4 *flow;
 	const struct fw_nexthop *nh;
-	struct fw_state *st;
+	struct fw_flow *flow;
 	struct fw_key4 key;
 	enum fw_reason reason;
+	__u32 index = 0;
 
 	if (data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
 		return FW_R_SHORT;
 	fw_key4_fill(&key, data, fw_port(ctx), p->proto);
-	flow = fw_flow4_get(&key);
+	flow = fw_find4(&key, &index);
 	if (!flow)
 		return fw_missed(p);
-	st = fw_state_get(fw_flow_state(&flow->f));
-	nh = fw_nexthop_get(fw_flow_nexthop(&flow->f));
-	if (!st || !nh)
+	nh = fw_nexthop_get(flow->nexthop);
+	if (!nh)
 		return FW_R_NEXTHOP;
-	reason = fw_permit(ctx, &flow->f, st, nh, data, p);
+	reason = fw_permit(ctx, flow, index, nh, data, p);
 	if (fw_unlikely(reason))
 		return reason;
 	if (fw_unlikely(!fw_trim(ctx, &data, &end, FW_ETH_LEN + p->len_l3)))
@@ -88,7 +88,7 @@ static __always_inline enum fw_reason fw_forward4(fw_ctx *ctx, const struct fw_p
 	if (fw_unlikely(reason))
 		return reason;
 	fw_rewrite_l2(data, nh);
-	fw_account(st, nh, p);
+	fw_account(&flow->state, nh, p);
 	*out = nh;
 	return FW_R_NONE;
 }
@@ -97,23 +97,22 @@ static __always_inline enum fw_reason fw_forward6(fw_ctx *ctx, const struct fw_p
 						  const struct fw_nexthop **out)
 {
 	void *data = fw_data(ctx), *end = fw_data_end(ctx);
-	const struct fw_flow6 *flow;
 	const struct fw_nexthop *nh;
-	struct fw_state *st;
+	struct fw_flow *flow;
 	struct fw_key6 key;
 	enum fw_reason reason;
+	__u32 index = 0;
 
 	if (data + FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN > end)
 		return FW_R_SHORT;
 	fw_key6_fill(&key, data, fw_port(ctx), p->proto);
-	flow = fw_flow6_get(&key);
+	flow = fw_find6(&key, &index);
 	if (!flow)
 		return fw_missed(p);
-	st = fw_state_get(fw_flow_state(&flow->f));
-	nh = fw_nexthop_get(fw_flow_nexthop(&flow->f));
-	if (!st || !nh)
+	nh = fw_nexthop_get(flow->nexthop);
+	if (!nh)
 		return FW_R_NEXTHOP;
-	reason = fw_permit(ctx, &flow->f, st, nh, data, p);
+	reason = fw_permit(ctx, flow, index, nh, data, p);
 	if (fw_unlikely(reason))
 		return reason;
 	if (fw_unlikely(!fw_trim(ctx, &data, &end, FW_ETH_LEN + p->len_l3)))
@@ -122,7 +121,7 @@ static __always_inline enum fw_reason fw_forward6(fw_ctx *ctx, const struct fw_p
 	if (fw_unlikely(reason))
 		return reason;
 	fw_rewrite_l2(data, nh);
-	fw_account(st, nh, p);
+	fw_account(&flow->state, nh, p);
 	*out = nh;
 	return FW_R_NONE;
 }

@@ -33,26 +33,26 @@ static __always_inline enum fw_reason fw_rewrite_l4(struct fw_l4 *l4, const void
 }
 
 static __always_inline enum fw_reason fw_rewrite4(void *data, void *end, const struct fw_pkt *p,
-						  const struct fw_flow4 *flow)
+						  const struct fw_flow *f)
 {
 	struct fw_ip4 *ip = data + FW_ETH_LEN;
 	struct fw_l4 *l4 = (void *)(ip + 1);
 
 	if ((void *)l4 > end)
 		return FW_R_REDIRECT;
-	if (fw_flow_flags(&flow->f) & FW_FLOW_NAT) {
-		if (fw_rewrite_l4(l4, end, &flow->f, p->proto))
+	if (f->flags & FW_FLOW_NAT) {
+		if (fw_rewrite_l4(l4, end, f, p->proto))
 			return FW_R_REDIRECT;
-		*(fw_u64_any *)&ip->saddr_be = *(const fw_u64_any *)&flow->saddr_be;
+		*(fw_u64_any *)&ip->saddr_be = *(const fw_u64_any *)&f->saddr_be;
 	}
-	ip->ttl = flow->f.ttl_out;
-	ip->tos = flow->f.dscp_out | (p->tos & FW_TOS_ECN);
-	ip->check = fw_csum_apply(ip->check, flow->l3_delta);
+	ip->ttl = f->ttl_out;
+	ip->tos = f->dscp_out | (p->tos & FW_TOS_ECN);
+	ip->check = fw_csum_apply(ip->check, f->l3_delta);
 	return FW_R_NONE;
 }
 
 static __always_inline enum fw_reason fw_rewrite6(void *data, void *end, const struct fw_pkt *p,
-						  const struct fw_flow6 *flow)
+						  const struct fw_flow *f)
 {
 	struct fw_ip6 *ip = data + FW_ETH_LEN;
 	struct fw_l4 *l4 = (void *)(ip + 1);
@@ -60,21 +60,21 @@ static __always_inline enum fw_reason fw_rewrite6(void *data, void *end, const s
 
 	if ((void *)l4 > end)
 		return FW_R_REDIRECT;
-	if (fw_flow_flags(&flow->f) & FW_FLOW_NAT) {
-		const fw_u64_any *from = (const void *)flow->saddr_be;
+	if (f->flags & FW_FLOW_NAT) {
+		const fw_u64_any *from = (const void *)f->saddr6_be;
 		fw_u64_any *to = (void *)ip->saddr_be;
 
-		if (fw_rewrite_l4(l4, end, &flow->f, p->proto))
+		if (fw_rewrite_l4(l4, end, f, p->proto))
 			return FW_R_REDIRECT;
 		to[0] = from[0];
 		to[1] = from[1];
 		to[2] = from[2];
 		to[3] = from[3];
 	}
-	ip->hop_limit = flow->f.ttl_out;
-	if (flow->f.dscp_out != flow->f.dscp_in) {
+	ip->hop_limit = f->ttl_out;
+	if (f->dscp_out != f->dscp_in) {
 		word0 = fw_ntohl(ip->word0_be) & ~((__u32)FW_TOS_DSCP << 20);
-		ip->word0_be = fw_htonl(word0 | (__u32)flow->f.dscp_out << 20);
+		ip->word0_be = fw_htonl(word0 | (__u32)f->dscp_out << 20);
 	}
 	return FW_R_NONE;
 }

@@ -9,63 +9,64 @@
 
 _Thread_local struct fw_env *fw_env;
 
-static __u8 *fw_table_probe(const struct fw_table *t, const void *key)
+static __u64 fw_flow_hash(const struct fw_flow *flow, __u64 seed)
 {
-	__u32 stride = 1 + t->key_size + t->value_size;
-	__u64 hash = 0;
+	struct fw_key6 key6;
 
-	for (__u32 i = 0; i < t->key_size; i += 8) {
-		__u64 word = 0;
+	if (!(flow->key.port_proto & FW_KEY_IP6))
+		return fw_hash4(&flow->key, seed);
+	memcpy(key6.saddr_be, flow->key_saddr6_be, sizeof(key6.saddr_be));
+	memcpy(key6.daddr_be, flow->key_daddr6_be, sizeof(key6.daddr_be));
+	key6.sport_be = flow->key.sport_be;
+	key6.dport_be = flow->key.dport_be;
+	key6.port_proto = flow->key.port_proto;
+	return fw_hash6(&key6, seed);
+}
 
-		memcpy(&word, (const __u8 *)key + i, t->key_size - i < 8 ? t->key_size - i : 8);
-		hash = fw_mix(hash, word);
-	}
-	for (__u32 i = 0; i < t->capacity; i++) {
-		__u8 *entry = t->entries + (size_t)((hash + i) & (t->capacity - 1)) * stride;
+/* The slot that holds `value`: in the flow's first bucket, or in its second. */
+static __u32 *fw_table_slot(struct fw_bucket *buckets, __u32 mask, __u64 hash, __u32 value)
+{
+	struct fw_bucket *choice[] = { &buckets[fw_hash_bucket(hash, mask)],
+				       &buckets[fw_hash_second(hash, mask)] };
 
-		/* 2 is a removed entry: the chain goes on behind it */
-		if (!entry[0] || (entry[0] == 1 && !memcmp(entry + 1, key, t->key_size)))
-			return entry;
-	}
+	for (int b = 0; b < 2; b++)
+		for (int i = 0; i < FW_BUCKET_SLOTS; i++)
+			if (choice[b]->slot[i] == value)
+				return &choice[b]->slot[i];
 	return NULL;
 }
 
-void *fw_table_get(const struct fw_table *t, const void *key)
+int fw_table_insert(struct fw_bucket *buckets, __u32 mask, __u64 seed, const struct fw_flow *flow,
+		    __u32 index)
 {
-	__u8 *entry = fw_table_probe(t, key);
+	__u64 hash = fw_flow_hash(flow, seed);
+	__u32 *slot = fw_table_slot(buckets, mask, hash, 0);
 
-	return entry && entry[0] ? entry + 1 + t->key_size : NULL;
-}
-
-static int fw_table_set(struct fw_table *t, const void *key, const void *value)
-{
-	__u8 *entry = fw_table_probe(t, key);
-
-	if (!entry)
+	if (!slot)
 		return -1;
-	entry[0] = 1;
-	memcpy(entry + 1, key, t->key_size);
-	memcpy(entry + 1 + t->key_size, value, t->value_size);
+	/* after the flow itself: whoever finds the index finds all of it */
+	__atomic_store_n(slot, fw_hash_tag(hash) | index, __ATOMIC_RELEASE);
 	return 0;
 }
 
-static void fw_table_remove(struct fw_table *t, const void *key)
+void fw_table_remove(struct fw_bucket *buckets, __u32 mask, __u64 seed, const struct fw_flow *flow,
+		     __u32 index)
 {
-	__u8 *entry = fw_table_probe(t, key);
+	__u64 hash = fw_flow_hash(flow, seed);
+	__u32 *slot = fw_table_slot(buckets, mask, hash, fw_hash_tag(hash) | index);
 
-	if (entry && entry[0])
-		entry[0] = 2;
+	if (slot)
+		__atomic_store_n(slot, 0, __ATOMIC_RELEASE);
 }
 
-static int fw_table_init(struct fw_table *t, __u32 entries, __u32 key_size, __u32 value_size)
+__u32 fw_table_mask(__u32 flows)
 {
-	t->key_size = key_size;
-	t->value_size = value_size;
-	t->capacity = 16;
-	while (t->capacity < entries * 2)
-		t->capacity *= 2;
-	t->entries = calloc(t->capacity, 1 + key_size + value_size);
-	return t->entries ? 0 : -1;
+	__u32 buckets = 16;
+
+	/* two flows a bucket on average: a second bucket is seldom looked at */
+	while (buckets < flows / 2 && buckets < 1u << 24)
+		buckets *= 2;
+	return buckets - 1;
 }
 
 struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
@@ -76,19 +77,21 @@ struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 		return NULL;
 	env->flows_max = flows;
 	env->nexthops_max = nexthops;
-	env->states = calloc(flows + 1, sizeof(*env->states));
+	env->config.bucket_mask = fw_table_mask(flows);
+	env->buckets = calloc((size_t)env->config.bucket_mask + 1, sizeof(*env->buckets));
+	env->flows = calloc((size_t)flows + 1, sizeof(*env->flows));
 	env->nexthops = calloc(nexthops + 1, sizeof(*env->nexthops));
 	env->slots = calloc(FW_SLOTS, sizeof(*env->slots));
 	env->offers = calloc(FW_OFFERS, sizeof(*env->offers));
-	if (!env->states || !env->nexthops || !env->slots || !env->offers ||
-	    fw_table_init(&env->flows4, flows, sizeof(struct fw_key4), sizeof(struct fw_flow4)) ||
-	    fw_table_init(&env->flows6, flows, sizeof(struct fw_key6), sizeof(struct fw_flow6))) {
+	if (!env->buckets || !env->flows || !env->nexthops || !env->slots || !env->offers) {
 		fw_user_free(env);
 		return NULL;
 	}
-	env->config = (struct fw_config){
-		.hz = 250, .ct = 1, .ct_check_ticks = 250, .slots_per_cpu = 1024
-	};
+	env->config.hz = 250;
+	env->config.ct = 1;
+	env->config.ct_check_ticks = 250;
+	env->config.slots_per_cpu = 1024;
+	env->config.hash_seed = 0x5eed;
 	env->control = (struct fw_control){ .on = 1,
 					    .epoch = 1,
 					    .learn = 1,
@@ -100,12 +103,11 @@ struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 
 void fw_user_free(struct fw_env *env)
 {
-	free(env->states);
+	free(env->buckets);
+	free(env->flows);
 	free(env->nexthops);
 	free(env->slots);
 	free(env->offers);
-	free(env->flows4.entries);
-	free(env->flows6.entries);
 	free(env);
 }
 
@@ -114,9 +116,9 @@ struct fw_control *fw_user_control(struct fw_env *env)
 	return &env->control;
 }
 
-struct fw_state *fw_user_state(struct fw_env *env, __u32 index)
+struct fw_flow *fw_user_flow(struct fw_env *env, __u32 index)
 {
-	return index <= env->flows_max ? &env->states[index] : NULL;
+	return index <= env->flows_max ? &env->flows[index] : NULL;
 }
 
 struct fw_nexthop *fw_user_nexthop(struct fw_env *env, __u32 index)
@@ -134,24 +136,19 @@ void fw_user_set_conn(struct fw_env *env, const struct fw_conn *conn)
 	env->conn = *conn;
 }
 
-int fw_user_insert4(struct fw_env *env, const struct fw_key4 *key, const struct fw_flow4 *flow)
+int fw_user_insert(struct fw_env *env, __u32 index)
 {
-	return fw_table_set(&env->flows4, key, flow);
+	if (!index || index > env->flows_max)
+		return -1;
+	return fw_table_insert(env->buckets, env->config.bucket_mask, env->config.hash_seed,
+			       &env->flows[index], index);
 }
 
-int fw_user_insert6(struct fw_env *env, const struct fw_key6 *key, const struct fw_flow6 *flow)
+void fw_user_remove(struct fw_env *env, __u32 index)
 {
-	return fw_table_set(&env->flows6, key, flow);
-}
-
-void fw_user_remove4(struct fw_env *env, const struct fw_key4 *key)
-{
-	fw_table_remove(&env->flows4, key);
-}
-
-void fw_user_remove6(struct fw_env *env, const struct fw_key6 *key)
-{
-	fw_table_remove(&env->flows6, key);
+	if (index && index <= env->flows_max)
+		fw_table_remove(env->buckets, env->config.bucket_mask, env->config.hash_seed,
+				&env->flows[index], index);
 }
 
 __u64 fw_user_count(const struct fw_env *env, __u32 reason)

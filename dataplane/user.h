@@ -7,19 +7,28 @@
 
 struct fw_env;
 
+/*
+ * The table's index, wherever its memory is. Writers: one at a time. The flow
+ * must be complete before it is inserted, and stay until no packet can hold it.
+ */
+__u32 fw_table_mask(__u32 flows);
+int fw_table_insert(struct fw_bucket *buckets, __u32 mask, __u64 seed, const struct fw_flow *flow,
+		    __u32 index);
+void fw_table_remove(struct fw_bucket *buckets, __u32 mask, __u64 seed, const struct fw_flow *flow,
+		     __u32 index);
+
 /* NULL if memory is short. Everything is on, the clock stands at 0, deadline 0. */
 struct fw_env *fw_user_new(__u32 flows, __u32 nexthops);
 void fw_user_free(struct fw_env *env);
 struct fw_control *fw_user_control(struct fw_env *env);
-struct fw_state *fw_user_state(struct fw_env *env, __u32 index);
+struct fw_flow *fw_user_flow(struct fw_env *env, __u32 index);
 struct fw_nexthop *fw_user_nexthop(struct fw_env *env, __u32 index);
 void fw_user_set_now(struct fw_env *env, __u32 tick);
 /* What conntrack answers from now on. */
 void fw_user_set_conn(struct fw_env *env, const struct fw_conn *conn);
-int fw_user_insert4(struct fw_env *env, const struct fw_key4 *key, const struct fw_flow4 *flow);
-int fw_user_insert6(struct fw_env *env, const struct fw_key6 *key, const struct fw_flow6 *flow);
-void fw_user_remove4(struct fw_env *env, const struct fw_key4 *key);
-void fw_user_remove6(struct fw_env *env, const struct fw_key6 *key);
+/* Publishes, or hides, the flow that was written at this index; -1 if both buckets are full. */
+int fw_user_insert(struct fw_env *env, __u32 index);
+void fw_user_remove(struct fw_env *env, __u32 index);
 __u64 fw_user_count(const struct fw_env *env, __u32 reason);
 /* The last event, taken; its length, or 0. */
 __u32 fw_user_event(struct fw_env *env, void *event, __u32 size);

@@ -34,7 +34,7 @@ macro_rules! pod {
 }
 
 pod!(
-    fw_key4, fw_key6, fw_flow, fw_flow4, fw_flow6, fw_state, fw_nexthop, fw_control, fw_watch,
+    fw_key4, fw_key6, fw_flow, fw_bucket, fw_state, fw_nexthop, fw_control, fw_watch,
     fw_config, fw_clock, fw_slot, fw_tuple, fw_conn, fw_event, fw_candidate, fw_watch_event,
     fw_port_fault,
 );

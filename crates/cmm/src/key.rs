@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use freeway_abi::{FW_AF_INET, FW_AF_INET6, fw_candidate, fw_key4, fw_key6, fw_tuple};
+use freeway_abi::{FW_AF_INET, FW_AF_INET6, FW_KEY_IP6, fw_candidate, fw_key4, fw_key6, fw_tuple};
 use freeway_kernel::model::Tuple;
 
 /// A flow's key: physical ingress port and the tuple as the frame came in.
@@ -28,10 +28,10 @@ impl FlowKey {
             sport: u16::from_be(key.sport_be),
             dport: u16::from_be(key.dport_be),
         };
-        Some(Self { tuple, port: key.port_proto >> 8 })
+        Some(Self { tuple, port: (key.port_proto & !FW_KEY_IP6) >> 8 })
     }
 
-    /// The key as the IPv4 table has it; `None` for IPv6.
+    /// The key as an IPv4 flow has it; `None` for IPv6.
     #[must_use]
     pub fn v4(&self) -> Option<fw_key4> {
         let (IpAddr::V4(src), IpAddr::V4(dst)) = (self.tuple.src, self.tuple.dst) else {
@@ -46,7 +46,7 @@ impl FlowKey {
         })
     }
 
-    /// The key as the IPv6 table has it; IPv4 addresses take the first word.
+    /// The key as an IPv6 flow has it.
     #[must_use]
     pub fn v6(&self) -> fw_key6 {
         fw_key6 {
@@ -54,7 +54,7 @@ impl FlowKey {
             daddr_be: words_of(self.tuple.dst),
             sport_be: self.tuple.sport.to_be(),
             dport_be: self.tuple.dport.to_be(),
-            port_proto: self.port << 8 | u32::from(self.tuple.proto),
+            port_proto: FW_KEY_IP6 | self.port << 8 | u32::from(self.tuple.proto),
         }
     }
 }

@@ -23,7 +23,7 @@ mod tests;
 pub use flow::{Connection, Flow, Preparation};
 pub use key::{ConnKey, FlowKey, addr_of, words_of};
 pub use manager::{Manager, Settings};
-pub use op::{FlowValue, Op, StateView};
+pub use op::{Op, StateView};
 pub use policy::{Exclusion, Policy, RuleScope};
 pub use port::Port;
 pub use refusal::Refusal;

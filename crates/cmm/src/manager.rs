@@ -6,13 +6,13 @@ use std::net::IpAddr;
 
 use freeway_abi::{
     FW_CT_STATUS_KEEP, FW_EV_CHANGED, FW_FLOW_CT, FW_FLOW_NAT, FW_R_CLOSING, FW_ST_PREPARING,
-    fw_candidate, fw_flow, fw_flow4, fw_flow6, fw_state,
+    fw_candidate, fw_flow, fw_state,
 };
 
 use crate::flow::{Connection, Flow, Preparation};
 use crate::key::{ConnKey, FlowKey, addr_of, tuple_of};
 use crate::nexthop::{NexthopKey, Nexthops};
-use crate::op::{FlowValue, Op};
+use crate::op::Op;
 use crate::policy::{Policy, RuleScope};
 use crate::port::Port;
 use crate::refusal::Refusal;
@@ -294,8 +294,7 @@ impl Manager {
         }
         if let Some(old) = replaced {
             self.stats.replaced += 1;
-            self.forget(old, now_tick);
-            ops.push(Op::RetireState { index: old });
+            self.remove(old, now_tick, ops);
         }
         self.nexthops.link(nexthop, index);
         let flow = Flow {
@@ -312,12 +311,8 @@ impl Manager {
             active: false,
             prepared_bytes: 0,
         };
-        ops.push(Op::InsertFlow {
-            index,
-            key: *key,
-            value: value_of(c, index, nexthop),
-            state: self.state_of(c, index, now_tick),
-        });
+        let state = self.state_of(c, index, now_tick);
+        ops.push(Op::InsertFlow { index, flow: record_of(c, key, nexthop, state) });
         self.refusals.remove(key);
         self.by_key.insert(*key, index);
         self.flows.insert(index, flow);
@@ -500,14 +495,8 @@ impl Manager {
     }
 
     pub(crate) fn remove(&mut self, index: u32, now_tick: u32, ops: &mut Vec<Op>) {
-        let Some(key) = self.flows.get(&index).map(|f| f.key) else { return };
-        self.forget(index, now_tick);
-        ops.push(Op::RemoveFlow { index, key });
-    }
-
-    /// The bookkeeping of a removal; the data plane's element is the caller's.
-    fn forget(&mut self, index: u32, now_tick: u32) {
         let Some(flow) = self.flows.remove(&index) else { return };
+        ops.push(Op::RemoveFlow { index });
         if self.by_key.get(&flow.key) == Some(&index) {
             self.by_key.remove(&flow.key);
         }
@@ -571,7 +560,7 @@ impl Manager {
     }
 }
 
-fn value_of(c: &fw_candidate, index: u32, nexthop: u32) -> FlowValue {
+fn record_of(c: &fw_candidate, key: &FlowKey, nexthop: u32, state: fw_state) -> fw_flow {
     let mut flags = 0;
     if c.nat != 0 {
         flags |= FW_FLOW_NAT;
@@ -579,31 +568,38 @@ fn value_of(c: &fw_candidate, index: u32, nexthop: u32) -> FlowValue {
     if c.conn.present != 0 {
         flags |= FW_FLOW_CT;
     }
-    let mut l2_in = [0; 14];
-    l2_in.copy_from_slice(&c.l2_in[..14]);
-    let f = fw_flow {
-        l2_in,
+    let mut flow = fw_flow {
         ttl_in: c.ttl_in,
         dscp_in: c.tos_in & 0xfc,
-        state_flags: index | flags << 24,
-        nexthop: nexthop | u32::from(c.l2_in_len) << 24,
         sport_be: c.sport_be,
         dport_be: c.dport_be,
+        nexthop,
+        l3_delta: c.l3_delta,
         l4_delta: c.l4_delta,
         ttl_out: c.ttl_out,
         dscp_out: c.tos_out & 0xfc,
+        flags: flags as u8,
+        l2_in_len: c.l2_in_len as u8,
+        state,
+        ..Default::default()
     };
-    match addr_of(c.family, &c.saddr_be) {
-        Some(IpAddr::V6(_)) => {
-            FlowValue::V6(fw_flow6 { f, saddr_be: c.saddr_be, daddr_be: c.daddr_be })
+    flow.l2_in.copy_from_slice(&c.l2_in[..14]);
+    match key.v4() {
+        Some(key) => {
+            flow.key = key;
+            flow.saddr_be = c.saddr_be[0];
+            flow.daddr_be = c.daddr_be[0];
         }
-        _ => FlowValue::V4(fw_flow4 {
-            f,
-            saddr_be: c.saddr_be[0],
-            daddr_be: c.daddr_be[0],
-            l3_delta: c.l3_delta,
-            pad: [0; 3],
-        }),
+        None => {
+            let key = key.v6();
+            flow.key.sport_be = key.sport_be;
+            flow.key.dport_be = key.dport_be;
+            flow.key.port_proto = key.port_proto;
+            flow.key_saddr6_be = key.saddr_be;
+            flow.key_daddr6_be = key.daddr_be;
+            flow.saddr6_be = c.saddr_be;
+            flow.daddr6_be = c.daddr_be;
+        }
     }
+    flow
 }
-

@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the manager wants done.
 
-use freeway_abi::{fw_flow4, fw_flow6, fw_nexthop, fw_state};
+use freeway_abi::{fw_flow, fw_nexthop, fw_state};
 use freeway_kernel::model::Tuple;
 
-use crate::key::{ConnKey, FlowKey};
-
-/// A table element.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FlowValue {
-    /// For `fw_flows4`.
-    V4(fw_flow4),
-    /// For `fw_flows6`.
-    V6(fw_flow6),
-}
+use crate::key::ConnKey;
 
 /// An operation, to be carried out in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,44 +22,33 @@ pub enum Op {
         /// Its index.
         index: u32,
     },
-    /// Write the state, then enter the flow, or replace the one with this key.
+    /// Write the flow and enter it into the table.
     InsertFlow {
-        /// State index.
+        /// Flow index.
         index: u32,
-        /// Key.
-        key: FlowKey,
-        /// Guard and action.
-        value: FlowValue,
-        /// Initial state.
-        state: fw_state,
+        /// Key, guard, action and first state.
+        flow: fw_flow,
     },
-    /// Suspend, then remove from the table.
+    /// Suspend the flow and take it out of the table.
     RemoveFlow {
-        /// State index.
-        index: u32,
-        /// Key.
-        key: FlowKey,
-    },
-    /// The element was replaced by another index: only this state ends.
-    RetireState {
-        /// State index.
+        /// Flow index.
         index: u32,
     },
     /// Let the data plane use the flow, unless it suspended it meanwhile.
     Activate {
-        /// State index.
+        /// Flow index.
         index: u32,
     },
     /// Name the other direction's state.
     SetPeer {
-        /// State index.
+        /// Flow index.
         index: u32,
         /// The other direction's, or 0.
         peer: u32,
     },
     /// The flow waits in the kernel until confirmed.
     Unconfirm {
-        /// State index.
+        /// Flow index.
         index: u32,
     },
     /// Make conntrack liberal for a TCP connection; answer by [`Manager::prepared`](crate::Manager::prepared).
@@ -94,6 +74,6 @@ pub enum Op {
 
 /// The states as the data plane left them.
 pub trait StateView {
-    /// A copy of the state with this index.
+    /// A copy of the state of the flow with this index.
     fn state(&self, index: u32) -> fw_state;
 }

@@ -9,8 +9,7 @@ use std::error::Error;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use freeway_abi::{
-    FW_FLOW_CT, FW_FLOW_NAT, FW_ST_ACTIVE, fw_flow, fw_flow4, fw_flow6, fw_key4, fw_key6,
-    fw_nexthop, fw_state,
+    FW_FLOW_CT, FW_FLOW_NAT, FW_KEY_IP6, FW_ST_ACTIVE, fw_flow, fw_key4, fw_nexthop, fw_state,
 };
 use freeway_datapath::{Datapath, Hook, LoadOptions};
 
@@ -30,9 +29,23 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut nexthop = fw_nexthop { valid: 1, port: 1, l2_len: 14, ..Default::default() };
         nexthop.l2[..14].copy_from_slice(&l2_in);
         datapath.nexthops.set(index, nexthop);
-        datapath.states.set(
-            index,
-            fw_state {
+        let mut flow = fw_flow {
+            key: fw_key4 {
+                sport_be: 1000u16.to_be(),
+                dport_be: 2000u16.to_be(),
+                port_proto: 1 << 8 | 17,
+                ..Default::default()
+            },
+            l2_in,
+            ttl_in: 64,
+            ttl_out: 64,
+            flags: (FW_FLOW_NAT | FW_FLOW_CT) as u8,
+            nexthop: index,
+            sport_be: 1000u16.to_be(),
+            dport_be: 2000u16.to_be(),
+            l3_delta: 0xffff,
+            l4_delta: 0xffff,
+            state: fw_state {
                 status: FW_ST_ACTIVE,
                 epoch: 1,
                 len_max: 1500,
@@ -40,32 +53,21 @@ fn main() -> Result<(), Box<dyn Error>> {
                 reval_tick: now.wrapping_add(1 << 30),
                 ..Default::default()
             },
-        );
-        let f = fw_flow {
-            l2_in,
-            ttl_in: 64,
-            ttl_out: 64,
-            state_flags: index | (FW_FLOW_NAT | FW_FLOW_CT) << 24,
-            nexthop: index,
-            sport_be: 1000u16.to_be(),
-            dport_be: 2000u16.to_be(),
-            l4_delta: 0xffff,
             ..Default::default()
         };
-        let port_proto = 1 << 8 | 17;
-        let ports = (f.sport_be, f.dport_be);
         if v6 {
-            let (s, d) = ([1, 2, 3, 4], [5, 6, 7, 8]);
-            let key = fw_key6 { saddr_be: s, daddr_be: d, sport_be: ports.0, dport_be: ports.1, port_proto };
-            datapath.insert6(&key, &fw_flow6 { f, saddr_be: s, daddr_be: d })?;
+            flow.key.port_proto |= FW_KEY_IP6;
+            (flow.key_saddr6_be, flow.saddr6_be) = ([1, 2, 3, 4], [1, 2, 3, 4]);
+            (flow.key_daddr6_be, flow.daddr6_be) = ([5, 6, 7, 8], [5, 6, 7, 8]);
         } else {
-            let key = fw_key4 { saddr_be: 1, daddr_be: 2, sport_be: ports.0, dport_be: ports.1, port_proto };
-            datapath.insert4(&key, &fw_flow4 { f, saddr_be: 1, daddr_be: 2, l3_delta: 0xffff, pad: [0; 3] })?;
+            (flow.key.saddr_be, flow.saddr_be) = (1, 1);
+            (flow.key.daddr_be, flow.daddr_be) = (2, 2);
         }
+        assert!(datapath.flows.insert(index, &flow), "the table is empty");
         let mut costs: Vec<u32> =
             (0..9).map(|_| run(&datapath, Hook::Xdp, &frame)).collect::<Result<_, _>>()?;
         costs.sort_unstable();
-        println!("{name}: hit {} ns (median of 9), {} packets", costs[4], datapath.states.get(index).packets);
+        println!("{name}: hit {} ns (median of 9), {} packets", costs[4], datapath.flows.state(index).packets);
         let mut miss = frame.clone();
         miss[14 + if v6 { 41 } else { 21 }] ^= 1;
         println!("{name}: miss {} ns", run(&datapath, Hook::Xdp, &miss)?);

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
-    FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow4, fw_flow6, fw_key4, fw_key6,
-    fw_port_fault, fw_watch,
+    FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_port_fault, fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
@@ -14,7 +13,7 @@ use crate::attach::{Attachment, Hook};
 use crate::clock::Clock;
 use crate::error::DatapathError;
 use crate::events::Events;
-use crate::shared::{Control, Nexthops, Slots, States};
+use crate::shared::{Control, Flows, Nexthops, Slots, bucket_mask};
 
 static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
 static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
@@ -54,8 +53,8 @@ type MapByName = BTreeMap<String, MapHandle>;
 
 /// The loaded data plane. Dropping it unloads everything.
 pub struct Datapath {
-    /// Flow states, shared.
-    pub states: States,
+    /// The flow table, shared.
+    pub flows: Flows,
     /// Next hops, shared.
     pub nexthops: Nexthops,
     /// Slots, shared.
@@ -88,11 +87,12 @@ impl Datapath {
             ct_check_ticks: options.ct_check_s * clock.hz(),
             slots_per_cpu,
             tc_forwards: options.tc_forwards.into(),
-            ..Default::default()
+            bucket_mask: bucket_mask(options.flows),
+            hash_seed: random(),
         };
         let size = |name: &str, map: &mut libbpf_rs::OpenMapMut<'_>| match name {
-            "fw_flows4" | "fw_flows6" => map.set_max_entries(options.flows),
-            "fw_states" => map.set_max_entries(options.flows + 1),
+            "fw_flows" => map.set_max_entries(options.flows + 1),
+            "fw_buckets" => map.set_max_entries(config.bucket_mask + 1),
             "fw_nexthops" => map.set_max_entries(options.nexthops + 1),
             _ => Ok(()),
         };
@@ -121,7 +121,12 @@ impl Datapath {
             .map(|name| attach_tracepoint(&watchdog, name))
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            states: States::map(get(&maps, "fw_states")?, options.flows + 1)?,
+            flows: Flows::map(
+                get(&maps, "fw_flows")?,
+                get(&maps, "fw_buckets")?,
+                options.flows,
+                config.hash_seed,
+            )?,
             nexthops: Nexthops::map(get(&maps, "fw_nexthops")?, options.nexthops + 1)?,
             slots: Slots::map(get(&maps, "fw_slots")?, FW_SLOTS)?,
             control: Control::map(get(&maps, ".data.control")?)?,
@@ -181,26 +186,6 @@ impl Datapath {
             Hook::Ingress => prog_fd(&self.tc, "tc", "freeway_ingress"),
             Hook::Egress => prog_fd(&self.tc, "tc", "freeway_egress"),
         }
-    }
-
-    /// Enters an IPv4 flow, or replaces it.
-    pub fn insert4(&self, key: &fw_key4, flow: &fw_flow4) -> Result<(), DatapathError> {
-        self.update("fw_flows4", key.as_bytes(), flow.as_bytes())
-    }
-
-    /// Enters an IPv6 flow, or replaces it.
-    pub fn insert6(&self, key: &fw_key6, flow: &fw_flow6) -> Result<(), DatapathError> {
-        self.update("fw_flows6", key.as_bytes(), flow.as_bytes())
-    }
-
-    /// Removes an IPv4 flow; one that is not there is removed already.
-    pub fn remove4(&self, key: &fw_key4) -> Result<(), DatapathError> {
-        self.delete("fw_flows4", key.as_bytes())
-    }
-
-    /// Removes an IPv6 flow; one that is not there is removed already.
-    pub fn remove6(&self, key: &fw_key6) -> Result<(), DatapathError> {
-        self.delete("fw_flows6", key.as_bytes())
     }
 
     /// Makes a port a redirect target under a slot of the device map, and watches it.
@@ -316,4 +301,10 @@ fn attach_tracepoint(object: &Object, name: &'static str) -> Result<Link, Datapa
         what: "attaching to the xdp tracepoints",
         source,
     })
+}
+
+/// Unpredictable to whoever sends packets.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
 }

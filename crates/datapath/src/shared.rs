@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use freeway_abi::{Pod, fw_control, fw_nexthop, fw_slot, fw_state};
+use freeway_abi::{FW_ST_SUSPENDED, Pod, fw_bucket, fw_control, fw_flow, fw_nexthop, fw_slot, fw_state};
 
 use crate::DatapathError;
 
@@ -88,59 +88,121 @@ impl<T> Drop for Shared<T> {
     }
 }
 
-/// The changing part of each flow (`struct fw_state`).
-pub struct States(Shared<fw_state>);
+/// The flow table: the array of flows and the index before it.
+pub struct Flows {
+    flows: Shared<fw_flow>,
+    buckets: Shared<fw_bucket>,
+    mask: u32,
+    seed: u64,
+}
 
-impl States {
-    pub(crate) fn map(fd: impl AsFd, len: u32) -> Result<Self, DatapathError> {
-        Shared::map(fd, "fw_states", len).map(Self)
+/// Offset of a field of the state within a flow.
+macro_rules! state_field {
+    ($field:ident) => {
+        std::mem::offset_of!(fw_flow, state) + std::mem::offset_of!(fw_state, $field)
+    };
+}
+
+impl Flows {
+    pub(crate) fn map(
+        flows: impl AsFd,
+        buckets: impl AsFd,
+        len: u32,
+        seed: u64,
+    ) -> Result<Self, DatapathError> {
+        let mask = bucket_mask(len);
+        Ok(Self {
+            flows: Shared::map(flows, "fw_flows", len + 1)?,
+            buckets: Shared::map(buckets, "fw_buckets", mask + 1)?,
+            mask,
+            seed,
+        })
     }
 
-    /// Number of elements; index 0 is unused.
+    /// Writes a flow and publishes it; false if both of its buckets are full.
+    /// The index must not be in the table, nor have been for the last second.
     #[must_use]
-    pub fn capacity(&self) -> u32 {
-        self.0.len
+    pub fn insert(&self, index: u32, flow: &fw_flow) -> bool {
+        self.flows.write(index, *flow);
+        let Some(place) = self.flows.slot(index) else { return false };
+        // SAFETY: the mapped buckets are as many as the mask says; the data
+        // plane only reads them, and this is the one writer.
+        let result = unsafe {
+            fw_table_insert(self.buckets.base.as_ptr().cast(), self.mask, self.seed, place.as_ptr(), index)
+        };
+        result == 0
     }
 
-    /// A copy of a state; single fields are consistent, the whole need not be.
+    /// Hides a flow; the data plane may hold it a moment longer.
+    pub fn remove(&self, index: u32) {
+        self.set_status(index, FW_ST_SUSPENDED);
+        let Some(place) = self.flows.slot(index) else { return };
+        // SAFETY: as in insert().
+        unsafe {
+            fw_table_remove(self.buckets.base.as_ptr().cast(), self.mask, self.seed, place.as_ptr(), index);
+        }
+    }
+
+    /// A copy of a flow; single fields are consistent, the whole need not be.
     #[must_use]
-    pub fn get(&self, index: u32) -> fw_state {
-        self.0.read(index)
+    pub fn get(&self, index: u32) -> fw_flow {
+        self.flows.read(index)
     }
 
-    /// Writes a whole state: for elements that no flow refers to yet.
-    pub fn set(&self, index: u32, state: fw_state) {
-        self.0.write(index, state);
+    /// A copy of a flow's state.
+    #[must_use]
+    pub fn state(&self, index: u32) -> fw_state {
+        let Some(place) = self.flows.slot(index) else { return fw_state::default() };
+        // SAFETY: in bounds and aligned; any bit pattern is a value.
+        unsafe { (&raw const (*place.as_ptr()).state).read_volatile() }
     }
 
     /// Changes the status if it is still `from`; false if the data plane was first.
     #[must_use]
     pub fn swap_status(&self, index: u32, from: u32, to: u32) -> bool {
-        self.0.atomic(index, std::mem::offset_of!(fw_state, status)).is_some_and(|status| {
+        self.flows.atomic(index, state_field!(status)).is_some_and(|status| {
             status.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
         })
     }
 
     /// Sets the status whatever it was.
     pub fn set_status(&self, index: u32, status: u32) {
-        self.0.store(index, std::mem::offset_of!(fw_state, status), status);
+        self.flows.store(index, state_field!(status), status);
     }
 
     /// The flow waits in the kernel until tc egress confirms it.
     pub fn unconfirm(&self, index: u32) {
-        self.0.store(index, std::mem::offset_of!(fw_state, epoch), 0);
+        self.flows.store(index, state_field!(epoch), 0);
     }
 
-    /// Names the state of the other direction.
+    /// Names the flow of the other direction.
     pub fn set_peer(&self, index: u32, peer: u32) {
-        self.0.store(index, std::mem::offset_of!(fw_state, peer), peer);
+        self.flows.store(index, state_field!(peer), peer);
     }
+}
 
-    /// Asks for revalidation now.
-    pub fn revalidate(&self, index: u32, now_tick: u32) {
-        self.0.store(index, std::mem::offset_of!(fw_state, reval_tick), now_tick);
-        self.0.store(index, std::mem::offset_of!(fw_state, due_tick), now_tick);
-    }
+/// Buckets less one for a table of so many flows.
+pub(crate) fn bucket_mask(flows: u32) -> u32 {
+    // SAFETY: arithmetic only.
+    unsafe { fw_table_mask(flows) }
+}
+
+unsafe extern "C" {
+    fn fw_table_mask(flows: u32) -> u32;
+    fn fw_table_insert(
+        buckets: *mut fw_bucket,
+        mask: u32,
+        seed: u64,
+        flow: *const fw_flow,
+        index: u32,
+    ) -> i32;
+    fn fw_table_remove(
+        buckets: *mut fw_bucket,
+        mask: u32,
+        seed: u64,
+        flow: *const fw_flow,
+        index: u32,
+    );
 }
 
 /// Where flows leave (`struct fw_nexthop`).

@@ -3,9 +3,7 @@
 
 use std::ptr::NonNull;
 
-use freeway_abi::{
-    fw_candidate, fw_conn, fw_control, fw_flow4, fw_flow6, fw_key4, fw_key6, fw_nexthop, fw_state,
-};
+use freeway_abi::{fw_candidate, fw_conn, fw_control, fw_flow, fw_nexthop};
 
 use crate::DataplaneEvent;
 
@@ -18,14 +16,12 @@ unsafe extern "C" {
     fn fw_user_new(flows: u32, nexthops: u32) -> *mut Env;
     fn fw_user_free(env: *mut Env);
     fn fw_user_control(env: *mut Env) -> *mut fw_control;
-    fn fw_user_state(env: *mut Env, index: u32) -> *mut fw_state;
+    fn fw_user_flow(env: *mut Env, index: u32) -> *mut fw_flow;
     fn fw_user_nexthop(env: *mut Env, index: u32) -> *mut fw_nexthop;
     fn fw_user_set_now(env: *mut Env, tick: u32);
     fn fw_user_set_conn(env: *mut Env, conn: *const fw_conn);
-    fn fw_user_insert4(env: *mut Env, key: *const fw_key4, flow: *const fw_flow4) -> i32;
-    fn fw_user_insert6(env: *mut Env, key: *const fw_key6, flow: *const fw_flow6) -> i32;
-    fn fw_user_remove4(env: *mut Env, key: *const fw_key4);
-    fn fw_user_remove6(env: *mut Env, key: *const fw_key6);
+    fn fw_user_insert(env: *mut Env, index: u32) -> i32;
+    fn fw_user_remove(env: *mut Env, index: u32);
     fn fw_user_count(env: *const Env, reason: u32) -> u64;
     fn fw_user_event(env: *mut Env, event: *mut u8, size: u32) -> u32;
     fn fw_user_forward(env: *mut Env, frame: *mut u8, len: *mut u32, port: u32, out: *mut u32)
@@ -65,10 +61,10 @@ impl Pipeline {
         unsafe { &mut *fw_user_control(self.0.as_ptr()) }
     }
 
-    /// A flow's state; `None` if there is no such index.
-    pub fn state(&mut self, index: u32) -> Option<&mut fw_state> {
+    /// A flow; `None` if there is no such index.
+    pub fn flow(&mut self, index: u32) -> Option<&mut fw_flow> {
         // SAFETY: NULL or part of the environment, borrowed with it.
-        unsafe { fw_user_state(self.0.as_ptr(), index).as_mut() }
+        unsafe { fw_user_flow(self.0.as_ptr(), index).as_mut() }
     }
 
     /// A next hop; `None` if there is no such index.
@@ -89,28 +85,17 @@ impl Pipeline {
         unsafe { fw_user_set_conn(self.0.as_ptr(), conn) }
     }
 
-    /// Enters an IPv4 flow; false if the table is full.
-    pub fn insert4(&mut self, key: &fw_key4, flow: &fw_flow4) -> bool {
-        // SAFETY: copied during the call.
-        unsafe { fw_user_insert4(self.0.as_ptr(), key, flow) == 0 }
+    /// Publishes the flow written at `index`; false if its buckets are full.
+    #[must_use]
+    pub fn insert(&mut self, index: u32) -> bool {
+        // SAFETY: the index is checked.
+        unsafe { fw_user_insert(self.0.as_ptr(), index) == 0 }
     }
 
-    /// Enters an IPv6 flow; false if the table is full.
-    pub fn insert6(&mut self, key: &fw_key6, flow: &fw_flow6) -> bool {
-        // SAFETY: copied during the call.
-        unsafe { fw_user_insert6(self.0.as_ptr(), key, flow) == 0 }
-    }
-
-    /// Removes an IPv4 flow.
-    pub fn remove4(&mut self, key: &fw_key4) {
-        // SAFETY: read during the call.
-        unsafe { fw_user_remove4(self.0.as_ptr(), key) }
-    }
-
-    /// Removes an IPv6 flow.
-    pub fn remove6(&mut self, key: &fw_key6) {
-        // SAFETY: read during the call.
-        unsafe { fw_user_remove6(self.0.as_ptr(), key) }
+    /// Hides the flow at `index`.
+    pub fn remove(&mut self, index: u32) {
+        // SAFETY: the index is checked.
+        unsafe { fw_user_remove(self.0.as_ptr(), index) }
     }
 
     /// Packets counted under a reason.

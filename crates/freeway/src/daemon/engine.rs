@@ -205,7 +205,7 @@ impl Engine {
         self.datapath.control.set_deadline(deadline);
         self.renewed = Instant::now();
         let mut ops = Vec::new();
-        self.manager.tick(now_tick, &exec::View(&self.datapath.states), &mut ops);
+        self.manager.tick(now_tick, &exec::View(&self.datapath.flows), &mut ops);
         self.execute(ops)
     }
 
@@ -335,7 +335,7 @@ impl Engine {
         let oldest = self
             .manager
             .flows()
-            .map(|(index, _)| self.datapath.states.get(index))
+            .map(|(index, _)| self.datapath.flows.state(index))
             .filter(|s| s.status == freeway_abi::FW_ST_ACTIVE && s.packets > 0)
             // up to its last fast packet: an idle flow forwards nothing stale
             .map(|s| s.used_tick.wrapping_sub(s.confirmed_tick))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Carrying out the manager's operations.
 
-use freeway_abi::{FW_ST_ACTIVE, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_state};
-use freeway_cmm::{ConnKey, FlowKey, FlowValue, Op, StateView};
-use freeway_datapath::{DatapathError, States};
+use freeway_abi::{FW_ST_ACTIVE, FW_ST_PREPARING, fw_state};
+use freeway_cmm::{ConnKey, Op, StateView};
+use freeway_datapath::Flows;
 use freeway_kernel::conntrack::TcpPrepare;
 use freeway_kernel::model::Tuple;
 
@@ -11,11 +11,11 @@ use super::Engine;
 use crate::daemon::DaemonError;
 
 /// The manager's view of the shared states.
-pub(super) struct View<'a>(pub &'a States);
+pub(super) struct View<'a>(pub &'a Flows);
 
 impl StateView for View<'_> {
     fn state(&self, index: u32) -> fw_state {
-        self.0.get(index)
+        self.0.state(index)
     }
 }
 
@@ -55,41 +55,21 @@ impl Engine {
         match op {
             Op::SetNexthop { index, nexthop } => datapath.nexthops.set(index, nexthop),
             Op::InvalidateNexthop { index } => datapath.nexthops.invalidate(index),
-            Op::InsertFlow { index, key, value, state } => {
-                datapath.states.set(index, state);
-                let inserted = match (value, key.v4()) {
-                    (FlowValue::V4(flow), Some(key)) => datapath.insert4(&key, &flow),
-                    (FlowValue::V6(flow), _) => datapath.insert6(&key.v6(), &flow),
-                    (FlowValue::V4(_), None) => Ok(()),
-                };
-                if let Err(error) = inserted {
-                    tracing::warn!("entering a flow: {error}");
+            Op::InsertFlow { index, flow } => {
+                if !datapath.flows.insert(index, &flow) {
                     failed.push(index);
                 }
             }
-            Op::RemoveFlow { index, key } => {
-                datapath.states.set_status(index, FW_ST_SUSPENDED);
-                if let Err(error) = self.remove(&key) {
-                    tracing::warn!("removing a flow: {error}");
-                }
-            }
-            Op::RetireState { index } => datapath.states.set_status(index, FW_ST_SUSPENDED),
+            Op::RemoveFlow { index } => datapath.flows.remove(index),
             Op::Activate { index } => {
                 // false: the data plane saw the connection close meanwhile
-                let _ = datapath.states.swap_status(index, FW_ST_PREPARING, FW_ST_ACTIVE);
+                let _ = datapath.flows.swap_status(index, FW_ST_PREPARING, FW_ST_ACTIVE);
             }
-            Op::SetPeer { index, peer } => datapath.states.set_peer(index, peer),
-            Op::Unconfirm { index } => datapath.states.unconfirm(index),
+            Op::SetPeer { index, peer } => datapath.flows.set_peer(index, peer),
+            Op::Unconfirm { index } => datapath.flows.unconfirm(index),
             Op::SetEpoch { epoch } => datapath.control.set_epoch(epoch),
             Op::Prepare { conn } => prepare.push(conn),
             Op::SetTimeout { orig, zone, seconds } => timeouts.push((orig, zone, seconds)),
-        }
-    }
-
-    fn remove(&self, key: &FlowKey) -> Result<(), DatapathError> {
-        match key.v4() {
-            Some(key) => self.datapath.remove4(&key),
-            None => self.datapath.remove6(&key.v6()),
         }
     }
 

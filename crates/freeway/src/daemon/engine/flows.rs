@@ -27,7 +27,7 @@ impl Engine {
     }
 
     pub(super) fn flow(&self, index: u32, flow: &Managed, now_tick: u32) -> Flow {
-        let state = self.datapath.states.get(index);
+        let state = self.datapath.flows.state(index);
         let seconds = |tick: u32| {
             let ticks = now_tick.wrapping_sub(tick).cast_signed().max(0);
             f64::from(ticks) / f64::from(self.datapath.clock.hz())

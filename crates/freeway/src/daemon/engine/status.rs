@@ -77,7 +77,7 @@ impl Engine {
         let mut counts =
             FlowCounts { capacity: self.config.flows.max.into(), ..FlowCounts::default() };
         for (index, _) in self.manager.flows() {
-            let state = self.datapath.states.get(index);
+            let state = self.datapath.flows.state(index);
             match state.status {
                 FW_ST_PREPARING => counts.preparing += 1,
                 FW_ST_ACTIVE if state.epoch == self.manager.epoch() => counts.active += 1,
@@ -139,7 +139,7 @@ impl Engine {
         let stats = self.manager.stats();
         let mut fast = Packets { packets: stats.retired_packets, bytes: stats.retired_bytes };
         for index in self.manager.live_states() {
-            let state = self.datapath.states.get(index);
+            let state = self.datapath.flows.state(index);
             fast.packets += state.packets;
             fast.bytes += state.bytes;
         }

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Finding a flow: one bucket, one flow, seldom a second bucket. */
+#ifndef FW_LOOKUP_H
+#define FW_LOOKUP_H
+
+#include "table.h"
+
+#define FW_FIND_IN_BUCKET(name, key_type, key_is)                                                  \
+	static __always_inline struct fw_flow *name(__u32 number, __u32 tag,                       \
+						    const struct key_type *key, __u32 *index)      \
+	{                                                                                          \
+		const struct fw_bucket *bucket = fw_bucket_get(number);                            \
+		struct fw_flow *flow;                                                              \
+                                                                                                   \
+		if (!bucket)                                                                       \
+			return NULL;                                                               \
+		for (int i = 0; i < FW_BUCKET_SLOTS; i++) {                                        \
+			__u32 slot = FW_READ_ONCE(bucket->slot[i]);                                \
+                                                                                                   \
+			if ((slot ^ tag) > FW_INDEX_MASK || !slot)                                 \
+				continue;                                                          \
+			*index = slot & FW_INDEX_MASK;                                             \
+			flow = fw_flow_get(*index);                                                \
+			if (fw_likely(flow && key_is(flow, key)))                                  \
+				return flow;                                                       \
+		}                                                                                  \
+		return NULL;                                                                       \
+	}
+FW_FIND_IN_BUCKET(fw_bucket_find4, fw_key4, fw_key4_is)
+FW_FIND_IN_BUCKET(fw_bucket_find6, fw_key6, fw_key6_is)
+#undef FW_FIND_IN_BUCKET
+
+static __always_inline struct fw_flow *fw_find4(const struct fw_key4 *key, __u32 *index)
+{
+	__u64 hash = fw_hash4(key, fw_cfg.hash_seed);
+	__u32 tag = fw_hash_tag(hash);
+	struct fw_flow *flow;
+
+	flow = fw_bucket_find4(fw_hash_bucket(hash, fw_cfg.bucket_mask), tag, key, index);
+	if (fw_likely(flow))
+		return flow;
+	return fw_bucket_find4(fw_hash_second(hash, fw_cfg.bucket_mask), tag, key, index);
+}
+
+static __always_inline struct fw_flow *fw_find6(const struct fw_key6 *key, __u32 *index)
+{
+	__u64 hash = fw_hash6(key, fw_cfg.hash_seed);
+	__u32 tag = fw_hash_tag(hash);
+	struct fw_flow *flow;
+
+	flow = fw_bucket_find6(fw_hash_bucket(hash, fw_cfg.bucket_mask), tag, key, index);
+	if (fw_likely(flow))
+		return flow;
+	return fw_bucket_find6(fw_hash_second(hash, fw_cfg.bucket_mask), tag, key, index);
+}
+
+#endif
