@@ -5,11 +5,15 @@
 //! do not block; their descriptors are for the caller to poll.
 
 pub mod conntrack;
+mod decode;
 pub mod error;
+mod message;
 pub mod mirror;
 pub mod model;
 pub mod nft;
+mod nla;
 pub mod reachability;
+mod socket;
 
 pub use conntrack::Conntrack;
 pub use error::{Error, Result};

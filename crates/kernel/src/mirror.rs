@@ -1,12 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The mirror: the kernel's network configuration, kept up to date by events.
 
+mod dump;
+mod routes;
+pub(crate) mod state;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use crate::error::{Error, Result};
+use crate::decode;
+use crate::error::Result;
+use crate::message::Message;
 use crate::model::*;
+use crate::nft;
+use crate::socket::Listener;
+use dump::Dumper;
+use routes::Routes;
+use state::{Dirty, FdbKey, State, difference};
+
+const LINK_GROUPS: [u32; 10] = [
+    1,  // RTNLGRP_LINK
+    4,  // RTNLGRP_TC
+    5,  // RTNLGRP_IPV4_IFADDR
+    8,  // RTNLGRP_IPV4_RULE
+    9,  // RTNLGRP_IPV6_IFADDR
+    19, // RTNLGRP_IPV6_RULE
+    24, // RTNLGRP_IPV4_NETCONF
+    25, // RTNLGRP_IPV6_NETCONF
+    32, // RTNLGRP_NEXTHOP
+    33, // RTNLGRP_BRVLAN
+];
+const NEIGH_GROUPS: [u32; 1] = [3];
+const ROUTE_GROUPS: [u32; 2] = [7, 11];
+const NFT_GROUPS: [u32; 1] = [7];
+/// NFNLGRP_CONNTRACK_UPDATE and DESTROY.
+const CONNTRACK_GROUPS: [u32; 2] = [2, 3];
+/// XFRMNLGRP_EXPIRE, SA, POLICY, MIGRATE.
+const XFRM_GROUPS: [u32; 4] = [2, 3, 4, 7];
+
+const CT_NEW: u16 = 1 << 8;
+const CT_DELETE: u16 = (1 << 8) | 2;
 
 /// How a [`Mirror`] listens.
 #[derive(Clone, Debug)]
@@ -31,86 +65,212 @@ impl Default for MirrorConfig {
 
 /// The kernel's network configuration in the network namespace of the thread that opened it.
 #[derive(Debug)]
-pub struct Mirror {}
+pub struct Mirror {
+    config: MirrorConfig,
+    listeners: Vec<(Source, Listener)>,
+    dumper: Dumper,
+    state: State,
+    nft: nft::events::Transaction,
+}
 
 impl Mirror {
     /// Subscribes, dumps everything, and returns the mirror in step with the kernel.
     pub fn open() -> Result<Mirror> {
         Mirror::open_with(MirrorConfig::default())
     }
+
     /// [`Mirror::open`] with a configuration.
-    pub fn open_with(_config: MirrorConfig) -> Result<Mirror> {
-        Err(Error::Missing {
-            what: "mirror".into(),
-            advice: "wait",
-        })
+    pub fn open_with(config: MirrorConfig) -> Result<Mirror> {
+        let mut wanted: Vec<(Source, i32, &[u32])> = vec![
+            (Source::Link, libc::NETLINK_ROUTE, &LINK_GROUPS),
+            (Source::Neigh, libc::NETLINK_ROUTE, &NEIGH_GROUPS),
+            (Source::Route, libc::NETLINK_ROUTE, &ROUTE_GROUPS),
+            (Source::Nft, libc::NETLINK_NETFILTER, &NFT_GROUPS),
+            (Source::Xfrm, libc::NETLINK_XFRM, &XFRM_GROUPS),
+        ];
+        if config.conntrack_events {
+            wanted.push((
+                Source::Conntrack,
+                libc::NETLINK_NETFILTER,
+                &CONNTRACK_GROUPS,
+            ));
+        }
+        let mut listeners = Vec::new();
+        for (source, protocol, groups) in wanted {
+            match Listener::open(protocol, groups, config.receive_buffer_bytes) {
+                Ok(listener) => listeners.push((source, listener)),
+                Err(error) if dump::listener_missing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut mirror = Mirror {
+            config,
+            listeners,
+            dumper: Dumper::open()?,
+            state: State::default(),
+            nft: nft::events::Transaction::default(),
+        };
+        mirror.resync()?;
+        Ok(mirror)
     }
-    /// The event sockets, to be polled for reading (level or edge triggered; `read` drains them).
+
+    /// The event sockets, to be polled for reading; [`Mirror::read`] drains them.
     pub fn fds(&self) -> Vec<RawFd> {
-        Vec::new()
+        self.listeners
+            .iter()
+            .map(|(_, listener)| listener.fd())
+            .collect()
     }
+
+    /// The sources that the kernel has. A missing one has no changes to tell of, or tells none.
+    pub fn sources(&self) -> Vec<Source> {
+        self.listeners.iter().map(|(source, _)| *source).collect()
+    }
+
     /// Drains the event sockets without blocking, updates the state, appends what changed.
-    pub fn read(&mut self, _events: &mut Vec<Event>) -> Result<()> {
+    pub fn read(&mut self, events: &mut Vec<Event>) -> Result<()> {
+        let mut dirty = Dirty::default();
+        for (source, listener) in &mut self.listeners {
+            let source = *source;
+            let (state, nft, dirty) = (&mut self.state, &mut self.nft, &mut dirty);
+            let overrun = listener.drain(&mut |message| match source {
+                Source::Link | Source::Neigh | Source::Route => {
+                    state.apply(&message, dirty, events);
+                }
+                Source::Nft => {
+                    if let Some(generation) = nft.apply(&message, events) {
+                        state.generation = generation;
+                    }
+                }
+                Source::Conntrack => events.extend(connection_event(&message)),
+                Source::Xfrm => dirty.xfrm = true,
+            })?;
+            if overrun {
+                events.push(Event::Overrun { source });
+            }
+        }
+        self.refresh(&dirty, events)
+    }
+
+    fn refresh(&mut self, dirty: &Dirty, events: &mut Vec<Event>) -> Result<()> {
+        if !dirty.traffic_control.is_empty() {
+            self.dumper
+                .traffic_control(&mut self.state, Some(&dirty.traffic_control))?;
+        }
+        if dirty.xfrm {
+            self.dumper.xfrm(&mut self.state)?;
+            events.push(Event::XfrmChanged);
+        }
         Ok(())
     }
-    /// Dumps everything and returns the difference. Start-up is this against an empty state.
+
+    /// Dumps everything and returns what changed since: queued events first, then the difference between what
+    /// was known and what is. Start-up is this against an empty state; a second one right after returns nothing.
+    /// Connections are not mirrored: after an overrun of [`Source::Conntrack`] look each up.
     pub fn resync(&mut self) -> Result<Vec<Event>> {
-        Ok(Vec::new())
+        let mut events = Vec::new();
+        self.read(&mut events)?;
+        // What was lost before the dump is in the dump.
+        events.retain(
+            |event| !matches!(event, Event::Overrun { source } if *source != Source::Conntrack),
+        );
+        let state = self.dumper.state(&self.config)?;
+        events.extend(difference(&self.state, &state));
+        self.state = state;
+        Ok(events)
     }
+
+    /// The present state as the events that lead to it from nothing.
+    pub fn snapshot(&self) -> Vec<Event> {
+        difference(&State::default(), &self.state)
+    }
+
     /// Links by ifindex.
     pub fn links(&self) -> &BTreeMap<u32, Link> {
-        panic!("follows")
+        &self.state.links
     }
-    /// Addresses.
-    pub fn addrs(&self) -> &BTreeSet<Addr> {
-        panic!("follows")
+
+    /// The link of a name.
+    pub fn link_by_name(&self, name: &str) -> Option<&Link> {
+        self.state.links.values().find(|link| link.name == name)
     }
+
+    /// Addresses by interface, address and prefix length.
+    pub fn addrs(&self) -> &BTreeMap<(u32, IpAddr, u8), Addr> {
+        &self.state.addrs
+    }
+
     /// Neighbours by interface and address.
     pub fn neighs(&self) -> &BTreeMap<(u32, IpAddr), Neigh> {
-        panic!("follows")
+        &self.state.neighs
     }
+
     /// FDB entries by bridge (or tunnel device), VLAN (0 without) and station.
-    pub fn fdb(&self) -> &BTreeMap<(u32, u16, Mac), Fdb> {
-        panic!("follows")
+    pub fn fdb(&self) -> &BTreeMap<FdbKey, Fdb> {
+        &self.state.fdb
     }
+
     /// Policy rules.
     pub fn rules(&self) -> &BTreeSet<Rule> {
-        panic!("follows")
+        &self.state.rules
     }
+
     /// Nexthop objects by identifier.
     pub fn nexthops(&self) -> &BTreeMap<u32, Nexthop> {
-        panic!("follows")
+        &self.state.nexthops
     }
+
     /// Routes, or `None` when there are more than the limit.
     pub fn routes(&self) -> Option<&BTreeSet<Route>> {
-        panic!("follows")
+        match &self.state.routes {
+            Routes::Kept { routes, .. } => Some(routes),
+            Routes::Digest { .. } => None,
+        }
     }
+
     /// Qdiscs by interface, parent and handle.
     pub fn qdiscs(&self) -> &BTreeMap<(u32, u32, u32), Qdisc> {
-        panic!("follows")
+        &self.state.qdiscs
     }
-    /// tc filters, in dump order, by interface.
+
+    /// tc filters by interface, in the kernel's order within each parent.
     pub fn filters(&self) -> &BTreeMap<u32, Vec<Filter>> {
-        panic!("follows")
+        &self.state.filters
     }
+
     /// Forwarding switches by family and interface (-1 all, -2 default).
     pub fn netconf(&self) -> &BTreeMap<(Family, i32), Netconf> {
-        panic!("follows")
+        &self.state.netconf
     }
-    /// Generation of the nftables ruleset.
+
+    /// Generation of the nftables ruleset, 0 without nftables.
     pub fn ruleset_generation(&self) -> u32 {
-        0
+        self.state.generation
     }
+
     /// Number of IPsec policies.
     pub fn xfrm_policies(&self) -> usize {
-        0
+        self.state.policies.len()
     }
+
     /// Number of IPsec states.
     pub fn xfrm_states(&self) -> usize {
-        0
+        self.state.states.len()
     }
-    /// Interfaces that IPsec states or policies are offloaded to in packet mode.
+
+    /// Interfaces that IPsec policies or states are offloaded to in packet mode.
     pub fn xfrm_offload_ports(&self) -> &BTreeSet<u32> {
-        panic!("follows")
+        &self.state.offload_ports
+    }
+}
+
+/// IPCTNL_MSG_CT_NEW in the UPDATE group, IPCTNL_MSG_CT_DELETE in the DESTROY group (`ctnetlink_conntrack_event`).
+fn connection_event(message: &Message<'_>) -> Option<Event> {
+    match message.kind {
+        CT_NEW => decode::connection::connection(message.payload).map(Event::ConnectionUpdated),
+        CT_DELETE => {
+            decode::connection::connection(message.payload).map(Event::ConnectionDestroyed)
+        }
+        _ => None,
     }
 }

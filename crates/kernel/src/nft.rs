@@ -1,18 +1,145 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The nftables ruleset, read over nfnetlink.
 
-use crate::error::Result;
+mod decode;
+pub(crate) mod events;
+mod expression;
+mod legacy;
+mod read;
+
+use std::collections::BTreeMap;
+
+pub use expression::*;
+pub use legacy::{LegacyTable, legacy_tables};
+pub(crate) use read::generation;
+
+#[cfg(test)]
+pub(crate) use decode::fuzz;
+
+/// NFPROTO_INET.
+pub const NFPROTO_INET: u8 = 1;
+/// NFPROTO_IPV4.
+pub const NFPROTO_IPV4: u8 = 2;
+/// NFPROTO_ARP.
+pub const NFPROTO_ARP: u8 = 3;
+/// NFPROTO_NETDEV.
+pub const NFPROTO_NETDEV: u8 = 5;
+/// NFPROTO_BRIDGE.
+pub const NFPROTO_BRIDGE: u8 = 7;
+/// NFPROTO_IPV6.
+pub const NFPROTO_IPV6: u8 = 10;
+
+/// The word that nft uses for a family.
+pub fn family_name(family: u8) -> &'static str {
+    match family {
+        NFPROTO_INET => "inet",
+        NFPROTO_IPV4 => "ip",
+        NFPROTO_ARP => "arp",
+        NFPROTO_NETDEV => "netdev",
+        NFPROTO_BRIDGE => "bridge",
+        NFPROTO_IPV6 => "ip6",
+        _ => "unknown",
+    }
+}
 
 /// A whole ruleset at one generation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ruleset {
     /// Generation it was read at.
     pub generation: u32,
+    /// Tables, by family and name.
+    pub tables: BTreeMap<(u8, String), Table>,
+    /// Tables of the legacy iptables that exist beside it.
+    pub legacy: Vec<LegacyTable>,
 }
 
-impl Ruleset {
-    /// Reads the ruleset of the calling thread's network namespace, consistently.
-    pub fn read() -> Result<Ruleset> {
-        Ok(Ruleset::default())
-    }
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// NFT_TABLE_F_DORMANT: its chains are not hooked.
+    pub dormant: bool,
+    /// Chains by name.
+    pub chains: BTreeMap<String, Chain>,
+    /// Sets and maps by name.
+    pub sets: BTreeMap<String, Set>,
+    /// Stateful objects and their type (NFT_OBJECT_), by name.
+    pub objects: Vec<(String, u32)>,
+    /// Flowtables and the devices they are hooked to.
+    pub flowtables: BTreeMap<String, Vec<String>>,
+}
+
+/// A chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    /// The hook, for base chains.
+    pub hook: Option<Hook>,
+    /// Rules in order.
+    pub rules: Vec<Rule>,
+}
+
+/// Where and how a base chain is hooked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hook {
+    /// filter, nat or route.
+    pub kind: String,
+    /// NF_INET_, NF_NETDEV_ or NF_BR_ number.
+    pub number: u32,
+    /// Lower runs first.
+    pub priority: i32,
+    /// Policy is drop.
+    pub drops: bool,
+    /// Devices of ingress and egress hooks; a trailing `*` stands for any ending.
+    pub devices: Vec<String>,
+}
+
+/// A rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    /// Handle.
+    pub handle: u64,
+    /// Expressions in order.
+    pub expressions: Vec<Expression>,
+}
+
+/// A set or map.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Set {
+    /// NFT_SET_ flags.
+    pub flags: u32,
+    /// Key length in bytes.
+    pub key_len: u32,
+    /// NFT_DATA_VERDICT, or the type of a map's values.
+    pub data_type: u32,
+    /// Type of a map's objects (NFT_OBJECT_).
+    pub object_type: u32,
+    /// Names of expressions that each element carries (counter, limit...).
+    pub expressions: Vec<String>,
+    /// Elements of verdict maps and of anonymous sets; `None` if they were not read.
+    pub elements: Option<Vec<Element>>,
+}
+
+/// NFT_SET_ANONYMOUS.
+pub const SET_ANONYMOUS: u32 = 0x1;
+/// NFT_SET_INTERVAL.
+pub const SET_INTERVAL: u32 = 0x4;
+/// NFT_SET_EVAL: the packet path updates it.
+pub const SET_EVAL: u32 = 0x20;
+/// NFT_SET_CONCAT.
+pub const SET_CONCAT: u32 = 0x80;
+
+/// An element of a set or map.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Element {
+    /// Key bytes.
+    pub key: Vec<u8>,
+    /// End of a range with its own key.
+    pub key_end: Option<Vec<u8>>,
+    /// NFT_SET_ELEM_INTERVAL_END: ends the range that the element before began, exclusively.
+    pub interval_end: bool,
+    /// NFT_SET_ELEM_CATCHALL: for keys that no other element matches.
+    pub catch_all: bool,
+    /// Verdict of a verdict map.
+    pub verdict: Option<Verdict>,
+    /// Names of expressions of this element.
+    pub expressions: Vec<String>,
 }

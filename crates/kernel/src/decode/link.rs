@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! RTM_NEWLINK (`rtnl_fill_ifinfo`, and `br_fill_ifinfo` for AF_BRIDGE).
+
+use crate::model::{Link, LinkDetail, PortDetail, XdpMode, XdpProg};
+use crate::nla::{Attr, Attrs, attrs_after, u8_at, u16_at, u32_at};
+
+/// Length of struct ifinfomsg.
+pub const HEADER: usize = 16;
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_QDISC: u16 = 6;
+const IFLA_MASTER: u16 = 10;
+const IFLA_PROTINFO: u16 = 12;
+const IFLA_OPERSTATE: u16 = 16;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_GROUP: u16 = 27;
+const IFLA_PROMISCUITY: u16 = 30;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_CARRIER: u16 = 33;
+const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_XDP: u16 = 43;
+
+/// The family and interface of a link message.
+pub fn subject(payload: &[u8]) -> Option<(u8, u32)> {
+    Some((u8_at(payload, 0)?, u32_at(payload, 4)?))
+}
+
+/// A link, from a message of family AF_UNSPEC.
+pub fn link(payload: &[u8]) -> Option<Link> {
+    let flags = u32_at(payload, 8)?;
+    let mut link = Link {
+        hw_type: u16_at(payload, 2)?,
+        ifindex: u32_at(payload, 4)?,
+        flags,
+        up: flags & libc::IFF_UP as u32 != 0,
+        running: flags & libc::IFF_RUNNING as u32 != 0,
+        ..Link::default()
+    };
+    for attr in attrs_after(payload, HEADER) {
+        match attr.kind {
+            IFLA_ADDRESS => link.mac = attr.mac(),
+            IFLA_IFNAME => link.name = attr.text(),
+            IFLA_MTU => link.mtu = attr.u32()?,
+            IFLA_LINK => link.link = attr.u32().filter(|&lower| lower != 0),
+            IFLA_LINK_NETNSID => link.link_netnsid = attr.u32().map(|id| id as i32),
+            IFLA_QDISC => link.qdisc = Some(attr.text()),
+            IFLA_MASTER => link.master = attr.u32().filter(|&master| master != 0),
+            IFLA_OPERSTATE => link.oper_state = attr.u8()?,
+            IFLA_GROUP => link.group = attr.u32()?,
+            IFLA_PROMISCUITY => link.promiscuity = attr.u32()?,
+            IFLA_NUM_TX_QUEUES => link.tx_queues = attr.u32()?,
+            IFLA_NUM_RX_QUEUES => link.rx_queues = attr.u32()?,
+            IFLA_CARRIER => link.carrier = attr.u8()? != 0,
+            IFLA_XDP => link.xdp = xdp(attr.nested()),
+            IFLA_LINKINFO => info(attr.nested(), &mut link),
+            _ => {}
+        }
+    }
+    Some(link)
+}
+
+/// The bridge port state in a message of family AF_BRIDGE.
+pub fn bridge_port(payload: &[u8]) -> Option<PortDetail> {
+    let attr = attrs_after(payload, HEADER).find(IFLA_PROTINFO)?;
+    brport(attr.nested())
+}
+
+fn xdp(attrs: Attrs<'_>) -> Vec<XdpProg> {
+    const IFLA_XDP_ATTACHED: u16 = 2;
+    const IFLA_XDP_PROG_ID: u16 = 4;
+    const IFLA_XDP_DRV_PROG_ID: u16 = 5;
+    const IFLA_XDP_SKB_PROG_ID: u16 = 6;
+    const IFLA_XDP_HW_PROG_ID: u16 = 7;
+    let mut programs = Vec::new();
+    let (mut attached, mut only_id) = (0, 0);
+    for attr in attrs {
+        let id = attr.u32().unwrap_or(0);
+        match attr.kind {
+            IFLA_XDP_ATTACHED => attached = attr.u8().unwrap_or(0),
+            IFLA_XDP_PROG_ID => only_id = id,
+            IFLA_XDP_DRV_PROG_ID => programs.push(XdpProg {
+                id,
+                mode: XdpMode::Native,
+            }),
+            IFLA_XDP_SKB_PROG_ID => programs.push(XdpProg {
+                id,
+                mode: XdpMode::Generic,
+            }),
+            IFLA_XDP_HW_PROG_ID => programs.push(XdpProg {
+                id,
+                mode: XdpMode::Offload,
+            }),
+            _ => {}
+        }
+    }
+    if programs.is_empty() {
+        let mode = match attached {
+            0 => None,
+            2 => Some(XdpMode::Generic),
+            3 => Some(XdpMode::Offload),
+            _ => Some(XdpMode::Native),
+        };
+        programs.extend(mode.map(|mode| XdpProg { id: only_id, mode }));
+    }
+    programs.sort();
+    programs
+}
+
+fn info(attrs: Attrs<'_>, link: &mut Link) {
+    const IFLA_INFO_KIND: u16 = 1;
+    const IFLA_INFO_DATA: u16 = 2;
+    const IFLA_INFO_SLAVE_KIND: u16 = 4;
+    const IFLA_INFO_SLAVE_DATA: u16 = 5;
+    let text = |attr: Attr<'_>| attr.text();
+    link.kind = attrs.clone().find(IFLA_INFO_KIND).map(text);
+    if let (Some(kind), Some(data)) = (&link.kind, attrs.clone().find(IFLA_INFO_DATA)) {
+        link.detail = detail(kind, data.nested());
+    }
+    let slave_kind = attrs.clone().find(IFLA_INFO_SLAVE_KIND).map(text);
+    if let (Some(kind), Some(data)) = (slave_kind, attrs.find(IFLA_INFO_SLAVE_DATA)) {
+        link.port = match kind.as_str() {
+            "bridge" => brport(data.nested()).unwrap_or_default(),
+            "bond" => bond_port(data.nested()),
+            _ => PortDetail::None,
+        };
+    }
+}
+
+fn detail(kind: &str, attrs: Attrs<'_>) -> LinkDetail {
+    let u8_of = |kind| attrs.clone().find(kind).and_then(|attr| attr.u8());
+    let u16_of = |kind| attrs.clone().find(kind).and_then(|attr| attr.u16());
+    let u32_of = |kind| attrs.clone().find(kind).and_then(|attr| attr.u32());
+    match kind {
+        "vlan" => LinkDetail::Vlan {
+            id: u16_of(1).unwrap_or(0),
+            protocol: attrs
+                .clone()
+                .find(5)
+                .and_then(|attr| attr.be16())
+                .unwrap_or(0x8100),
+        },
+        "bridge" => LinkDetail::Bridge {
+            stp_state: u32_of(5).unwrap_or(0),
+            vlan_filtering: u8_of(7).unwrap_or(0) != 0,
+            // IFLA_BR_MULTI_BOOLOPT, BR_BOOLOPT_MST_ENABLE.
+            mst: u32_of(46).unwrap_or(0) & (1 << 2) != 0,
+        },
+        "bond" => LinkDetail::Bond {
+            mode: u8_of(1).unwrap_or(0),
+            active_slave: u32_of(2),
+        },
+        "vrf" => LinkDetail::Vrf {
+            table: u32_of(1).unwrap_or(0),
+        },
+        _ => LinkDetail::None,
+    }
+}
+
+fn brport(attrs: Attrs<'_>) -> Option<PortDetail> {
+    let flag = |kind| attrs.clone().find(kind).and_then(|attr| attr.u8());
+    Some(PortDetail::Bridge {
+        state: flag(1)?,
+        hairpin: flag(4).unwrap_or(0) != 0,
+        isolated: flag(33).unwrap_or(0) != 0,
+    })
+}
+
+fn bond_port(attrs: Attrs<'_>) -> PortDetail {
+    let byte = |kind| {
+        attrs
+            .clone()
+            .find(kind)
+            .and_then(|attr| attr.u8())
+            .unwrap_or(0)
+    };
+    PortDetail::Bond {
+        state: byte(1),
+        mii_status: byte(2),
+    }
+}

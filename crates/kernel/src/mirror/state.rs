@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The mirrored state: what a kernel message changes in it, and how two states differ. No I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::routes::Routes;
+use crate::decode;
+use crate::message::{Message, REPLACE};
+use crate::model::*;
+
+const RTM_NEWNETCONF: u16 = 80;
+const RTM_DELNETCONF: u16 = 81;
+const RTM_NEWCHAIN: u16 = 100;
+const RTM_DELCHAIN: u16 = 101;
+const RTM_NEWNEXTHOP: u16 = 104;
+const RTM_DELNEXTHOP: u16 = 105;
+const RTM_NEWVLAN: u16 = 112;
+const RTM_DELVLAN: u16 = 113;
+const RTM_NEWNEXTHOPBUCKET: u16 = 116;
+const RTM_DELNEXTHOPBUCKET: u16 = 117;
+
+/// Key of an FDB entry: bridge (or tunnel device), VLAN (0 without), station.
+pub type FdbKey = (u32, u16, Mac);
+
+/// Everything that is mirrored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    pub links: BTreeMap<u32, Link>,
+    pub addrs: BTreeMap<(u32, IpAddr, u8), Addr>,
+    pub neighs: BTreeMap<(u32, IpAddr), Neigh>,
+    pub fdb: BTreeMap<FdbKey, Fdb>,
+    pub rules: BTreeSet<Rule>,
+    pub nexthops: BTreeMap<u32, Nexthop>,
+    pub routes: Routes,
+    pub qdiscs: BTreeMap<(u32, u32, u32), Qdisc>,
+    pub filters: BTreeMap<u32, Vec<Filter>>,
+    pub netconf: BTreeMap<(Family, i32), Netconf>,
+    pub generation: u32,
+    pub policies: BTreeSet<Vec<u8>>,
+    pub states: BTreeSet<Vec<u8>>,
+    pub offload_ports: BTreeSet<u32>,
+}
+
+/// What must be read anew because its events do not say enough.
+#[derive(Debug, Default)]
+pub struct Dirty {
+    /// Links whose qdiscs and filters changed.
+    pub traffic_control: BTreeSet<u32>,
+    /// IPsec policies or states changed.
+    pub xfrm: bool,
+}
+
+fn fdb_key(fdb: &Fdb) -> FdbKey {
+    (
+        fdb.master.unwrap_or(fdb.ifindex),
+        fdb.vlan.unwrap_or(0),
+        fdb.mac,
+    )
+}
+
+fn addr_key(addr: &Addr) -> (u32, IpAddr, u8) {
+    (addr.ifindex, addr.local, addr.prefix_len)
+}
+
+impl State {
+    /// Applies one rtnetlink message; appends what changed to `events`.
+    pub fn apply(&mut self, message: &Message<'_>, dirty: &mut Dirty, events: &mut Vec<Event>) {
+        let payload = message.payload;
+        let known = match message.kind {
+            libc::RTM_NEWLINK | libc::RTM_DELLINK => {
+                self.link(message.kind == libc::RTM_NEWLINK, payload, dirty, events)
+            }
+            libc::RTM_NEWADDR | libc::RTM_DELADDR => {
+                self.addr(message.kind == libc::RTM_NEWADDR, payload, events)
+            }
+            libc::RTM_NEWROUTE => decode::route::route(payload).map(|route| {
+                if self
+                    .routes
+                    .insert(route.clone(), message.flags & REPLACE != 0)
+                {
+                    events.push(Event::RouteChanged(route));
+                }
+            }),
+            libc::RTM_DELROUTE => decode::route::route(payload).map(|route| {
+                self.routes.remove(&route);
+                events.push(Event::RouteGone(route));
+            }),
+            libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
+                let new = message.kind == libc::RTM_NEWNEIGH;
+                match payload.first().map(|&family| i32::from(family)) {
+                    Some(libc::AF_BRIDGE) => self.fdb(new, payload, events),
+                    _ => self.neigh(new, payload, events),
+                }
+            }
+            libc::RTM_NEWRULE => decode::rule::rule(payload).map(|rule| {
+                if self.rules.insert(rule.clone()) {
+                    events.push(Event::RuleChanged(rule));
+                }
+            }),
+            libc::RTM_DELRULE => decode::rule::rule(payload).map(|rule| {
+                self.rules.remove(&rule);
+                events.push(Event::RuleChanged(rule));
+            }),
+            RTM_NEWNEXTHOP => decode::nexthop::nexthop(payload).map(|nexthop| {
+                let id = nexthop.id;
+                if self.nexthops.insert(id, nexthop.clone()).as_ref() != Some(&nexthop) {
+                    events.push(Event::NexthopChanged { id });
+                }
+            }),
+            RTM_DELNEXTHOP => decode::nexthop::nexthop(payload).map(|nexthop| {
+                self.nexthops.remove(&nexthop.id);
+                events.push(Event::NexthopChanged { id: nexthop.id });
+            }),
+            RTM_NEWNEXTHOPBUCKET | RTM_DELNEXTHOPBUCKET => {
+                decode::nexthop::bucket(payload).map(|id| events.push(Event::NexthopChanged { id }))
+            }
+            RTM_NEWNETCONF | RTM_DELNETCONF => {
+                self.netconf(message.kind == RTM_NEWNETCONF, payload, events)
+            }
+            libc::RTM_NEWQDISC | libc::RTM_DELQDISC | libc::RTM_NEWTCLASS | libc::RTM_DELTCLASS => {
+                self.qdisc_event(payload, dirty, events)
+            }
+            libc::RTM_NEWTFILTER | libc::RTM_DELTFILTER | RTM_NEWCHAIN | RTM_DELCHAIN => {
+                self.filter_event(payload, dirty, events)
+            }
+            RTM_NEWVLAN | RTM_DELVLAN => crate::nla::u32_at(payload, 4).map(|ifindex| {
+                events.extend(self.links.get(&ifindex).cloned().map(Event::LinkChanged));
+            }),
+            _ => None,
+        };
+        let _ = known;
+    }
+
+    fn link(
+        &mut self,
+        new: bool,
+        payload: &[u8],
+        dirty: &mut Dirty,
+        events: &mut Vec<Event>,
+    ) -> Option<()> {
+        let (family, ifindex) = decode::link::subject(payload)?;
+        if i32::from(family) == libc::AF_BRIDGE {
+            // About the port, not the link; deletion means that it left the bridge, and VLAN
+            // membership, which is not mirrored, may have changed: always worth an event.
+            let link = self.links.get_mut(&ifindex)?;
+            if new {
+                link.port = decode::link::bridge_port(payload).unwrap_or(link.port);
+            }
+            events.push(Event::LinkChanged(link.clone()));
+        } else if i32::from(family) != libc::AF_UNSPEC {
+            return None;
+        } else if new {
+            let link = decode::link::link(payload)?;
+            let old = self.links.insert(ifindex, link.clone());
+            // A default qdisc comes and goes without an event of its own.
+            if old.as_ref().map(|old| &old.qdisc) != Some(&link.qdisc) {
+                dirty.traffic_control.insert(ifindex);
+                if old.is_some() {
+                    events.push(Event::QdiscChanged { ifindex });
+                }
+            }
+            if old.as_ref() != Some(&link) {
+                events.push(Event::LinkChanged(link));
+            }
+        } else {
+            self.forget_traffic_control(ifindex);
+            self.links.remove(&ifindex)?;
+            events.push(Event::LinkGone { ifindex });
+        }
+        Some(())
+    }
+
+    fn addr(&mut self, new: bool, payload: &[u8], events: &mut Vec<Event>) -> Option<()> {
+        let addr = decode::address::addr(payload)?;
+        if !new {
+            self.addrs.remove(&addr_key(&addr));
+            events.push(Event::AddrGone(addr));
+        } else if self.addrs.insert(addr_key(&addr), addr.clone()).as_ref() != Some(&addr) {
+            events.push(Event::AddrChanged(addr));
+        }
+        Some(())
+    }
+
+    fn neigh(&mut self, new: bool, payload: &[u8], events: &mut Vec<Event>) -> Option<()> {
+        let neigh = decode::neigh::neigh(payload)?;
+        let key = (neigh.ifindex, neigh.ip);
+        if !new {
+            self.neighs.remove(&key);
+            events.push(Event::NeighGone(neigh));
+        } else if !self
+            .neighs
+            .insert(key, neigh.clone())
+            .is_some_and(|old| old.same_outcome(&neigh))
+        {
+            events.push(Event::NeighChanged(neigh));
+        }
+        Some(())
+    }
+
+    fn fdb(&mut self, new: bool, payload: &[u8], events: &mut Vec<Event>) -> Option<()> {
+        let fdb = decode::neigh::fdb(payload)?;
+        if new {
+            if self.fdb.insert(fdb_key(&fdb), fdb.clone()).as_ref() != Some(&fdb) {
+                events.push(Event::FdbChanged(fdb));
+            }
+        } else {
+            self.fdb.remove(&fdb_key(&fdb));
+            events.push(Event::FdbGone(fdb));
+        }
+        Some(())
+    }
+
+    fn netconf(&mut self, new: bool, payload: &[u8], events: &mut Vec<Event>) -> Option<()> {
+        let news = decode::netconf::netconf(payload)?;
+        let (family, ifindex) = (news.family, news.ifindex);
+        let changed = if new {
+            let current = self
+                .netconf
+                .entry((family, ifindex))
+                .or_insert_with(|| Netconf {
+                    family,
+                    ifindex,
+                    forwarding: None,
+                    rp_filter: None,
+                    mc_forwarding: None,
+                    proxy_neigh: None,
+                    ignore_linkdown: None,
+                });
+            let old = current.clone();
+            decode::netconf::merge(current, &news);
+            *current != old
+        } else {
+            self.netconf.remove(&(family, ifindex)).is_some()
+        };
+        if changed {
+            events.push(Event::NetconfChanged { ifindex, family });
+        }
+        Some(())
+    }
+
+    fn qdisc_event(
+        &mut self,
+        payload: &[u8],
+        dirty: &mut Dirty,
+        events: &mut Vec<Event>,
+    ) -> Option<()> {
+        let (ifindex, _) = decode::tc::subject(payload)?;
+        dirty.traffic_control.insert(ifindex);
+        events.push(Event::QdiscChanged { ifindex });
+        Some(())
+    }
+
+    fn filter_event(
+        &mut self,
+        payload: &[u8],
+        dirty: &mut Dirty,
+        events: &mut Vec<Event>,
+    ) -> Option<()> {
+        let (ifindex, block) = decode::tc::subject(payload)?;
+        let links: BTreeSet<u32> = if ifindex == decode::tc::MAGIC_BLOCK {
+            let uses = |qdisc: &&Qdisc| {
+                qdisc.ingress_block == Some(block) || qdisc.egress_block == Some(block)
+            };
+            self.qdiscs
+                .values()
+                .filter(uses)
+                .map(|qdisc| qdisc.ifindex)
+                .collect()
+        } else {
+            BTreeSet::from([ifindex])
+        };
+        for ifindex in links {
+            dirty.traffic_control.insert(ifindex);
+            events.push(Event::FilterChanged { ifindex });
+        }
+        Some(())
+    }
+
+    /// Forgets qdiscs and filters of a link.
+    pub fn forget_traffic_control(&mut self, ifindex: u32) {
+        self.qdiscs.retain(|&(index, _, _), _| index != ifindex);
+        self.filters.remove(&ifindex);
+    }
+}
+
+/// The events that lead from `old` to `new`.
+pub fn difference(old: &State, new: &State) -> Vec<Event> {
+    let mut events = Vec::new();
+    for (&ifindex, link) in &new.links {
+        let before = old.links.get(&ifindex);
+        if before != Some(link) {
+            events.push(Event::LinkChanged(link.clone()));
+        }
+    }
+    let gone = old
+        .links
+        .keys()
+        .filter(|ifindex| !new.links.contains_key(ifindex));
+    events.extend(gone.map(|&ifindex| Event::LinkGone { ifindex }));
+    maps(
+        &old.addrs,
+        &new.addrs,
+        |a, b| a == b,
+        Event::AddrChanged,
+        Event::AddrGone,
+        &mut events,
+    );
+    let same = Neigh::same_outcome;
+    maps(
+        &old.neighs,
+        &new.neighs,
+        same,
+        Event::NeighChanged,
+        Event::NeighGone,
+        &mut events,
+    );
+    maps(
+        &old.fdb,
+        &new.fdb,
+        |a, b| a == b,
+        Event::FdbChanged,
+        Event::FdbGone,
+        &mut events,
+    );
+    let rules = old.rules.symmetric_difference(&new.rules);
+    events.extend(rules.cloned().map(Event::RuleChanged));
+    let nexthops = changed_keys(&old.nexthops, &new.nexthops);
+    events.extend(nexthops.into_iter().map(|id| Event::NexthopChanged { id }));
+    old.routes.difference(&new.routes, &mut events);
+    let qdiscs = changed_keys(&old.qdiscs, &new.qdiscs);
+    let links: BTreeSet<u32> = qdiscs.into_iter().map(|(ifindex, _, _)| ifindex).collect();
+    events.extend(
+        links
+            .into_iter()
+            .map(|ifindex| Event::QdiscChanged { ifindex }),
+    );
+    let filters = changed_keys(&old.filters, &new.filters);
+    events.extend(
+        filters
+            .into_iter()
+            .map(|ifindex| Event::FilterChanged { ifindex }),
+    );
+    let netconf = changed_keys(&old.netconf, &new.netconf);
+    events.extend(
+        netconf
+            .into_iter()
+            .map(|(family, ifindex)| Event::NetconfChanged { ifindex, family }),
+    );
+    if old.generation != new.generation {
+        events.push(Event::RulesetChanged {
+            generation: new.generation,
+        });
+    }
+    if old.policies != new.policies
+        || old.states != new.states
+        || old.offload_ports != new.offload_ports
+    {
+        events.push(Event::XfrmChanged);
+    }
+    events
+}
+
+fn changed_keys<K: Ord + Copy, V: PartialEq>(
+    old: &BTreeMap<K, V>,
+    new: &BTreeMap<K, V>,
+) -> BTreeSet<K> {
+    let news = new
+        .iter()
+        .filter(|(key, value)| old.get(key) != Some(value))
+        .map(|(key, _)| *key);
+    news.chain(old.keys().filter(|key| !new.contains_key(key)).copied())
+        .collect()
+}
+
+fn maps<K: Ord, V: Clone>(
+    old: &BTreeMap<K, V>,
+    new: &BTreeMap<K, V>,
+    same: impl Fn(&V, &V) -> bool,
+    changed: impl Fn(V) -> Event,
+    gone: impl Fn(V) -> Event,
+    events: &mut Vec<Event>,
+) {
+    let lost = old.iter().filter(|(key, _)| !new.contains_key(key));
+    events.extend(lost.map(|(_, value)| gone(value.clone())));
+    let news = new
+        .iter()
+        .filter(|(key, value)| !old.get(key).is_some_and(|old| same(old, value)));
+    events.extend(news.map(|(_, value)| changed(value.clone())));
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Notifications of a ruleset commit (`nf_tables_commit`): the changed objects, then NFT_MSG_NEWGEN.
+
+use std::collections::BTreeSet;
+
+use super::decode;
+use crate::message::Message;
+use crate::model::Event;
+
+const SUBSYS: u16 = 10;
+const NEWSETELEM: u16 = 12;
+const DELSETELEM: u16 = 14;
+const NEWGEN: u16 = 15;
+const TRACE: u16 = 17;
+
+/// What a commit has told of so far.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    elements: BTreeSet<(u8, String, String)>,
+    more: bool,
+}
+
+impl Transaction {
+    /// Takes in one notification. At the end of the commit appends the events and returns the generation.
+    pub fn apply(&mut self, message: &Message<'_>, events: &mut Vec<Event>) -> Option<u32> {
+        if message.kind >> 8 != SUBSYS {
+            return None;
+        }
+        match message.kind & 0xff {
+            NEWSETELEM | DELSETELEM => match decode::elements_subject(message.payload) {
+                Some(subject) => drop(self.elements.insert(subject)),
+                None => self.more = true,
+            },
+            NEWGEN => {
+                let done = std::mem::take(self);
+                let generation = decode::generation(message.payload)?;
+                if done.more || done.elements.is_empty() {
+                    events.push(Event::RulesetChanged { generation });
+                } else {
+                    events.extend(done.elements.into_iter().map(|(family, table, set)| {
+                        Event::SetElementsChanged { family, table, set }
+                    }));
+                }
+                return Some(generation);
+            }
+            TRACE => {}
+            _ => self.more = true,
+        }
+        None
+    }
+}
