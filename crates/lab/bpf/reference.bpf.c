@@ -14,7 +14,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct bpf_devmap_val);
+	__type(value, __u32);
 } out SEC(".maps");
 
 static __always_inline void count(void)
@@ -43,14 +43,6 @@ SEC("xdp")
 int xdp_redirect(struct xdp_md *ctx)
 {
 	return bpf_redirect_map(&out, 0, XDP_DROP);
-}
-
-/* Runs between the redirect and the output port's own transmit function. */
-SEC("xdp/devmap")
-int devmap_drop(struct xdp_md *ctx)
-{
-	count();
-	return XDP_DROP;
 }
 
 SEC("tc")

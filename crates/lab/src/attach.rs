@@ -2,7 +2,7 @@
 //! Attaching BPF programs to ports, as links: they go with the descriptor, also when the process dies.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use libbpf_sys::{BPF_TCX_EGRESS, BPF_XDP, bpf_attach_type, bpf_link_create};
@@ -89,39 +89,16 @@ pub(crate) fn words(value: &[u8]) -> impl Iterator<Item = u64> + '_ {
     })
 }
 
-/// Puts a port into element 0 of a device map, with a program to run before it transmits.
-pub(crate) fn set_device(
-    map: &MapHandle,
-    port: &Port,
-    program: Option<BorrowedFd<'_>>,
-) -> Result<(), LabError> {
-    let mut value = port.ifindex.to_ne_bytes().to_vec();
-    if map.value_size() == 8 {
-        // No program is -1 here, for 0 is a descriptor.
-        value.extend(program.map_or(-1, |fd| fd.as_raw_fd()).to_ne_bytes());
-    }
-    let fd = map.as_fd();
+/// Puts a port into element 0 of a device map.
+pub(crate) fn set_device(map: &MapHandle, port: &Port) -> Result<(), LabError> {
     // As with links, the index is one of the caller's namespace.
-    let rc = port.netns.enter(|| {
-        let key = 0u32;
-        // SAFETY: key and value have the sizes of the map and outlive the call.
-        unsafe {
-            libbpf_sys::bpf_map_update_elem(
-                fd.as_raw_fd(),
-                (&raw const key).cast(),
-                value.as_ptr().cast(),
-                0,
-            )
-        }
-    })?;
-    let result = if rc < 0 {
-        Err(io::Error::from_raw_os_error(-rc))
-    } else {
-        Ok(())
+    let set = || {
+        map.update(
+            &0u32.to_ne_bytes(),
+            &port.ifindex.to_ne_bytes(),
+            MapFlags::ANY,
+        )
     };
-    result.context(format!(
-        "redirect to {} in {}",
-        port.name,
-        port.netns.name()
-    ))
+    let what = format!("redirect to {} in {}", port.name, port.netns.name());
+    port.netns.enter(set)?.context(what)
 }

@@ -99,6 +99,7 @@ impl Sent {
 #[derive(Debug)]
 pub struct Generator {
     netns: Netns,
+    spec: FlowSpec,
     program: OwnedFd,
     state: MapHandle,
     template: Vec<u8>,
@@ -109,6 +110,15 @@ pub struct Generator {
 impl Generator {
     /// Loads a generator that sends out of `port`.
     pub fn new(port: &Port, spec: &FlowSpec) -> Result<Self, LabError> {
+        Self::load(port, spec, true)
+    }
+
+    /// Loads a generator that works in the port's namespace but drops what it makes: its own cost alone.
+    pub(crate) fn mute(port: &Port, spec: &FlowSpec) -> Result<Self, LabError> {
+        Self::load(port, spec, false)
+    }
+
+    fn load(port: &Port, spec: &FlowSpec, sends: bool) -> Result<Self, LabError> {
         spec.check()?;
         let (template, ip_sum, l4_sum) = spec.template();
         let mut storage = MaybeUninit::uninit();
@@ -136,15 +146,23 @@ impl Generator {
         let program = own(program.as_fd())?;
         let out = MapHandle::try_from(&skel.maps.out).context("open the generator's port map")?;
         let state = MapHandle::try_from(&skel.maps.bss).context("open the generator's state")?;
-        set_device(&out, port, None)?;
+        if sends {
+            set_device(&out, port)?;
+        }
         let parked = Parked::new(&port.netns, &program)?;
         Ok(Self {
             netns: port.netns.clone(),
+            spec: *spec,
             program,
             state,
             template,
             _parked: parked,
         })
+    }
+
+    /// What it sends.
+    pub fn spec(&self) -> &FlowSpec {
+        &self.spec
     }
 
     /// Frames sent since it was loaded.

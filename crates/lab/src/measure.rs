@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::LabError;
-use crate::frame::Proto;
+use crate::frame::{FlowSpec, Proto};
 use crate::generator::{Generator, Load, Until};
 use crate::lab::Lab;
 use crate::reference::Reference;
@@ -46,6 +46,12 @@ impl Default for MeasureSpec {
             warmup: Duration::from_millis(200),
             duration: Duration::from_secs(1),
         }
+    }
+}
+
+impl MeasureSpec {
+    fn flows(&self, lab: &Lab) -> FlowSpec {
+        lab.flows(self.proto, self.flows, self.frame_bytes)
     }
 }
 
@@ -86,10 +92,15 @@ pub fn measure_reference(
     let guard = reference.attach(lab)?;
     match reference {
         Reference::XdpRedirect | Reference::XdpPass => measure(lab, spec),
-        Reference::XdpDrop | Reference::XdpRedirectDrop | Reference::TcEgressDrop => {
-            measure_by(lab, spec, || guard.dropped())
-        }
+        Reference::XdpDrop | Reference::TcEgressDrop => measure_by(lab, spec, || guard.dropped()),
     }
+}
+
+/// The generator alone, which drops what it makes.
+fn measure_mute(lab: &Lab, spec: &MeasureSpec) -> Result<Sample, LabError> {
+    let generator = Generator::mute(lab.client_port(), &spec.flows(lab))?;
+    let made = || generator.frames();
+    measure_generator(&generator, spec, made)
 }
 
 fn measure_by(
@@ -97,8 +108,15 @@ fn measure_by(
     spec: &MeasureSpec,
     received: impl Fn() -> Result<u64, LabError>,
 ) -> Result<Sample, LabError> {
-    let flows = lab.flows(spec.proto, spec.flows, spec.frame_bytes);
-    let generator = Generator::new(lab.client_port(), &flows)?;
+    let generator = Generator::new(lab.client_port(), &spec.flows(lab))?;
+    measure_generator(&generator, spec, received)
+}
+
+fn measure_generator(
+    generator: &Generator,
+    spec: &MeasureSpec,
+    received: impl Fn() -> Result<u64, LabError>,
+) -> Result<Sample, LabError> {
     let run = |time| generator.run(&Load::full(Until::Elapsed(time)).on_cpu(spec.cpu));
     run(spec.warmup)?;
     thread::sleep(SETTLE);
@@ -111,28 +129,29 @@ fn measure_by(
         received,
         elapsed_ns: sent.elapsed_ns,
         ns_per_frame: sent.elapsed_ns as f64 / received.max(1) as f64,
-        frame_bytes: flows.wire_bytes(),
+        frame_bytes: generator.spec().wire_bytes(),
     })
 }
 
-/// What a frame costs behind the router, for frames of the two kinds.
+/// What the sink costs, the way to it included, for frames of the two kinds. The costs of the kernel's and the fast
+/// path contain it once.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SinkCost {
-    /// From `wan0`'s transmit function to the drop in the server's XDP program, for socket buffers of the kernel.
+    /// For socket buffers of the kernel: from before `wan0`'s transmit function to the drop.
     pub skb_ns: f64,
-    /// The same for XDP frames.
+    /// For XDP frames: from the redirect to the drop.
     pub xdp_ns: f64,
 }
 
-/// Measures what the sink and the veth before it cost, by dropping just before them instead: the medians of five
-/// rounds, each of `spec.duration` four times. The redirects differ by a few nanoseconds only, about as much as
-/// they scatter.
+/// Measures what the sink and the veth before it cost: the medians of five rounds, each of `spec.duration` four times.
+/// Socket buffers are dropped just before the veth instead; with XDP frames it is the generator's own redirect into
+/// a veth, against the generator alone.
 pub fn measure_sink(lab: &Lab, spec: &MeasureSpec) -> Result<SinkCost, LabError> {
     let (mut skb, mut xdp) = (Vec::new(), Vec::new());
     for _ in 0..5 {
         let cost = |reference| Ok(measure_reference(lab, spec, reference)?.ns_per_frame);
         skb.push(measure(lab, spec)?.ns_per_frame - cost(Reference::TcEgressDrop)?);
-        xdp.push(cost(Reference::XdpRedirect)? - cost(Reference::XdpRedirectDrop)?);
+        xdp.push(cost(Reference::XdpDrop)? - measure_mute(lab, spec)?.ns_per_frame);
     }
     Ok(SinkCost {
         skb_ns: median(&mut skb),

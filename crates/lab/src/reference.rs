@@ -21,8 +21,6 @@ pub enum Reference {
     XdpDrop,
     /// A bare redirect from `lan0` to `wan0`, nothing rewritten; the sink's XDP program ignores MAC addresses.
     XdpRedirect,
-    /// The same, but dropped before `wan0` transmits.
-    XdpRedirectDrop,
     /// An XDP program on `lan0` that passes everything to the kernel.
     XdpPass,
     /// The kernel forwards, and tc drops at `wan0`'s egress (Linux 6.6).
@@ -68,11 +66,7 @@ impl Reference {
         let attached = match self {
             Reference::XdpDrop => attach_xdp(progs.xdp_drop.as_fd(), lan)?,
             Reference::XdpRedirect => {
-                set_device(&out, wan, None)?;
-                attach_xdp(progs.xdp_redirect.as_fd(), lan)?
-            }
-            Reference::XdpRedirectDrop => {
-                set_device(&out, wan, Some(progs.devmap_drop.as_fd()))?;
+                set_device(&out, wan)?;
                 attach_xdp(progs.xdp_redirect.as_fd(), lan)?
             }
             Reference::XdpPass => attach_xdp(progs.xdp_pass.as_fd(), lan)?,

@@ -33,7 +33,7 @@ impl Reflector {
         let skel = open.load().context("load the reflector")?;
         let counters = MapHandle::try_from(&skel.maps.counters).context("open its counters")?;
         let out = MapHandle::try_from(&skel.maps.out).context("open the reflector's port map")?;
-        set_device(&out, port, None)?;
+        set_device(&out, port)?;
         let attached = attach_xdp(skel.progs.reflector.as_fd(), port)?;
         Ok(Self {
             counters,

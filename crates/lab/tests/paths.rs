@@ -297,7 +297,6 @@ fn references_count_and_detach() {
     for reference in [
         Reference::XdpDrop,
         Reference::XdpRedirect,
-        Reference::XdpRedirectDrop,
         Reference::XdpPass,
         Reference::TcEgressDrop,
     ] {
