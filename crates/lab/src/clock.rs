@@ -16,6 +16,13 @@ pub fn monotonic_ns() -> u64 {
         .unwrap_or(0)
 }
 
+/// CPU time of the calling thread in nanoseconds.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map(|time| Duration::from(time).as_nanos() as u64)
+        .unwrap_or(0)
+}
+
 /// CLOCK_REALTIME in nanoseconds, the clock of packet timestamps.
 pub fn realtime_ns() -> u64 {
     SystemTime::now()

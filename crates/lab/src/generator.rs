@@ -14,7 +14,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use serde::Serialize;
 
 use crate::attach::{Attached, attach_xdp, element, own, set_device};
-use crate::clock::pin;
+use crate::clock::{pin, thread_cpu_ns};
 use crate::error::{Context, LabError};
 use crate::frame::{Direction, FlowSpec, Proto, low32};
 use crate::lab::Port;
@@ -86,6 +86,8 @@ pub struct Sent {
     pub frames: u64,
     /// Nanoseconds from the first to the last, the receive path on the same CPU included.
     pub elapsed_ns: u64,
+    /// Nanoseconds that the generator's thread had the CPU. If that is much less at full load, something else ran there.
+    pub cpu_ns: u64,
 }
 
 impl Sent {
@@ -204,15 +206,18 @@ impl Generator {
                 pin(cpu)?;
             }
             let before = self.frames()?;
+            let cpu_before_ns = thread_cpu_ns();
             let start = Instant::now();
             match load.pps {
                 None => self.drive_full(load.until, start, stop)?,
                 Some(pps) => self.drive_paced(load.until, pps, start, stop)?,
             }
             let elapsed_ns = start.elapsed().as_nanos() as u64;
+            let cpu_ns = thread_cpu_ns().saturating_sub(cpu_before_ns);
             Ok(Sent {
                 frames: self.frames()? - before,
                 elapsed_ns,
+                cpu_ns,
             })
         })?
     }

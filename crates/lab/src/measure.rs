@@ -64,6 +64,8 @@ pub struct Sample {
     pub received: u64,
     /// Nanoseconds it took.
     pub elapsed_ns: u64,
+    /// Nanoseconds that the generator had the CPU, see [`crate::Sent::cpu_ns`].
+    pub cpu_ns: u64,
     /// Nanoseconds for each frame that arrived, everything included.
     pub ns_per_frame: f64,
     /// The frame size that was really sent, FCS counted.
@@ -128,6 +130,7 @@ fn measure_generator(
         sent: sent.frames,
         received,
         elapsed_ns: sent.elapsed_ns,
+        cpu_ns: sent.cpu_ns,
         ns_per_frame: sent.elapsed_ns as f64 / received.max(1) as f64,
         frame_bytes: generator.spec().wire_bytes(),
     })
