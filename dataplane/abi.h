@@ -19,8 +19,9 @@ enum fw_const {
 	/* Tokens 1..FW_SLOTS travel in skb->tc_index; 0 is "none". */
 	FW_SLOTS     = 32768,
 	FW_TOKEN_OWN = 0xffff,
-	/* Direct-mapped filter of what was observed once or offered lately. */
-	FW_OFFERS      = 16384,
+	/* Filter of what was observed once or offered lately. */
+	FW_OFFER_SETS = 8192,
+	FW_OFFER_WAYS = 4,
 	FW_PORTS_MAX   = 512,
 	FW_EVENTS_SIZE = 1 << 20,
 	FW_REASONS_MAX = 128,
@@ -221,6 +222,11 @@ struct fw_offer {
 	__u32 offered_tick;
 	__u32 offered;
 	__u32 pad;
+};
+
+/* Observations whose keys fall together; one alone would be pushed out by turns. */
+struct fw_offer_set {
+	struct fw_offer way[FW_OFFER_WAYS];
 };
 
 /* What came in: written by tc ingress, read by tc egress under its token. */

@@ -171,16 +171,28 @@ static __always_inline __u64 fw_hash_action(__u64 hash, const struct fw_slot *sl
 	return fw_mix(hash, slot->epoch);
 }
 
-/* Two equal observations in a row, then an offer, then silence for a second. */
-static __always_inline enum fw_reason fw_offer(__u64 key_hash, __u64 hash, __u32 now,
+static __always_inline struct fw_offer *fw_offer_find(struct fw_offer_set *set, __u64 hash)
+{
+	for (int i = 0; i < FW_OFFER_WAYS; i++)
+		if (set->way[i].hash == hash)
+			return &set->way[i];
+	return NULL;
+}
+
+/* Two equal observations, then an offer, then silence for a second. */
+static __always_inline enum fw_reason fw_offer(__u64 key_hash, __u64 hash, __u32 token, __u32 now,
 					       __u32 *first_tick)
 {
-	struct fw_offer *offer = fw_offer_get(key_hash & (FW_OFFERS - 1));
+	struct fw_offer_set *set = fw_offer_get(key_hash & (FW_OFFER_SETS - 1));
+	struct fw_offer *offer;
 	struct fw_cpu *cpu;
 
-	if (!offer)
+	if (!set)
 		return FW_R_LEARN_BUDGET;
-	if (offer->hash != hash) {
+	offer = fw_offer_find(set, hash);
+	if (!offer) {
+		/* tokens count up, so the victim changes */
+		offer = &set->way[token & (FW_OFFER_WAYS - 1)];
 		offer->hash = hash;
 		offer->first_tick = now;
 		offer->offered = 0;
@@ -387,7 +399,7 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 		return FW_R_LEARN_FRAME;
 	key_hash = fw_hash_key(slot);
 	hash = fw_hash_action(key_hash, slot, &out, data, p, fw_port(ctx));
-	reason = fw_offer(key_hash, hash, now, &first_tick);
+	reason = fw_offer(key_hash, hash, token, now, &first_tick);
 	if (reason)
 		return reason;
 	c = fw_event_reserve(sizeof(*c));

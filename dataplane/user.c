@@ -82,7 +82,7 @@ struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 	env->flows = calloc((size_t)flows + 1, sizeof(*env->flows));
 	env->nexthops = calloc(nexthops + 1, sizeof(*env->nexthops));
 	env->slots = calloc(FW_SLOTS, sizeof(*env->slots));
-	env->offers = calloc(FW_OFFERS, sizeof(*env->offers));
+	env->offers = calloc(FW_OFFER_SETS, sizeof(*env->offers));
 	if (!env->buckets || !env->flows || !env->nexthops || !env->slots || !env->offers) {
 		fw_user_free(env);
 		return NULL;
