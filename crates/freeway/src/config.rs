@@ -2,7 +2,7 @@
 //! The configuration: optional, TOML, and strict. Without a file the defaults are right for a router.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -45,9 +45,9 @@ pub struct Flows {
 impl Default for Flows {
     fn default() -> Self {
         Flows {
-            max: 262_144,
-            tcp_idle_s: 120,
-            udp_idle_s: 60,
+            max: 65_536,
+            tcp_idle_s: 60,
+            udp_idle_s: 30,
         }
     }
 }
@@ -95,37 +95,7 @@ pub struct Exclude {
     pub port: Vec<String>,
 }
 
-/// What an exclusion is compared with: one direction, as it comes in.
-#[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
-    /// IP protocol number.
-    pub proto: u8,
-    /// Source address.
-    pub src: IpAddr,
-    /// Destination address.
-    pub dst: IpAddr,
-    /// Source port.
-    pub sport: u16,
-    /// Destination port.
-    pub dport: u16,
-    /// Names of the network ports that it passes.
-    pub ports: [&'a str; 2],
-}
-
 impl Exclude {
-    /// True if the exclusion holds for this direction. Ask for the original and the reply tuple of a connection.
-    pub fn matches(&self, candidate: &Candidate<'_>) -> bool {
-        fn any<T>(wanted: &[T], test: impl Fn(&T) -> bool) -> bool {
-            wanted.is_empty() || wanted.iter().any(test)
-        }
-        self.proto.is_none_or(|proto| proto.0 == candidate.proto)
-            && any(&self.src, |net| net.contains(candidate.src))
-            && any(&self.dst, |net| net.contains(candidate.dst))
-            && any(&self.sport, |range| range.contains(candidate.sport))
-            && any(&self.dport, |range| range.contains(candidate.dport))
-            && any(&self.port, |port| candidate.ports.contains(&port.as_str()))
-    }
-
     fn is_empty(&self) -> bool {
         *self == Exclude::default()
     }
@@ -165,7 +135,7 @@ pub struct Daemon {
     /// Receive buffer of each kernel event socket, bytes.
     pub rcvbuf_bytes: u32,
     /// Address that serves Prometheus metrics; absent: none. `--metrics` replaces it.
-    pub metrics: Option<std::net::SocketAddr>,
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Default for Daemon {
@@ -298,5 +268,137 @@ fn key_at(text: &str, span: std::ops::Range<usize>) -> String {
     match before.split_once('=') {
         Some((key, _)) if !key.trim().is_empty() => format!("key `{}`: ", key.trim()),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        let stop = Config::parse(text, "freeway.toml").unwrap_err();
+        assert_eq!(stop.exit, Exit::Config);
+        let message = stop.to_string();
+        assert_eq!(message.lines().count(), 1, "{message}");
+        message
+    }
+
+    #[test]
+    fn nothing_is_a_configuration() {
+        assert_eq!(Config::parse("", "x").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn everything_is_read() {
+        let text = r#"
+            [flows]
+            max = 1000
+            tcp_idle_s = 10
+            udp_idle_s = 5
+            [policy]
+            udp_one_way = false
+            [[policy.exclude]]
+            proto = "udp"
+            dst = ["192.0.2.0/24", "2001:db8::/32"]
+            dport = [53, "5060-5061"]
+            port = ["wan0"]
+            [port.lan0]
+            wire_true = true
+            path = "kernel"
+            [daemon]
+            interfaces = ["lan0"]
+            socket = "/run/x.sock"
+            log = "debug"
+            rcvbuf_bytes = 1048576
+            metrics = "127.0.0.1:9100"
+        "#;
+        let config = Config::parse(text, "x").unwrap();
+        assert_eq!(config.flows.max, 1000);
+        assert!(config.policy.tcp && !config.policy.udp_one_way);
+        let exclude = &config.policy.exclude[0];
+        assert_eq!(exclude.proto, Some(Proto::UDP));
+        assert!(exclude.dport[1].contains(5061));
+        assert_eq!(
+            config.port["lan0"],
+            Port {
+                wire_true: true,
+                path: PathChoice::Kernel
+            }
+        );
+        assert_eq!(config.daemon.log, LogLevel::Debug);
+        assert_eq!(config.daemon.interfaces, ["lan0"]);
+    }
+
+    #[test]
+    fn errors_name_line_and_key() {
+        for (text, place, words) in [
+            (
+                "[flows]\nmax = \"many\"\n",
+                ":2:7: key `max`",
+                "expected u32",
+            ),
+            (
+                "[flows]\nmaximum = 1\n",
+                ":2:1: ",
+                "unknown field `maximum`, expected one of `max`",
+            ),
+            ("[flow]\n", ":1:2: ", "unknown field `flow`"),
+            (
+                "# a comment\n\n[port.lan0]\nwire_true = 1\n",
+                ":4:13: key `wire_true`",
+                "expected a boolean",
+            ),
+            (
+                "[port.lan0]\npath = \"xdp\"\n",
+                ":2:8: key `path`",
+                "unknown variant `xdp`, expected `auto` or `kernel`",
+            ),
+            (
+                "[[policy.exclude]]\nsrc = [\"192.0.2.0/33\"]\n",
+                ":2:7: key `src`",
+                "at most 32 bits",
+            ),
+            (
+                "[[policy.exclude]]\ndport = [70000]\n",
+                ":2:9: key `dport`",
+                "a port: a number from 0 to 65535",
+            ),
+            (
+                "[daemon]\nlog = \"loud\"\n",
+                ":2:7: key `log`",
+                "unknown variant `loud`",
+            ),
+            ("[flows\n", ":1:7: ", "unclosed table"),
+            (
+                "[daemon]\nmetrics = \"here\"\n",
+                ":2:11: key `metrics`",
+                "socket address",
+            ),
+        ] {
+            let message = error(text);
+            assert!(
+                message.starts_with(&format!("freeway.toml{place}")),
+                "{message}"
+            );
+            assert!(message.contains(words), "{message}");
+        }
+    }
+
+    #[test]
+    fn values_have_limits() {
+        assert!(error("flows.max = 0").contains("flows.max is 0"));
+        assert!(error("flows.udp_idle_s = 0").contains("flows.udp_idle_s is 0"));
+        assert!(error("[[policy.exclude]]").contains("names nothing"));
+    }
+
+    #[test]
+    fn unreadable_files_are_named() {
+        let dir = crate::testing::TempDir::new();
+        let stop = Config::load(Some(&dir.path().join("none.toml"))).unwrap_err();
+        assert_eq!(stop.exit, Exit::Config);
+        assert!(
+            stop.to_string().contains("none.toml: No such file"),
+            "{stop}"
+        );
     }
 }

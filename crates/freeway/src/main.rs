@@ -1,7 +1,84 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Freeway: a fast path for Linux routers.
+//! Freeway: a fast path for Linux routers that learns from what the kernel sends.
+
 mod api;
+mod bench;
+mod cli;
+mod client;
 mod config;
 mod daemon;
+mod demo;
+mod doctor;
 mod exit;
-fn main() {}
+mod filter;
+mod lab;
+mod machine;
+mod manual;
+mod netns;
+mod render;
+mod router;
+mod show;
+#[cfg(test)]
+mod testing;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{BenchCommand, Cli, Command, LabCommand};
+use exit::{Exit, Stop};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => {
+            eprintln!("freeway: {stop}");
+            stop.exit.into()
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Stop> {
+    match command {
+        Command::Run(args) => daemon::run(args),
+        Command::Status(args) => show::status(&args),
+        Command::Stats(args) => show::stats(&args),
+        Command::Flows(args) => show::flows(&args),
+        Command::Explain(args) => show::explain(&args),
+        Command::On(args) => show::switch(&args, true),
+        Command::Off(args) => show::switch(&args, false),
+        Command::Flush(args) => show::flush(&args),
+        Command::Doctor(args) => show::doctor(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Lab(LabCommand::List { json }) => lab::list(json),
+        Command::Lab(LabCommand::Shell { name, freeway }) => lab::shell(&name, freeway),
+        Command::Bench(BenchCommand::Compare(args)) => bench::compare(&args),
+        Command::Man { dir, positional } => manual::pages(&dir.or(positional).unwrap_or_default()),
+        Command::Completions { target } => manual::completions(&target),
+    }
+}
+
+/// Help and version are answers; everything else is bad input, said in one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        // A reader that has left is no error.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    let text = error.render().to_string();
+    // clap lists what is missing on lines of its own, before an empty one.
+    let lines: Vec<_> = text
+        .lines()
+        .take_while(|line| !line.trim().is_empty())
+        .map(str::trim)
+        .collect();
+    let words = lines.join(" ");
+    let words = words.strip_prefix("error: ").unwrap_or(&words);
+    let what = if words.is_empty() { "bad input" } else { words };
+    eprintln!("freeway: {what}; see `freeway --help`");
+    Exit::Usage.into()
+}

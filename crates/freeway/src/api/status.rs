@@ -63,13 +63,6 @@ pub struct FlowCounts {
     pub capacity: u64,
 }
 
-impl FlowCounts {
-    /// All flows in the table.
-    pub fn total(&self) -> u64 {
-        self.active + self.preparing + self.suspended + self.unconfirmed
-    }
-}
-
 /// One network port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {

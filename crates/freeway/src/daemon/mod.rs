@@ -3,7 +3,18 @@
 
 pub mod engine;
 mod error;
+mod lock;
+mod metrics;
+mod privilege;
 mod request;
+mod run;
+mod server;
+mod signals;
+mod socket;
+
+#[cfg(test)]
+pub mod fake;
 
 pub use error::DaemonError;
 pub use request::{Reply, Request};
+pub use run::run;

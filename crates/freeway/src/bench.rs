@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway bench compare`: the same frames through the kernel and through Freeway.
+//!
+//! One CPU does everything, generator, router and sink, so time divided by frames is what they cost together. Net
+//! figures are without the generator and the input port (`source_ns`); the sink's part stays in and is reported.
+
+use std::time::Duration;
+
+use freeway_lab::frame::Proto;
+use freeway_lab::lab::{Lab, Options};
+use freeway_lab::measure::{MeasureSpec, Sample, measure, measure_reference, measure_sink};
+use freeway_lab::reference::Reference;
+use freeway_lab::topology::Topology;
+use serde::Serialize;
+
+use crate::cli::CompareArgs;
+use crate::exit::Stop;
+use crate::machine::Machine;
+use crate::render::{self, Page, Terminal, Tone, count};
+use crate::router::RouterDaemon;
+
+/// Frames before each Freeway sample: flows must be seen twice and prepared.
+const WARMUP: Duration = Duration::from_secs(2);
+/// The kernel has no steady state to wait for.
+const KERNEL_MAX: Duration = Duration::from_secs(5);
+/// Nor has a bare program.
+const REFERENCE: Duration = Duration::from_secs(1);
+/// Fewer of the frames on the fast path than this deserve a remark.
+const SHARE_EXPECTED: f64 = 0.98;
+
+/// The result of a comparison. Times are medians over the runs, per frame that arrived.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The lab's topology.
+    pub scenario: String,
+    /// Frame size asked for, FCS counted.
+    pub frame_bytes: u32,
+    /// Frame size sent: the shortest that holds the headers, if that is more.
+    pub wire_bytes: u32,
+    /// Flows.
+    pub flows: u32,
+    /// Runs.
+    pub runs: u32,
+    /// Seconds of each Freeway sample.
+    pub seconds: u32,
+    /// The generator into an XDP drop at the router's input.
+    pub source_ns: f64,
+    /// The kernel's forwarding, net of the source.
+    pub kernel_ns: f64,
+    /// Freeway's forwarding, net of the source.
+    pub freeway_ns: f64,
+    /// A bare XDP redirect, net of the source.
+    pub redirect_ns: f64,
+    /// The kernel's rate, everything included.
+    pub kernel_mpps: f64,
+    /// Freeway's rate, everything included.
+    pub freeway_mpps: f64,
+    /// The bare redirect's rate, everything included.
+    pub redirect_mpps: f64,
+    /// kernel_ns / freeway_ns.
+    pub speedup: f64,
+    /// freeway_ns / redirect_ns.
+    pub over_redirect: f64,
+    /// The part of output port and sink in kernel_ns.
+    pub sink_skb_ns: f64,
+    /// The part of output port and sink in freeway_ns and redirect_ns.
+    pub sink_xdp_ns: f64,
+    /// The least share of a Freeway sample's frames that the fast path forwarded.
+    pub fast_share: f64,
+    /// The figures of each run.
+    pub samples: Samples,
+    /// What was measured on.
+    pub machine: Machine,
+}
+
+/// The figures of each run, in order; times are gross.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Samples {
+    /// The generator into an XDP drop.
+    pub source_ns: Vec<f64>,
+    /// The kernel.
+    pub kernel_ns: Vec<f64>,
+    /// A bare redirect.
+    pub redirect_ns: Vec<f64>,
+    /// Freeway.
+    pub freeway_ns: Vec<f64>,
+    /// Frames of the Freeway sample that did not arrive.
+    pub freeway_lost: Vec<u64>,
+    /// Share of its frames that the fast path forwarded.
+    pub fast_share: Vec<f64>,
+}
+
+/// Runs the comparison and prints it.
+pub fn compare(args: &CompareArgs) -> Result<(), Stop> {
+    let topology = Topology::parse(args.scenario.name())?;
+    freeway_lab::signal::cleanup_on_signal()?;
+    let comparison = run(args, topology)?;
+    if args.json {
+        render::print_json(&comparison)
+    } else {
+        render::print(&table(&comparison, Terminal::stdout()))
+    }
+}
+
+fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, Stop> {
+    progress(&format!("building the lab `{}`", topology.name));
+    let lab = Lab::build(topology, options(args.flows))?;
+    let bench = Bench {
+        lab: &lab,
+        args,
+        config: flow_config(args.flows),
+    };
+    let wire_bytes = lab
+        .flows(Proto::Udp, args.flows, args.frame_bytes)
+        .wire_bytes();
+    progress("what the sink costs");
+    bench.prime()?;
+    let sink = measure_sink(&lab, &bench.spec(Duration::ZERO, REFERENCE))?;
+    let mut samples = Samples::default();
+    for run in 1..=args.runs {
+        bench.run(run, &mut samples)?;
+    }
+    let net = |gross: &[f64]| -> f64 {
+        median(
+            gross
+                .iter()
+                .zip(&samples.source_ns)
+                .map(|(gross, source)| gross - source)
+                .collect(),
+        )
+    };
+    let mpps = |gross: &[f64]| median(gross.iter().map(|ns| 1000.0 / ns).collect());
+    let (kernel_ns, freeway_ns, redirect_ns) = (
+        net(&samples.kernel_ns),
+        net(&samples.freeway_ns),
+        net(&samples.redirect_ns),
+    );
+    Ok(Comparison {
+        scenario: topology.name.into(),
+        frame_bytes: args.frame_bytes,
+        wire_bytes,
+        flows: args.flows,
+        runs: args.runs,
+        seconds: args.seconds,
+        source_ns: median(samples.source_ns.clone()),
+        kernel_ns,
+        freeway_ns,
+        redirect_ns,
+        kernel_mpps: mpps(&samples.kernel_ns),
+        freeway_mpps: mpps(&samples.freeway_ns),
+        redirect_mpps: mpps(&samples.redirect_ns),
+        speedup: kernel_ns / freeway_ns,
+        over_redirect: freeway_ns / redirect_ns,
+        sink_skb_ns: sink.skb_ns,
+        sink_xdp_ns: sink.xdp_ns,
+        fast_share: samples.fast_share.iter().copied().fold(1.0, f64::min),
+        samples,
+        machine: Machine::this(),
+    })
+}
+
+struct Bench<'a> {
+    lab: &'a Lab,
+    args: &'a CompareArgs,
+    config: String,
+}
+
+impl Bench<'_> {
+    fn spec(&self, warmup: Duration, duration: Duration) -> MeasureSpec {
+        let CompareArgs {
+            flows,
+            frame_bytes,
+            cpu,
+            ..
+        } = *self.args;
+        let least = MeasureSpec::default().warmup;
+        MeasureSpec {
+            flows,
+            frame_bytes,
+            cpu,
+            duration,
+            warmup: warmup.max(least),
+            ..MeasureSpec::default()
+        }
+    }
+
+    /// Opens the connections, or keeps them from expiring.
+    fn prime(&self) -> Result<(), Stop> {
+        self.lab
+            .prime(Proto::Udp, self.args.flows, Some(self.args.cpu))?;
+        Ok(())
+    }
+
+    fn run(&self, number: u32, samples: &mut Samples) -> Result<(), Stop> {
+        let say = |words: String| progress(&format!("run {number} of {}: {words}", self.args.runs));
+        let short = self.spec(Duration::ZERO, REFERENCE);
+        let source = measure_reference(self.lab, &short, Reference::XdpDrop)?;
+        say(format!("source    {}", figures(&source)));
+        self.prime()?;
+        let seconds = Duration::from_secs(self.args.seconds.into());
+        let kernel = measure(
+            self.lab,
+            &self.spec(Duration::ZERO, seconds.min(KERNEL_MAX)),
+        )?;
+        say(format!("kernel    {}", figures(&kernel)));
+        let redirect = measure_reference(self.lab, &short, Reference::XdpRedirect)?;
+        say(format!("redirect  {}", figures(&redirect)));
+        let (freeway, share) = self.freeway(seconds)?;
+        say(format!("Freeway   {}", figures(&freeway)));
+        if share < SHARE_EXPECTED {
+            say(format!(
+                "only {:.1} % of these frames took the fast path",
+                share * 100.0
+            ));
+        }
+        samples.source_ns.push(source.ns_per_frame);
+        samples.kernel_ns.push(kernel.ns_per_frame);
+        samples.redirect_ns.push(redirect.ns_per_frame);
+        samples.freeway_ns.push(freeway.ns_per_frame);
+        samples
+            .freeway_lost
+            .push(freeway.sent.saturating_sub(freeway.received));
+        samples.fast_share.push(share);
+        Ok(())
+    }
+
+    /// One sample with a daemon of its own, and the share of frames that were fast.
+    fn freeway(&self, seconds: Duration) -> Result<(Sample, f64), Stop> {
+        let daemon = RouterDaemon::start(self.lab, &self.config)?;
+        daemon.require_fast_ports()?;
+        self.prime()?;
+        // Flows become fast here, outside the sample.
+        measure(self.lab, &self.spec(Duration::ZERO, WARMUP))?;
+        let before = daemon.stats()?.fast.packets;
+        let spec = self.spec(Duration::ZERO, seconds);
+        let sample = measure(self.lab, &spec)?;
+        let fast = daemon.stats()?.fast.packets.saturating_sub(before);
+        daemon.stop()?;
+        // The counter also has the sample's own short warm-up, of the same rate.
+        let whole = seconds.as_secs_f64() / (seconds + spec.warmup).as_secs_f64();
+        let share = fast as f64 * whole / sample.received.max(1) as f64;
+        Ok((sample, share.min(1.0)))
+    }
+}
+
+/// The lab for so many flows: conntrack must have room for them.
+pub fn options(flows: u32) -> Options {
+    let room = flows.saturating_mul(2).saturating_add(4096);
+    let conntrack_max = (flows > 10_000).then_some(room);
+    Options {
+        conntrack_max,
+        ..Options::default()
+    }
+}
+
+/// The daemon's configuration for so many flows; nothing while the default has room.
+pub fn flow_config(flows: u32) -> String {
+    let needed = flows.saturating_mul(2).saturating_add(1024);
+    if needed <= crate::config::Flows::default().max {
+        String::new()
+    } else {
+        format!("[flows]\nmax = {needed}\n")
+    }
+}
+
+/// Says on standard error what happens.
+pub fn progress(words: &str) {
+    eprintln!("{words}");
+}
+
+/// `1,234 ns, 0.81 Mpps`.
+pub fn figures(sample: &Sample) -> String {
+    format!(
+        "{:>7.1} ns a frame, {:>5.2} Mpps",
+        sample.ns_per_frame,
+        sample.mpps()
+    )
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        length if length % 2 == 1 => values[middle],
+        _ => (values[middle - 1] + values[middle]) / 2.0,
+    }
+}
+
+fn table(comparison: &Comparison, terminal: Terminal) -> String {
+    let c = comparison;
+    let mut page = Page::new(terminal);
+    page.words(
+        "",
+        &format!(
+            "Scenario {}: {} flows, UDP, {}-byte frames, medians of {} runs, {} s each",
+            c.scenario,
+            count(c.flows.into()),
+            c.wire_bytes,
+            c.runs,
+            c.seconds
+        ),
+    );
+    page.words(
+        "",
+        &format!(
+            "{}, {} CPUs, Linux {}",
+            c.machine.cpu, c.machine.cpus, c.machine.kernel
+        ),
+    );
+    page.gap();
+    let row = |name: &str, ns: f64, mpps: f64| {
+        vec![name.to_owned(), format!("{ns:.1}"), format!("{mpps:.2}")]
+    };
+    let heads = ["", "ns a frame, net", "Mpps, gross"]
+        .map(|head| page.tone(Tone::Head, head))
+        .to_vec();
+    page.table(
+        2,
+        &[1, 2],
+        &[
+            heads,
+            row("kernel", c.kernel_ns, c.kernel_mpps),
+            row("Freeway", c.freeway_ns, c.freeway_mpps),
+            row("bare redirect", c.redirect_ns, c.redirect_mpps),
+        ],
+    );
+    page.gap();
+    let speedup = page.tone(Tone::Good, &format!("{:.1} times", c.speedup));
+    page.words(
+        "",
+        &format!(
+            "Freeway is {speedup} as fast as the kernel and costs {:.2} bare redirects.",
+            c.over_redirect
+        ),
+    );
+    page.words(
+        "",
+        &format!(
+            "Net of the generator ({:.1} ns). Output port and sink are {:.1} ns of the kernel's figure and {:.1} ns of the others.",
+            c.source_ns, c.sink_skb_ns, c.sink_xdp_ns
+        ),
+    );
+    if c.fast_share < SHARE_EXPECTED {
+        let words = format!(
+            "Only {:.1} % of the frames took the fast path in one of the runs.",
+            c.fast_share * 100.0
+        );
+        page.words("", &page.tone(Tone::Warn, &words));
+    }
+    page.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn room_for_many_flows() {
+        assert_eq!(flow_config(1000), "");
+        assert_eq!(flow_config(1_000_000), "[flows]\nmax = 2001024\n");
+        assert_eq!(options(1000).conntrack_max, None);
+        assert_eq!(options(100_000).conntrack_max, Some(204_096));
+    }
+
+    #[test]
+    fn json_has_the_promised_fields() {
+        let comparison = Comparison {
+            scenario: "nat".into(),
+            frame_bytes: 64,
+            wire_bytes: 64,
+            flows: 1000,
+            runs: 5,
+            seconds: 20,
+            source_ns: 70.0,
+            kernel_ns: 1400.0,
+            freeway_ns: 120.0,
+            redirect_ns: 100.0,
+            kernel_mpps: 0.68,
+            freeway_mpps: 5.2,
+            redirect_mpps: 5.9,
+            speedup: 11.7,
+            over_redirect: 1.2,
+            sink_skb_ns: 80.0,
+            sink_xdp_ns: 40.0,
+            fast_share: 0.999,
+            samples: Samples::default(),
+            machine: Machine::this(),
+        };
+        let json = serde_json::to_value(&comparison).unwrap();
+        for field in [
+            "scenario",
+            "frame_bytes",
+            "flows",
+            "source_ns",
+            "kernel_ns",
+            "freeway_ns",
+            "redirect_ns",
+            "kernel_mpps",
+            "freeway_mpps",
+            "speedup",
+            "over_redirect",
+            "runs",
+            "sink_skb_ns",
+            "sink_xdp_ns",
+            "machine",
+            "samples",
+        ] {
+            assert!(json.get(field).is_some(), "{field}");
+        }
+        let text = table(
+            &comparison,
+            Terminal {
+                width: 80,
+                color: false,
+            },
+        );
+        assert!(
+            text.contains("kernel                  1400.0         0.68\n"),
+            "{text}"
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+    }
+}

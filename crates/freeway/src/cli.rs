@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The one definition of the command line: parser, help, man pages and completions come from it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::api::Proto;
+use crate::config::LogLevel;
+use crate::exit::EXIT_CODES;
+
+/// A fast path for Linux routers.
+///
+/// The kernel stays the router. Freeway watches what it does with the first packets of each flow, and repeats exactly
+/// that for the rest before the kernel's network stack runs. What is unusual goes to the kernel.
+#[derive(Debug, Parser)]
+#[command(name = "freeway", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = false,
+    disable_help_subcommand = true
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the daemon, in the foreground
+    ///
+    /// Without -i every port that forwards is accelerated. One daemon runs in each network namespace.
+    #[command(after_help = EXIT_CODES)]
+    Run(RunArgs),
+    /// Show each port's state and why, the flow table, rules and features
+    Status(ShowArgs),
+    /// Show packets by path and by reason
+    Stats(StatsArgs),
+    /// Show the flow table
+    Flows(FlowsArgs),
+    /// Say for one flow whether it is fast, and exactly why
+    ///
+    /// Shows the flow's entry, the kernel's connection and neighbour, and watches real packets of the flow for up to
+    /// two seconds. The tuple may be given as it comes in or as it goes out.
+    Explain(ExplainArgs),
+    /// Switch the fast path on
+    On(ShowArgs),
+    /// Switch the fast path off: everything is the kernel's, programs stay attached
+    Off(ShowArgs),
+    /// Empty the flow table; flows are learned anew
+    Flush(ShowArgs),
+    /// Say what this machine, its drivers and its rules allow, and what to change
+    ///
+    /// Needs no daemon. Exits with 1 if something keeps Freeway from running here.
+    Doctor(DoctorArgs),
+    /// Show the same traffic without and with the fast path
+    ///
+    /// Builds a router with NAT and a firewall from network namespaces, measures, and removes everything again. Takes
+    /// about a minute. Needs root, iproute2, nftables, ethtool and iperf3.
+    Demo(DemoArgs),
+    /// Network-namespace topologies to play in
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// Measure
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Write the man pages
+    #[command(hide = true)]
+    Man {
+        /// Folder to write to; created if it is not there
+        #[arg(
+            long = "dir",
+            value_name = "DIR",
+            required_unless_present = "positional"
+        )]
+        dir: Option<PathBuf>,
+        /// The same as --dir
+        #[arg(value_name = "DIR", conflicts_with = "dir")]
+        positional: Option<PathBuf>,
+    },
+    /// Write shell completions
+    #[command(hide = true)]
+    Completions {
+        /// bash, zsh, fish, elvish or powershell: to standard output; anything else: a folder for the first three
+        #[arg(value_name = "SHELL|DIR")]
+        target: PathBuf,
+    },
+}
+
+/// Where the daemon listens.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SocketArg {
+    /// Control socket [default: that of this network namespace, below /run/freeway]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Configuration [default: /etc/freeway/freeway.toml if it exists]
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Accelerate this port; repeat for more [default: each that forwards]
+    #[arg(short, long = "interface", value_name = "IFACE")]
+    pub interfaces: Vec<String>,
+    #[command(flatten)]
+    pub socket: SocketArg,
+    /// Serve Prometheus metrics at this address, such as 127.0.0.1:9100
+    #[arg(long, value_name = "ADDR")]
+    pub metrics: Option<SocketAddr>,
+    /// How much to log to standard error [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub log: Option<LogLevel>,
+}
+
+/// Arguments of commands that ask the daemon and show what it says.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ShowArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub socket: SocketArg,
+}
+
+/// Arguments of `stats`.
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// Show reasons that no packet had, too
+    #[arg(short, long)]
+    pub all: bool,
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+/// Arguments of `flows`.
+#[derive(Debug, Args)]
+#[command(after_help = FILTER_HELP)]
+pub struct FlowsArgs {
+    /// What to show, as pairs of words
+    #[arg(value_name = "FILTER")]
+    pub filter: Vec<String>,
+    /// Show at most so many flows
+    #[arg(short = 'n', long, value_name = "NUMBER")]
+    pub limit: Option<u64>,
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+const FILTER_HELP: &str = "\
+Filter, all of which must hold:
+  family 4|6
+  proto tcp|udp
+  src ADDRESS[/LENGTH]     before or after translation
+  dst ADDRESS[/LENGTH]
+  sport PORT[-PORT]
+  dport PORT[-PORT]
+  port NAME                network port it comes in or goes out at
+  state active|preparing|suspended|unconfirmed
+
+Example: freeway flows proto tcp src 192.0.2.0/24 dport 443";
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: freeway explain tcp 192.0.2.2:40000 198.51.100.2:443\n         \
+                        freeway explain udp '[2001:db8:1::2]:5000' '[2001:db8:2::2]:53'"
+)]
+pub struct ExplainArgs {
+    /// tcp, udp or an IP protocol number
+    #[arg(value_name = "PROTO")]
+    pub proto: Proto,
+    /// Source address and port; IPv6 as [ADDRESS]:PORT
+    #[arg(value_name = "SRC:PORT", value_parser = endpoint)]
+    pub src: SocketAddr,
+    /// Destination address and port
+    #[arg(value_name = "DST:PORT", value_parser = endpoint)]
+    pub dst: SocketAddr,
+    /// Watch real packets for at most so many seconds, 0 to 60
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = watch_seconds)]
+    pub watch: f64,
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Look at these ports only; repeat for more [default: each that forwards]
+    #[arg(short, long = "interface", value_name = "IFACE")]
+    pub interfaces: Vec<String>,
+    /// Read this configuration [default: /etc/freeway/freeway.toml if it exists]
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Arguments of `demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Print JSON at the end instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Seconds of each measurement
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub seconds: u32,
+    /// Flows of the packet generator
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub flows: u32,
+}
+
+/// What to do with topologies.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Say which topologies there are
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Build a topology and open a shell in its router; everything goes when the shell ends
+    Shell {
+        /// The topology: nat, routed or routed6
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Run Freeway in the router
+        #[arg(long)]
+        freeway: bool,
+    },
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Compare the kernel with Freeway on the same frames
+    ///
+    /// Kernel and Freeway alternate in each run; the kernel is measured without any program of Freeway attached.
+    /// Figures are medians, in nanoseconds for each frame net of the generator (source_ns), rates are gross.
+    Compare(CompareArgs),
+}
+
+/// Arguments of `bench compare`.
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    /// The lab's topology
+    #[arg(long, value_name = "NAME", default_value = "nat")]
+    pub scenario: Scenario,
+    /// Flows, all of them assured connections where the router tracks them
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub flows: u32,
+    /// Frame size in bytes, FCS counted
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=1518))]
+    pub frame_bytes: u32,
+    /// Runs; figures are their medians
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Steady state of each Freeway sample in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: u32,
+    /// CPU of generator and router
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub cpu: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A topology to measure in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scenario {
+    /// IPv4 masquerade and a stateful firewall.
+    Nat,
+    /// IPv4 routing without connection tracking.
+    Routed,
+    /// IPv6 routing without connection tracking.
+    Routed6,
+}
+
+impl Scenario {
+    /// The topology's name in the lab.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scenario::Nat => "nat",
+            Scenario::Routed => "routed",
+            Scenario::Routed6 => "routed6",
+        }
+    }
+}
+
+fn endpoint(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "write 192.0.2.1:80 or [2001:db8::1]:80".to_owned())
+}
+
+fn watch_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write a number of seconds from 0 to 60".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn explain_takes_both_families() {
+        let parse = |src, dst| Cli::try_parse_from(["freeway", "explain", "udp", src, dst]);
+        assert!(parse("192.0.2.1:1", "198.51.100.1:53").is_ok());
+        assert!(parse("[2001:db8::1]:1", "[2001:db8::2]:53").is_ok());
+        assert!(parse("2001:db8::1:1", "[2001:db8::2]:53").is_err());
+        assert!(parse("192.0.2.1", "198.51.100.1:53").is_err());
+    }
+
+    #[test]
+    fn interfaces_repeat() {
+        let cli = Cli::try_parse_from(["freeway", "run", "-i", "lan0", "-i", "wan0"]).unwrap();
+        match cli.command {
+            Command::Run(args) => assert_eq!(args.interfaces, ["lan0", "wan0"]),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A daemon with fixed answers, for the tests of server, client and rendering.
+
+use std::path::Path;
+use std::thread::JoinHandle;
+
+use tokio::net::UnixListener;
+use tokio::sync::{mpsc, oneshot};
+
+use super::request::Request;
+use super::server;
+use crate::api::*;
+
+/// A flow behind a masquerade.
+pub fn flow() -> Flow {
+    Flow {
+        family: 4,
+        proto: Proto::TCP,
+        src: "192.0.2.2".parse().unwrap(),
+        sport: 40000,
+        dst: "198.51.100.2".parse().unwrap(),
+        dport: 5201,
+        port_in: "lan0".into(),
+        to_src: "198.51.100.1".parse().unwrap(),
+        to_sport: 40000,
+        to_dst: "198.51.100.2".parse().unwrap(),
+        to_dport: 5201,
+        port_out: "wan0".into(),
+        src_mac_out: "02:00:00:00:02:01".into(),
+        dst_mac_out: "02:00:00:00:02:02".into(),
+        state: FlowState::Active,
+        path: FlowPath::Xdp,
+        packets: 1_234_567,
+        bytes: 1_850_000_000,
+        age_s: 12.5,
+        idle_s: 0.2,
+        confirmed_s_ago: 3.0,
+        length_max: 1500,
+        ttl: 64,
+        dscp: 0,
+        connection: true,
+        mark: 0,
+        reply: false,
+    }
+}
+
+/// Its answers.
+pub fn reply_flow() -> Flow {
+    let flow = flow();
+    Flow {
+        src: flow.to_dst,
+        sport: flow.to_dport,
+        dst: flow.to_src,
+        dport: flow.to_sport,
+        to_src: flow.dst,
+        to_sport: flow.dport,
+        to_dst: flow.src,
+        to_dport: flow.sport,
+        port_in: flow.port_out.clone(),
+        port_out: flow.port_in.clone(),
+        reply: true,
+        ..flow
+    }
+}
+
+/// What the fake daemon says of itself.
+pub fn status() -> Status {
+    let port = |ifindex, name: &str, state, path, reasons: &[&str]| Port {
+        ifindex,
+        name: name.into(),
+        state,
+        path,
+        reasons: reasons.iter().map(|&words| words.into()).collect(),
+        mtu: 1500,
+        mac: Some(format!("02:00:00:00:00:{ifindex:02x}")),
+        redirect_failures: 0,
+        xdp_features: vec!["basic".into(), "redirect".into(), "ndo-xmit".into()],
+    };
+    Status {
+        version: "0.1.0".into(),
+        pid: 4242,
+        uptime_s: 3723,
+        kernel: "6.12.0-1-amd64".into(),
+        on: true,
+        paused: None,
+        epoch: 3,
+        flows: FlowCounts {
+            active: 1998,
+            preparing: 1,
+            suspended: 2,
+            unconfirmed: 0,
+            capacity: 65_536,
+        },
+        connections: 1000,
+        next_hops: 4,
+        ports: vec![
+            port(2, "lan0", PortState::Fast, PortPath::Xdp, &[]),
+            port(3, "wan0", PortState::Fast, PortPath::Xdp, &[]),
+            port(
+                4,
+                "vethfaraway0000",
+                PortState::Kernel,
+                PortPath::Kernel,
+                &[
+                    "a veth whose peer may send merged frames and unfinished checksums: say wire_true = true for it in \
+                     the configuration if it does not",
+                    "a packet socket (tcpdump) sees its frames",
+                ],
+            ),
+            port(
+                5,
+                "eth9",
+                PortState::Down,
+                PortPath::Kernel,
+                &["no carrier"],
+            ),
+        ],
+        ruleset: RulesetStatus {
+            generation: 17,
+            safe: false,
+            findings: vec![
+                "inet filter forward, handle 12: `limit` must see every packet from lan0".into(),
+            ],
+        },
+        features: vec![
+            Feature {
+                name: "bpf_xdp_ct_lookup".into(),
+                state: FeatureState::Present,
+                needed_for: "checking connections once a second".into(),
+                minimum_kernel: "6.0".into(),
+            },
+            Feature {
+                name: "tcx".into(),
+                state: FeatureState::Missing,
+                needed_for: "attaching beside other tc programs".into(),
+                minimum_kernel: "6.6".into(),
+            },
+        ],
+        notices: vec![
+            "nf_conntrack_max is 65,536: connections beyond it are dropped by the kernel".into(),
+        ],
+        invalidation: Invalidation {
+            count: 12,
+            p50_ms: 0.2,
+            p99_ms: 0.9,
+            worst_ms: 3.14,
+        },
+        staleness_bound_s: 10.0,
+        learn: Learning {
+            candidates: 2200,
+            learned: 2001,
+            refused: 199,
+            learnable_to_fast_ms: Latency {
+                p50: 4.0,
+                p95: 18.0,
+                max: 240.0,
+            },
+        },
+        memory_rss_bytes: 12 << 20,
+        memory_maps_bytes: 40 << 20,
+        config_file: Some("/etc/freeway/freeway.toml".into()),
+    }
+}
+
+/// Its counters.
+pub fn stats() -> Stats {
+    let reason = |name: &str, stage: &str, words: &str, packets| ReasonCount {
+        name: name.into(),
+        stage: stage.into(),
+        words: words.into(),
+        packets,
+    };
+    Stats {
+        fast: Packets {
+            packets: 1_234_567,
+            bytes: 1_850_000_000,
+        },
+        reasons: vec![
+            reason("fast", "fast", "forwarded by the fast path", 1_234_567),
+            reason("miss", "punt", "no flow in the table", 4321),
+            reason("icmp", "punt", "ICMP or ICMPv6", 0),
+            reason(
+                "epoch",
+                "punt",
+                "rules or routes changed: waiting for the kernel's confirmation",
+                17,
+            ),
+            reason(
+                "learn_changed",
+                "learn",
+                "fields changed that no rewrite explains (length, ID, flags, ECN)",
+                3,
+            ),
+            reason("learned", "keep", "offered to the connection manager", 2200),
+        ],
+        events: Events {
+            candidates: 2200,
+            changed: 1,
+            suspended: 40,
+            watched: 0,
+            lost: 0,
+        },
+        refused: vec![
+            RefusalCount {
+                name: "table_full".into(),
+                words: "the flow table is full".into(),
+                count: 0,
+            },
+            RefusalCount {
+                name: "policy".into(),
+                words: "excluded by the configuration".into(),
+                count: 199,
+            },
+        ],
+        netlink: Netlink {
+            events: 77,
+            overruns: 0,
+            resyncs: 1,
+        },
+    }
+}
+
+/// A question about the flow.
+pub fn query() -> ExplainQuery {
+    ExplainQuery {
+        proto: Proto::TCP,
+        src: "192.0.2.2:40000".parse().unwrap(),
+        dst: "198.51.100.2:5201".parse().unwrap(),
+        watch_ms: 10,
+    }
+}
+
+/// The answer to it.
+pub fn explain() -> Explain {
+    let orig = Endpoints::from(query());
+    Explain {
+        tuple: orig,
+        verdict: Verdict::Fast,
+        summary: "The fast path forwards this flow from lan0 to wan0.".into(),
+        reasons: vec![Why {
+            name: "fast".into(),
+            words: "forwarded by the fast path".into(),
+            stage: "xdp".into(),
+        }],
+        flow: Some(flow()),
+        reply_flow: Some(reply_flow()),
+        connection: Some(Connection {
+            orig,
+            reply: Endpoints {
+                proto: Proto::TCP,
+                src: orig.dst,
+                sport: orig.dport,
+                dst: "198.51.100.1".parse().unwrap(),
+                dport: 40000,
+            },
+            status: vec!["seen_reply".into(), "assured".into(), "src_nat".into()],
+            state: Some("established".into()),
+            timeout_s: Some(431_999),
+            mark: 0,
+            helper: None,
+            zone: 0,
+        }),
+        neighbour: Some(Neighbour {
+            ip: "198.51.100.2".parse().unwrap(),
+            mac: Some("02:00:00:00:02:02".into()),
+            state: "reachable".into(),
+            port: "wan0".into(),
+        }),
+        watched: Watched {
+            packets: 31_415,
+            seconds: 2.0,
+            results: vec![Seen {
+                stage: "xdp".into(),
+                reason: "fast".into(),
+                words: "forwarded by the fast path".into(),
+                count: 31_415,
+                port: "lan0".into(),
+            }],
+        },
+        notes: vec!["The connection's window tracking was made liberal.".into()],
+    }
+}
+
+/// A running fake; dropping it ends it.
+pub struct Daemon {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Daemon {
+    /// Serves at `path`.
+    pub fn start(path: &Path) -> Daemon {
+        let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let (requests, queue) = mpsc::channel(4);
+                let listener = UnixListener::from_std(listener).unwrap();
+                tokio::spawn(async move { axum::serve(listener, server::router(requests)).await });
+                tokio::select! {
+                    () = answer(queue) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Daemon {
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+async fn answer(mut queue: mpsc::Receiver<Request>) {
+    let mut on = true;
+    while let Some(request) = queue.recv().await {
+        // A client may have left.
+        match request {
+            Request::Status(reply) => drop(reply.send(Ok(status()))),
+            Request::Stats(reply) => drop(reply.send(Ok(stats()))),
+            Request::Flows(filter, reply) => {
+                let mut flows = vec![flow(), reply_flow()];
+                flows.retain(|flow| {
+                    let exact = filter.sport.is_none_or(|ports| ports.contains(flow.sport));
+                    filter.matches(flow) && exact
+                });
+                let total = flows.len() as u64;
+                flows.truncate(filter.limit.map_or(usize::MAX, |limit| limit as usize));
+                drop(reply.send(Ok(Flows { flows, total })));
+            }
+            Request::Explain(_, reply) => drop(reply.send(Ok(explain()))),
+            Request::Switch(switch, reply) => {
+                let was_on = std::mem::replace(&mut on, switch.on);
+                drop(reply.send(Ok(Switched { on, was_on })));
+            }
+            Request::Flush(reply) => drop(reply.send(Ok(Flushed { flows: 2 }))),
+        }
+    }
+}

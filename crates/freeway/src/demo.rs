@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway demo`: the same traffic without and with the fast path.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use freeway_lab::frame::Proto;
+use freeway_lab::lab::Lab;
+use freeway_lab::measure::{MeasureSpec, Sample, measure, measure_reference};
+use freeway_lab::reference::Reference;
+use freeway_lab::topology::Topology;
+use serde::Serialize;
+
+use crate::bench::{figures, flow_config, options, progress};
+use crate::cli::DemoArgs;
+use crate::exit::Stop;
+use crate::machine::Machine;
+use crate::render::{self, Page, Terminal, Tone, count};
+use crate::router::RouterDaemon;
+
+/// The lab of the demo.
+const TOPOLOGY: &str = "nat";
+/// 64-byte frames, FCS counted: the hardest for a router.
+const FRAME_BYTES: u32 = 64;
+/// Frames before a sample, so that flows become fast.
+const WARMUP: Duration = Duration::from_secs(2);
+/// How long iperf3's server may take to listen.
+const SERVER_START: Duration = Duration::from_secs(5);
+
+/// What the demo measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Demo {
+    /// The lab's topology.
+    pub scenario: String,
+    /// Frame size of the generator, FCS counted.
+    pub frame_bytes: u32,
+    /// Flows of the generator.
+    pub flows: u32,
+    /// What the kernel alone did.
+    pub kernel: Figures,
+    /// What Freeway did.
+    pub freeway: Figures,
+    /// Freeway's packet rate over the kernel's, generator and sink included.
+    pub packet_ratio: f64,
+    /// Freeway's time for a frame over the kernel's, without the generator: how many times faster.
+    pub net_ratio: f64,
+    /// Freeway's TCP throughput over the kernel's.
+    pub tcp_ratio: f64,
+    /// What was measured on.
+    pub machine: Machine,
+}
+
+/// The figures of one of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// Packet rate, generator and sink included.
+    pub mpps: f64,
+    /// Time for a frame without the generator.
+    pub net_ns: f64,
+    /// TCP throughput (iperf3).
+    pub tcp_gbit_s: f64,
+}
+
+/// Runs the demo and prints its table.
+pub fn run(args: &DemoArgs) -> Result<(), Stop> {
+    freeway_lab::signal::cleanup_on_signal()?;
+    let demo = measure_all(args)?;
+    if args.json {
+        render::print_json(&demo)
+    } else {
+        render::print(&table(&demo, Terminal::stdout()))
+    }
+}
+
+fn measure_all(args: &DemoArgs) -> Result<Demo, Stop> {
+    let start = Instant::now();
+    let say = |words: &str| progress(&format!("[{:>2} s] {words}", start.elapsed().as_secs()));
+    let topology = Topology::parse(TOPOLOGY)?;
+    say(&format!(
+        "building the lab `{TOPOLOGY}`: {}",
+        topology.summary
+    ));
+    let lab = Lab::build(topology, options(args.flows))?;
+    let seconds = Duration::from_secs(args.seconds.into());
+    let spec = MeasureSpec {
+        flows: args.flows,
+        frame_bytes: FRAME_BYTES,
+        duration: seconds,
+        ..MeasureSpec::default()
+    };
+    let generator = format!(
+        "{} flows of {FRAME_BYTES}-byte frames",
+        count(args.flows.into())
+    );
+    let server = Server::start(&lab)?;
+
+    say(&format!(
+        "kernel: iperf3, one TCP stream, {} s",
+        args.seconds
+    ));
+    let kernel_tcp = iperf(&lab, args.seconds)?;
+    say(&format!("kernel: {kernel_tcp:.2} Gb/s; now {generator}"));
+    let short = MeasureSpec {
+        duration: Duration::from_secs(1),
+        ..spec
+    };
+    let source = measure_reference(&lab, &short, Reference::XdpDrop)?;
+    lab.prime(Proto::Udp, args.flows, Some(spec.cpu))?;
+    let kernel = measure(&lab, &spec)?;
+    say(&format!("kernel: {}", figures(&kernel)));
+
+    say("starting Freeway in the router");
+    let daemon = RouterDaemon::start(&lab, &flow_config(args.flows))?;
+    daemon.require_fast_ports()?;
+    say(&format!(
+        "Freeway: iperf3, one TCP stream, {} s",
+        args.seconds
+    ));
+    let freeway_tcp = iperf(&lab, args.seconds)?;
+    say(&format!("Freeway: {freeway_tcp:.2} Gb/s; now {generator}"));
+    lab.prime(Proto::Udp, args.flows, Some(spec.cpu))?;
+    let freeway = measure(
+        &lab,
+        &MeasureSpec {
+            warmup: WARMUP,
+            ..spec
+        },
+    )?;
+    say(&format!("Freeway: {}", figures(&freeway)));
+    let fast = daemon.stats()?.fast.packets;
+    if fast == 0 {
+        return Err(Stop::failure(
+            "no packet took the fast path: `freeway doctor` may say why",
+        ));
+    }
+    say(&format!(
+        "{} packets took the fast path; removing everything",
+        count(fast)
+    ));
+    daemon.stop()?;
+    drop(server);
+    drop(lab);
+
+    let net = |sample: &Sample| sample.ns_per_frame - source.ns_per_frame;
+    let figures = |sample: &Sample, tcp_gbit_s| Figures {
+        mpps: sample.mpps(),
+        net_ns: net(sample),
+        tcp_gbit_s,
+    };
+    Ok(Demo {
+        scenario: TOPOLOGY.into(),
+        frame_bytes: FRAME_BYTES,
+        flows: args.flows,
+        kernel: figures(&kernel, kernel_tcp),
+        freeway: figures(&freeway, freeway_tcp),
+        packet_ratio: freeway.mpps() / kernel.mpps(),
+        net_ratio: net(&kernel) / net(&freeway),
+        tcp_ratio: freeway_tcp / kernel_tcp,
+        machine: Machine::this(),
+    })
+}
+
+/// iperf3's server; dropping it ends it.
+struct Server(Child);
+
+impl Server {
+    fn start(lab: &Lab) -> Result<Server, Stop> {
+        let mut command = Command::new("iperf3");
+        command
+            .arg("-s")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
+        let child =
+            lab.server()
+                .place(&mut command)?
+                .spawn()
+                .map_err(|error| match error.kind() {
+                    io::ErrorKind::NotFound => {
+                        Stop::failure("iperf3 is not installed: apt-get install iperf3")
+                    }
+                    _ => Stop::failure(format!("cannot start iperf3 in the lab: {error}")),
+                })?;
+        let server = Server(child);
+        let patience = Instant::now() + SERVER_START;
+        // 5201 is iperf3's port; state 0A is LISTEN.
+        let listens = || {
+            let text = ["tcp", "tcp6"].map(|file| {
+                std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default()
+            });
+            text.iter().flat_map(|text| text.lines()).any(|line| {
+                let mut fields = line.split_whitespace().skip(1);
+                fields.next().is_some_and(|local| local.ends_with(":1451"))
+                    && fields.nth(1) == Some("0A")
+            })
+        };
+        while !lab.server().enter(listens)? {
+            if Instant::now() > patience {
+                return Err(Stop::failure("iperf3's server does not listen in the lab"));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Gigabits a second of one TCP stream, as the receiver saw them.
+fn iperf(lab: &Lab, seconds: u32) -> Result<f64, Stop> {
+    let address = lab.topology().family.plan().server;
+    let output = lab
+        .client()
+        .tool(&format!("iperf3 -c {address} -t {seconds} -O 1 -J"))?;
+    let json: serde_json::Value = serde_json::from_str(&output)
+        .map_err(|error| Stop::failure(format!("iperf3's report does not parse: {error}")))?;
+    json.pointer("/end/sum_received/bits_per_second")
+        .and_then(serde_json::Value::as_f64)
+        .filter(|rate| *rate > 0.0)
+        .map(|rate| rate / 1e9)
+        .ok_or_else(|| Stop::failure("iperf3 received nothing"))
+}
+
+fn table(demo: &Demo, terminal: Terminal) -> String {
+    let mut page = Page::new(terminal);
+    page.words(
+        "",
+        &format!(
+            "A router with masquerade and a stateful firewall, on one core of {} (Linux {})",
+            demo.machine.cpu, demo.machine.kernel
+        ),
+    );
+    page.gap();
+    let heads = ["", "kernel", "Freeway", "ratio"]
+        .map(|head| page.tone(Tone::Head, head))
+        .to_vec();
+    let row = |name: String, kernel: String, freeway: String, ratio: f64| {
+        vec![name, kernel, freeway, format!("{ratio:.1}")]
+    };
+    let (kernel, freeway) = (&demo.kernel, &demo.freeway);
+    let flows = count(demo.flows.into());
+    page.table(
+        2,
+        &[1, 2, 3],
+        &[
+            heads,
+            row(
+                format!("{}-byte frames, {flows} flows, Mpps", demo.frame_bytes),
+                format!("{:.2}", kernel.mpps),
+                format!("{:.2}", freeway.mpps),
+                demo.packet_ratio,
+            ),
+            row(
+                "the same without the generator's time, ns a frame".into(),
+                format!("{:.0}", kernel.net_ns),
+                format!("{:.0}", freeway.net_ns),
+                demo.net_ratio,
+            ),
+            row(
+                "iperf3, one TCP stream, Gb/s".into(),
+                format!("{:.2}", kernel.tcp_gbit_s),
+                format!("{:.2}", freeway.tcp_gbit_s),
+                demo.tcp_ratio,
+            ),
+        ],
+    );
+    page.gap();
+    let ratio = page.tone(Tone::Good, &format!("{:.1} times", demo.packet_ratio));
+    page.words("", &format!("Freeway forwards {ratio} as many packets. iperf3's end hosts share the CPUs with the router."));
+    page.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_fits() {
+        let demo = Demo {
+            scenario: "nat".into(),
+            frame_bytes: 64,
+            flows: 1000,
+            kernel: Figures {
+                mpps: 0.7,
+                net_ns: 1400.0,
+                tcp_gbit_s: 3.1,
+            },
+            freeway: Figures {
+                mpps: 5.3,
+                net_ns: 120.0,
+                tcp_gbit_s: 5.9,
+            },
+            packet_ratio: 7.571,
+            net_ratio: 11.67,
+            tcp_ratio: 1.903,
+            machine: Machine::this(),
+        };
+        let text = table(
+            &demo,
+            Terminal {
+                width: 80,
+                color: false,
+            },
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(text.contains("0.70     5.30    7.6\n"), "{text}");
+        assert!(
+            text.contains("Freeway forwards 7.6 times as many packets."),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway doctor`: what this machine, its drivers and its rules allow, and what to change. Needs no daemon.
+
+mod conntrack;
+mod device;
+mod kernel;
+mod ports;
+mod rules;
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::exit::Stop;
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The worst severity of all findings.
+    pub worst: Severity,
+    /// Everything that was looked at, area by area.
+    pub findings: Vec<Finding>,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is about: `kernel`, `port NAME`, `rules`, `connections`.
+    pub area: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What was found, in words.
+    pub words: String,
+    /// What to change.
+    pub advice: Option<String>,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// As it should be.
+    #[default]
+    Good,
+    /// Worth knowing.
+    Note,
+    /// Some traffic stays in the kernel.
+    Warning,
+    /// Freeway cannot work.
+    Problem,
+}
+
+impl Report {
+    fn add(&mut self, area: &str, severity: Severity, words: impl Into<String>) {
+        self.push(area, severity, words.into(), None);
+    }
+
+    fn advise(
+        &mut self,
+        area: &str,
+        severity: Severity,
+        words: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
+        self.push(area, severity, words.into(), Some(advice.into()));
+    }
+
+    fn push(&mut self, area: &str, severity: Severity, words: String, advice: Option<String>) {
+        self.worst = self.worst.max(severity);
+        self.findings.push(Finding {
+            area: area.into(),
+            severity,
+            words,
+            advice,
+        });
+    }
+}
+
+/// Looks at everything. `interfaces` restricts the ports.
+pub fn examine(config: Option<&Path>, interfaces: &[String]) -> Result<Report, Stop> {
+    let mut config = Config::load(config)?;
+    if !interfaces.is_empty() {
+        config.daemon.interfaces = interfaces.to_vec();
+    }
+    let mut report = Report::default();
+    kernel::examine(&mut report);
+    ports::examine(&mut report, &config)?;
+    rules::examine(&mut report);
+    conntrack::examine(&mut report, &config);
+    Ok(report)
+}
+
+/// A number from a file below /proc/sys, of the network namespace of the calling thread.
+fn sysctl(path: &str) -> Option<u64> {
+    std::fs::read_to_string(format!("/proc/sys/{path}"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}

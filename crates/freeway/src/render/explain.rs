@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page of `freeway explain`.
+
+use super::flows::lines;
+use super::number::{count, duration, plural};
+use super::page::{Page, Tone};
+use super::terminal::Terminal;
+use crate::api::{Connection, Explain, Neighbour, Verdict, Watched};
+
+/// The whole page.
+pub fn explain(explain: &Explain, terminal: Terminal) -> String {
+    let mut page = Page::new(terminal);
+    page.words("", &explain.tuple.to_string());
+    let (tone, word) = match explain.verdict {
+        Verdict::Fast => (Tone::Good, "Fast"),
+        Verdict::Kernel => (Tone::Warn, "Not fast"),
+        Verdict::Unknown => (Tone::Warn, "Unknown"),
+    };
+    let word = page.tone(tone, word);
+    page.words("", &format!("{word}: {}", explain.summary));
+    if !explain.reasons.is_empty() {
+        page.head("Why");
+        let rows: Vec<_> = explain
+            .reasons
+            .iter()
+            .map(|why| vec![why.stage.clone(), why.name.clone(), why.words.clone()])
+            .collect();
+        page.table(2, &[], &rows);
+    }
+    watched(&mut page, &explain.watched);
+    for (heading, flow) in [
+        ("Flow entry", &explain.flow),
+        ("Flow entry of the other direction", &explain.reply_flow),
+    ] {
+        page.head(heading);
+        match flow {
+            Some(flow) => {
+                lines(&mut page, "  ", flow);
+                let words = format!(
+                    "to {} by {}; packets up to {} bytes, TTL {}, DSCP {}",
+                    flow.dst_mac_out, flow.port_out, flow.length_max, flow.ttl, flow.dscp
+                );
+                page.words("       ", &words);
+            }
+            None => page.line("  none"),
+        }
+    }
+    page.head("Kernel's connection");
+    match &explain.connection {
+        Some(connection) => connection_lines(&mut page, connection),
+        None => page.line("  none: not tracked, or gone"),
+    }
+    page.head("Neighbour");
+    match &explain.neighbour {
+        Some(neighbour) => page.words("  ", &neighbour_words(neighbour)),
+        None => page.line("  none known"),
+    }
+    if !explain.notes.is_empty() {
+        page.head("Notes");
+        for note in &explain.notes {
+            page.words("  - ", note);
+        }
+    }
+    page.finish()
+}
+
+fn watched(page: &mut Page, watched: &Watched) {
+    page.head("Packets watched");
+    let span = duration(watched.seconds);
+    if watched.packets == 0 {
+        page.words("  ", &format!("none of this flow came within {span}"));
+        return;
+    }
+    page.words(
+        "  ",
+        &format!("{} within {span}", plural(watched.packets, "packet")),
+    );
+    let rows: Vec<_> = watched
+        .results
+        .iter()
+        .map(|seen| {
+            let place = format!("{} {}", seen.port, seen.stage);
+            vec![count(seen.count), place, seen.words.clone()]
+        })
+        .collect();
+    page.table(2, &[0], &rows);
+}
+
+fn connection_lines(page: &mut Page, connection: &Connection) {
+    page.words("  ", &connection.orig.to_string());
+    page.words("  ", &format!("answers: {}", connection.reply));
+    let mut words = Vec::new();
+    words.extend(connection.state.clone());
+    words.extend(
+        connection
+            .status
+            .iter()
+            .map(|status| status.replace('_', " ")),
+    );
+    words.extend(
+        connection
+            .timeout_s
+            .map(|seconds| format!("expires in {}", duration(seconds.into()))),
+    );
+    words.push(format!("mark {:#x}", connection.mark));
+    words.extend(
+        connection
+            .helper
+            .as_ref()
+            .map(|helper| format!("helper {helper}")),
+    );
+    if connection.zone != 0 {
+        words.push(format!("zone {}", connection.zone));
+    }
+    page.words("  ", &words.join(", "));
+}
+
+fn neighbour_words(neighbour: &Neighbour) -> String {
+    let mac = neighbour.mac.as_deref().unwrap_or("no MAC address");
+    format!(
+        "{} at {mac} on {}, {}",
+        neighbour.ip, neighbour.port, neighbour.state
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::tests::{PIPE, check_fits};
+    use super::*;
+    use crate::daemon::fake;
+
+    #[test]
+    fn the_answer_comes_first() {
+        let text = explain(&fake::explain(), PIPE);
+        check_fits(&text);
+        let start =
+            "tcp 192.0.2.2:40000 > 198.51.100.2:5201\nFast: The fast path forwards this flow";
+        assert!(text.starts_with(start), "{text}");
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for words in [
+            "31,415 packets within 2.0 s",
+            "established, seen reply, assured, src nat, expires in 4 d 23 h, mark 0x0",
+            "198.51.100.2 at 02:00:00:00:02:02 on wan0, reachable",
+            "packets up to 1500 bytes, TTL 64, DSCP 0",
+        ] {
+            assert!(flat.contains(words), "{words}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let nothing = Explain {
+            verdict: Verdict::Unknown,
+            summary: "Neither a packet nor an entry was seen.".into(),
+            reasons: Vec::new(),
+            flow: None,
+            reply_flow: None,
+            connection: None,
+            neighbour: None,
+            watched: Watched {
+                packets: 0,
+                seconds: 2.0,
+                results: Vec::new(),
+            },
+            notes: Vec::new(),
+            ..fake::explain()
+        };
+        let text = explain(&nothing, PIPE);
+        check_fits(&text);
+        assert!(
+            text.contains("none of this flow came within 2.0 s"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Text for people: words first, aligned, with units, never wider than the terminal where it can be helped.
+
+mod doctor;
+mod explain;
+mod flows;
+mod number;
+mod page;
+mod stats;
+mod status;
+mod terminal;
+
+pub use doctor::doctor;
+pub use explain::explain;
+pub use flows::flows;
+pub use number::{count, plural};
+pub use page::{Page, Tone};
+pub use stats::stats;
+pub use status::status;
+pub use terminal::{Terminal, print, print_json};

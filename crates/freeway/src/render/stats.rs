@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page of `freeway stats`.
+
+use super::number::{bytes, count, plural};
+use super::page::Page;
+use super::terminal::Terminal;
+use crate::api::Stats;
+
+/// The whole page; `all` shows zeros too.
+pub fn stats(stats: &Stats, all: bool, terminal: Terminal) -> String {
+    let mut page = Page::new(terminal);
+    let fast = &stats.fast;
+    page.words(
+        "",
+        &format!(
+            "The fast path forwarded {}, {}",
+            plural(fast.packets, "packet"),
+            bytes(fast.bytes)
+        ),
+    );
+    for (stage, heading) in [
+        ("punt", "Packets given to the kernel"),
+        ("keep", "Packets that taught or confirmed a flow"),
+        ("learn", "Packets from which nothing was learned"),
+    ] {
+        let reasons = stats.reasons.iter().filter(|reason| reason.stage == stage);
+        let rows =
+            reasons.map(|reason| (reason.packets, reason.name.as_str(), reason.words.as_str()));
+        section(&mut page, heading, all, rows.collect());
+    }
+    let refused = stats
+        .refused
+        .iter()
+        .map(|refusal| (refusal.count, refusal.name.as_str(), refusal.words.as_str()));
+    section(
+        &mut page,
+        "Candidates that the connection manager refused",
+        all,
+        refused.collect(),
+    );
+    let events = &stats.events;
+    page.head("Events");
+    page.words(
+        "  ",
+        &format!(
+            "data plane: {}, {} changed, {} suspended, {} watched, {} lost",
+            plural(events.candidates, "candidate"),
+            count(events.changed),
+            count(events.suspended),
+            count(events.watched),
+            count(events.lost)
+        ),
+    );
+    let netlink = &stats.netlink;
+    page.words(
+        "  ",
+        &format!(
+            "kernel: {}, {}, {}",
+            plural(netlink.events, "event"),
+            plural(netlink.overruns, "overrun"),
+            plural(netlink.resyncs, "resynchronisation")
+        ),
+    );
+    page.finish()
+}
+
+fn section(page: &mut Page, heading: &str, all: bool, mut rows: Vec<(u64, &str, &str)>) {
+    rows.retain(|(number, ..)| all || *number > 0);
+    if rows.is_empty() {
+        return;
+    }
+    if !all {
+        rows.sort_by_key(|(number, ..)| std::cmp::Reverse(*number));
+    }
+    page.head(heading);
+    let rows: Vec<_> = rows
+        .into_iter()
+        .map(|(number, name, words)| vec![count(number), name.to_owned(), words.to_owned()])
+        .collect();
+    page.table(2, &[0], &rows);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::tests::{PIPE, check_fits};
+    use super::*;
+    use crate::daemon::fake;
+
+    #[test]
+    fn zeros_are_left_out_unless_asked_for() {
+        let text = stats(&fake::stats(), false, PIPE);
+        check_fits(&text);
+        assert!(text.starts_with("The fast path forwarded 1,234,567 packets, 1.85 GB\n"));
+        assert!(
+            text.contains("  4,321  miss   no flow in the table\n"),
+            "{text}"
+        );
+        assert!(!text.contains("icmp"));
+        let all = stats(&fake::stats(), true, PIPE);
+        check_fits(&all);
+        assert!(all.contains("icmp"));
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page of `freeway status`.
+
+use super::number::{bytes, count, duration, plural};
+use super::page::{Page, Tone};
+use super::terminal::Terminal;
+use crate::api::{FeatureState, Port, PortPath, PortState, Status};
+
+/// The whole page.
+pub fn status(status: &Status, terminal: Terminal) -> String {
+    let mut page = Page::new(terminal);
+    headline(&mut page, status);
+    page.head("Ports");
+    if status.ports.is_empty() {
+        page.words(
+            "  ",
+            "none forwards: enable forwarding (net.ipv4.ip_forward), or name ports with -i",
+        );
+    }
+    let rows: Vec<_> = status
+        .ports
+        .iter()
+        .map(|port| port_row(&page, port))
+        .collect();
+    page.table(2, &[], &rows);
+    page.gap();
+    let mut rows = figures(&page, status);
+    for row in &mut rows {
+        row[0] = page.tone(Tone::Head, &row[0]);
+    }
+    page.table(0, &[], &rows);
+    for finding in &status.ruleset.findings {
+        page.words("  - ", finding);
+    }
+    features(&mut page, status);
+    if !status.notices.is_empty() {
+        page.head("Notices");
+        for notice in &status.notices {
+            let mark = page.tone(Tone::Warn, "!");
+            page.words(&format!("  {mark} "), notice);
+        }
+    }
+    page.finish()
+}
+
+fn headline(page: &mut Page, status: &Status) {
+    let (tone, word) = match (status.on, &status.paused) {
+        (false, _) => (Tone::Warn, "off"),
+        (true, Some(_)) => (Tone::Warn, "paused"),
+        (true, None) => (Tone::Good, "on"),
+    };
+    let word = page.tone(tone, word);
+    let tail = match (status.on, &status.paused) {
+        (false, _) => "the kernel forwards everything; `freeway on` switches it on".to_owned(),
+        (true, Some(why)) => format!("the kernel forwards everything for now: {why}"),
+        (true, None) => {
+            let verb = if status.flows.active == 1 {
+                "is"
+            } else {
+                "are"
+            };
+            format!("{} {verb} fast", plural(status.flows.active, "flow"))
+        }
+    };
+    page.words("", &format!("Freeway {} is {word}: {tail}", status.version));
+    let uptime = duration(status.uptime_s as f64);
+    page.words(
+        "",
+        &format!(
+            "Process {}, up {uptime}, Linux {}",
+            status.pid, status.kernel
+        ),
+    );
+}
+
+fn port_row(page: &Page, port: &Port) -> Vec<String> {
+    let (tone, word) = match (port.state, port.path) {
+        (PortState::Fast, PortPath::Tc) => (Tone::Good, "fast (tc)"),
+        (PortState::Fast, _) => (Tone::Good, "fast (XDP)"),
+        (PortState::Kernel, _) => (Tone::Warn, "kernel"),
+        (PortState::Down, _) => (Tone::Warn, "down"),
+    };
+    let mut words = port.reasons.join("; ");
+    if port.redirect_failures > 0 {
+        let lost = format!(
+            "{} lost on the way out",
+            plural(port.redirect_failures, "frame")
+        );
+        words = if words.is_empty() {
+            lost
+        } else {
+            format!("{words}; {lost}")
+        };
+    }
+    if words.is_empty() {
+        words = format!("MTU {}", port.mtu);
+    }
+    vec![port.name.clone(), page.tone(tone, word), words]
+}
+
+fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
+    let flows = &status.flows;
+    let mut states = vec![format!("{} active", count(flows.active))];
+    for (number, word) in [
+        (flows.preparing, "preparing"),
+        (flows.suspended, "suspended"),
+        (flows.unconfirmed, "unconfirmed"),
+    ] {
+        if number > 0 {
+            states.push(format!("{} {word}", count(number)));
+        }
+    }
+    let learn = &status.learn;
+    let latency = &learn.learnable_to_fast_ms;
+    let invalidation = &status.invalidation;
+    let rules = if status.ruleset.safe {
+        page.tone(Tone::Good, "nothing must see every packet")
+    } else {
+        page.tone(Tone::Warn, "these keep flows in the kernel:")
+    };
+    let row = |name: &str, words: String| vec![name.to_owned(), words];
+    vec![
+        row(
+            "Flows",
+            format!("{}; room for {}", states.join(", "), count(flows.capacity)),
+        ),
+        row(
+            "Connections",
+            format!(
+                "{} over {}",
+                count(status.connections),
+                plural(status.next_hops, "next hop")
+            ),
+        ),
+        row(
+            "Learning",
+            format!(
+                "{} learned of {}, {} refused; fast after {:.0} ms (p95 {:.0} ms, max {:.0} ms)",
+                count(learn.learned),
+                plural(learn.candidates, "candidate"),
+                count(learn.refused),
+                latency.p50,
+                latency.p95,
+                latency.max
+            ),
+        ),
+        row(
+            "Changes",
+            format!(
+                "{} took effect in p50 {:.1} ms, p99 {:.1} ms, worst {:.1} ms; without an event within {}",
+                count(invalidation.count),
+                invalidation.p50_ms,
+                invalidation.p99_ms,
+                invalidation.worst_ms,
+                duration(status.staleness_bound_s)
+            ),
+        ),
+        row(
+            "Memory",
+            format!(
+                "{} and {} of maps",
+                bytes(status.memory_rss_bytes),
+                bytes(status.memory_maps_bytes)
+            ),
+        ),
+        row(
+            "Config",
+            status
+                .config_file
+                .clone()
+                .unwrap_or_else(|| "defaults".into()),
+        ),
+        row("Rules", rules),
+    ]
+}
+
+fn features(page: &mut Page, status: &Status) {
+    let lacking: Vec<_> = status
+        .features
+        .iter()
+        .filter(|feature| feature.state != FeatureState::Present)
+        .collect();
+    if lacking.is_empty() {
+        return;
+    }
+    page.head("Features that this kernel lacks");
+    for feature in lacking {
+        let unknown = if feature.state == FeatureState::Unknown {
+            " (could not be tried)"
+        } else {
+            ""
+        };
+        let words = format!(
+            "{}{unknown}, for {}; Linux {} has it",
+            feature.name, feature.needed_for, feature.minimum_kernel
+        );
+        page.words("  - ", &words);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::tests::{PIPE, check_fits};
+    use super::*;
+    use crate::daemon::fake;
+
+    #[test]
+    fn every_port_is_named_with_its_reason() {
+        let text = status(&fake::status(), PIPE);
+        check_fits(&text);
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            flat.starts_with("Freeway 0.1.0 is on: 1,998 flows are fast"),
+            "{text}"
+        );
+        for words in [
+            "lan0 fast (XDP) MTU 1500",
+            "vethfaraway0000 kernel a veth whose peer",
+            "eth9 down no carrier",
+            "`limit` must see every packet from lan0",
+            "tcx, for attaching",
+            "up 62 min",
+            "! nf_conntrack_max",
+        ] {
+            assert!(flat.contains(words), "{words}: {text}");
+        }
+    }
+
+    #[test]
+    fn off_and_paused_come_first() {
+        let mut off = fake::status();
+        off.on = false;
+        assert!(
+            status(&off, PIPE).starts_with("Freeway 0.1.0 is off: the kernel forwards everything")
+        );
+        let mut paused = fake::status();
+        paused.paused = Some("the ruleset is being read".into());
+        let text = status(&paused, PIPE);
+        check_fits(&text);
+        assert!(text.starts_with("Freeway 0.1.0 is paused"), "{text}");
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where text goes.
+
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsRawFd;
+
+use serde::Serialize;
+
+use crate::exit::Stop;
+
+/// Columns where nobody says how many there are.
+const WIDTH: usize = 80;
+/// Text becomes unreadable below.
+const WIDTH_MIN: usize = 40;
+/// Lines become unreadable above.
+const WIDTH_MAX: usize = 120;
+
+/// What the reader's side can show.
+#[derive(Clone, Copy, Debug)]
+pub struct Terminal {
+    /// Columns.
+    pub width: usize,
+    /// Escape sequences are understood and wanted.
+    pub color: bool,
+}
+
+impl Terminal {
+    /// Standard output's.
+    pub fn stdout() -> Terminal {
+        Terminal::of(&io::stdout())
+    }
+
+    /// Standard error's.
+    pub fn stderr() -> Terminal {
+        Terminal::of(&io::stderr())
+    }
+
+    fn of(stream: &(impl IsTerminal + AsRawFd)) -> Terminal {
+        let tty = stream.is_terminal();
+        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let columns = std::env::var("COLUMNS")
+            .ok()
+            .and_then(|text| text.parse().ok());
+        let width = columns
+            .or_else(|| if tty { columns_of(stream) } else { None })
+            .unwrap_or(WIDTH);
+        Terminal {
+            width: width.clamp(WIDTH_MIN, WIDTH_MAX),
+            color: tty && !dumb && !set("NO_COLOR"),
+        }
+    }
+}
+
+fn columns_of(stream: &impl AsRawFd) -> Option<usize> {
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: the kernel writes one winsize, which outlives the call.
+    let rc = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    (rc == 0 && size.ws_col > 0).then_some(size.ws_col.into())
+}
+
+/// Writes to standard output; a reader that has left is no error.
+pub fn print(text: &str) -> Result<(), Stop> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Stop::failure(format!(
+            "cannot write to standard output: {error}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Writes one JSON value to standard output.
+pub fn print_json(value: &impl Serialize) -> Result<(), Stop> {
+    let mut text =
+        serde_json::to_string_pretty(value).map_err(|error| Stop::failure(error.to_string()))?;
+    text.push('\n');
+    print(&text)
+}
