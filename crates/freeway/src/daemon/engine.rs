@@ -168,6 +168,7 @@ impl Engine {
         control.set_sample_budget(per_tick(SAMPLES_PER_S));
         control.set_epoch(engine.manager.epoch());
         engine.read_neighbours();
+        engine.update_policy()?;
         engine.read_ruleset()?;
         engine.update_ports()?;
         engine.sysctls = ruleset::sysctls();
@@ -252,6 +253,7 @@ impl Engine {
         }
         self.execute(ops)?;
         if ports {
+            self.update_policy()?;
             self.update_ports()?;
         }
         if rules {
@@ -330,7 +332,6 @@ impl Engine {
     }
 
     fn oldest_confirmation_s(&self) -> Result<f64, DaemonError> {
-        let now_tick = self.now_tick()?;
         let hz = f64::from(self.datapath.clock.hz());
         let oldest = self
             .manager
@@ -342,7 +343,6 @@ impl Engine {
             .filter(|ticks| *ticks < u32::MAX / 2)
             .max()
             .unwrap_or(0);
-        let _ = now_tick;
         Ok(f64::from(oldest) / hz)
     }
 
@@ -364,6 +364,15 @@ impl Engine {
         self.manager.flush(now_tick, &mut ops);
         self.execute(ops)?;
         Ok(count)
+    }
+
+    /// Names of interfaces become indices, so this follows the links.
+    fn update_policy(&mut self) -> Result<(), DaemonError> {
+        let now_tick = self.now_tick()?;
+        let mut ops = Vec::new();
+        let policy = ports::policy(&self.config, &self.mirror);
+        self.manager.set_policy(policy, now_tick, &mut ops);
+        self.execute(ops)
     }
 
     fn read_neighbours(&mut self) {

@@ -4,8 +4,7 @@
 use freeway_abi::{FW_ST_ACTIVE, FW_ST_PREPARING, fw_state};
 use freeway_cmm::{ConnKey, Op, StateView};
 use freeway_datapath::Flows;
-use freeway_kernel::conntrack::TcpPrepare;
-use freeway_kernel::model::Tuple;
+use freeway_kernel::conntrack::{SetTimeout, TcpPrepare};
 
 use super::Engine;
 use crate::daemon::DaemonError;
@@ -48,7 +47,7 @@ impl Engine {
         &self,
         op: Op,
         prepare: &mut Vec<ConnKey>,
-        timeouts: &mut Vec<(Tuple, u16, u32)>,
+        timeouts: &mut Vec<SetTimeout>,
         failed: &mut Vec<u32>,
     ) {
         let datapath = &self.datapath;
@@ -69,7 +68,9 @@ impl Engine {
             Op::Unconfirm { index } => datapath.flows.unconfirm(index),
             Op::SetEpoch { epoch } => datapath.control.set_epoch(epoch),
             Op::Prepare { conn } => prepare.push(conn),
-            Op::SetTimeout { orig, zone, seconds } => timeouts.push((orig, zone, seconds)),
+            Op::SetTimeout { orig, zone, seconds } => {
+                timeouts.push(SetTimeout { orig, zone, seconds });
+            }
         }
     }
 

@@ -189,7 +189,7 @@ impl Engine {
 
     fn notes(&self, tuple: &Tuple, connection: Option<&Tracked>, has_flow: bool) -> Vec<String> {
         let mut notes = Vec::new();
-        let local = |ip| self.mirror.addrs().iter().any(|a| a.local == ip);
+        let local = |ip| self.mirror.addrs().values().any(|a| a.local == ip);
         if local(tuple.src) || local(tuple.dst) {
             notes.push("one end is this router: local traffic is always the kernel's".into());
         }

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use freeway_cmm::Port as ManagedPort;
+use freeway_cmm::{Exclusion, Policy, Port as ManagedPort};
 use freeway_datapath::{Attachment, Datapath, Hook};
 use freeway_kernel::mirror::Mirror;
-use freeway_kernel::model::{Family, Link};
+use freeway_kernel::model::{Family, Link, Prefix};
 
 use super::Engine;
 use crate::config::{Config, PathChoice};
@@ -95,6 +95,28 @@ fn unfit(link: &Link, config: &Config) -> Option<String> {
         Some(kind) => return Some(format!("{kind} interfaces are left to the kernel")),
     }
     link.master.map(|_| "ports of a bridge, bond or VRF are left to the kernel".into())
+}
+
+/// The configuration's policy in the manager's terms.
+pub(super) fn policy(config: &Config, mirror: &Mirror) -> Policy {
+    let index = |name: &String| mirror.link_by_name(name).map(|l| l.ifindex);
+    let networks = |list: &[crate::api::Prefix]| {
+        list.iter().map(|p| Prefix { addr: p.addr, len: p.len }).collect()
+    };
+    let ranges = |list: &[crate::api::PortRange]| list.iter().map(|r| (r.first, r.last)).collect();
+    let exclusion = |e: &crate::config::Exclude| Exclusion {
+        proto: e.proto.map(|p| p.0),
+        src: networks(&e.src),
+        dst: networks(&e.dst),
+        sport: ranges(&e.sport),
+        dport: ranges(&e.dport),
+        ifindex: (!e.port.is_empty()).then(|| e.port.iter().filter_map(index).collect()),
+    };
+    Policy {
+        tcp: config.policy.tcp,
+        udp: config.policy.udp,
+        exclude: config.policy.exclude.iter().map(exclusion).collect(),
+    }
 }
 
 fn forwards(link: &Link, mirror: &Mirror) -> bool {

@@ -25,7 +25,9 @@ impl Readable {
             let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
             epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(failure)?;
         }
-        let set = AsyncFd::with_interest(epoll.0, Interest::READABLE).map_err(failure)?;
+        // SAFETY: the set owns the epoll descriptor, which stays open and is never replaced.
+        let set = unsafe { AsyncFd::register_with_interest(epoll.0, Interest::READABLE) };
+        let set = set.map_err(failure)?;
         Ok(Self { set, again: Notify::new() })
     }
 
