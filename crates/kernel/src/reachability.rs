@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which rules a packet of a fast flow would have met, and whether one of them must see every packet.
+//!
+//! A packet is followed through all base chains of the hooks that forwarding passes, once for each IP version and
+//! for TCP and UDP. What is known of it (connection state, protocol, TCP flags without SYN, FIN and RST, no
+//! fragment, no options) decides comparisons; every other comparison may go either way. Registers carry, bit by bit,
+//! what is known and what may differ between packets of one flow (length, ECN, payload...): a decision on such a
+//! bit is a finding, and so is every expression that is not known to be a function of the flow.
+
+mod packet;
+mod registers;
+mod report;
+mod walk;
+mod xtables;
 
 use serde::Serialize;
 
 use crate::model::Family;
 use crate::nft::Ruleset;
+use packet::Packet;
+use report::Report;
 
 /// What connection tracking says of the packet that is followed through the ruleset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -19,7 +33,7 @@ pub enum PacketState {
 }
 
 /// A literal that an interface name was compared with.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IfMatch {
     /// This name.
@@ -58,9 +72,9 @@ pub struct Finding {
     pub expression: String,
     /// Why it matters, in words.
     pub reason: String,
-    /// Only packets from these interfaces reach it; empty: any.
+    /// Only packets from these L3 interfaces (or ingress devices) reach it; empty: any.
     pub iif: Vec<IfMatch>,
-    /// Only packets to these interfaces reach it; empty: any.
+    /// Only packets to these L3 interfaces (or egress devices) reach it; empty: any.
     pub oif: Vec<IfMatch>,
     /// IP versions whose packets reach it.
     pub ip: Vec<Family>,
@@ -85,6 +99,45 @@ pub fn analyse(ruleset: &Ruleset) -> Analysis {
 }
 
 /// Follows packets of a given connection state through the ruleset.
-pub fn analyse_state(_ruleset: &Ruleset, _state: PacketState) -> Analysis {
-    Analysis::default()
+pub fn analyse_state(ruleset: &Ruleset, state: PacketState) -> Analysis {
+    let mut report = Report::default();
+    for ip in [Family::Ipv4, Family::Ipv6] {
+        for protocol in [libc::IPPROTO_TCP as u8, libc::IPPROTO_UDP as u8] {
+            walk::follow(
+                ruleset,
+                Packet {
+                    ip,
+                    protocol,
+                    state,
+                },
+                &mut report,
+            );
+        }
+    }
+    let mut analysis = report.finish();
+    analysis.findings.extend(ruleset.legacy.iter().map(|table| {
+        Finding {
+            family: "legacy".to_owned(),
+            table: table.name.clone(),
+            chain: String::new(),
+            handle: 0,
+            rule_index: 0,
+            expression: format!("iptables-legacy table {} ({})", table.name, table.family),
+            reason:
+                "its rules are not analysed; move them to nftables or iptables-nft and unload it"
+                    .to_owned(),
+            iif: Vec::new(),
+            oif: Vec::new(),
+            ip: match table.family.as_str() {
+                "ip" => vec![Family::Ipv4],
+                "ip6" => vec![Family::Ipv6],
+                _ => Vec::new(),
+            },
+            protocols: vec![libc::IPPROTO_TCP as u8, libc::IPPROTO_UDP as u8],
+        }
+    }));
+    // The ARP tables meet no IP packet.
+    analysis.findings.retain(|finding| !finding.ip.is_empty());
+    analysis.safe = analysis.findings.is_empty();
+    analysis
 }

@@ -264,6 +264,7 @@ fn typed(name: &str, data: &Attrs<'_>) -> Option<Expression> {
         },
         "bitwise" => Expression::BitwiseOther {
             sreg: reg(1)?,
+            other: reg(8),
             dreg: reg(2)?,
             len: number(3)?,
         },

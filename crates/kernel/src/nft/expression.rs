@@ -62,6 +62,7 @@ pub enum Expression {
     /// Shifts, or a boolean operation of two registers.
     BitwiseOther {
         sreg: Register,
+        other: Option<Register>,
         dreg: Register,
         len: u32,
     },

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is known of a packet that the fast path could have forwarded, and what a rule may read of it.
+
+use super::PacketState;
+use super::registers::{Bits, Interface};
+use crate::model::{CtStatus, Family};
+
+/// A packet of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    pub ip: Family,
+    /// 6 or 17.
+    pub protocol: u8,
+    pub state: PacketState,
+}
+
+/// Where in the stack a chain sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// IP hooks before connection tracking: no connection yet.
+    BeforeConntrack,
+    /// IP hooks at the very priority of connection tracking.
+    AtConntrack,
+    /// IP hooks behind it.
+    AfterConntrack,
+    /// Device and bridge hooks: the frame may be tagged, a connection attached or not.
+    Frame,
+}
+
+/// What reading a fact of the packet gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// A value.
+    Value(Bits, Option<Interface>),
+    /// Nothing: the rule ends (NFT_BREAK).
+    Break,
+    /// Something that differs between packets of one flow.
+    Varies(&'static str),
+}
+
+use Reading::{Break, Value, Varies};
+
+/// NF_CT_STATE_INVALID_BIT and its like, as `ct state` gives them, in host byte order.
+pub const STATE_INVALID: u32 = 1;
+const STATE_ESTABLISHED: u32 = 2;
+const STATE_NEW: u32 = 8;
+const STATE_UNTRACKED: u32 = 64;
+
+fn unknown(len: usize) -> Reading {
+    Value(Bits::unknown(len), None)
+}
+
+fn constant(value: &[u8]) -> Reading {
+    Value(Bits::constant(value), None)
+}
+
+impl Packet {
+    /// The connection state bit at a stage, if it is known.
+    pub fn ct_state(&self, stage: Stage) -> Option<u32> {
+        match (stage, self.state) {
+            (Stage::BeforeConntrack, PacketState::Untracked) => None,
+            (Stage::BeforeConntrack, _) => Some(STATE_INVALID),
+            (Stage::AtConntrack | Stage::Frame, _) => None,
+            (Stage::AfterConntrack, PacketState::Established) => Some(STATE_ESTABLISHED),
+            (Stage::AfterConntrack, PacketState::New) => Some(STATE_NEW),
+            (Stage::AfterConntrack, PacketState::Untracked) => Some(STATE_UNTRACKED),
+        }
+    }
+
+    /// True if there surely is no connection at a stage.
+    fn unconnected(&self, stage: Stage) -> bool {
+        stage == Stage::BeforeConntrack
+            || (stage == Stage::AfterConntrack && self.state == PacketState::Untracked)
+    }
+
+    /// Reads a connection's fact (`nft_ct_get_eval`).
+    pub fn ct(&self, key: u32, stage: Stage) -> Reading {
+        const NAMES: [&str; 2] = ["ct bytes, packets or average size", "ct expiration"];
+        if key == 0 {
+            return match self.ct_state(stage) {
+                Some(bit) => constant(&bit.to_ne_bytes()),
+                None => unknown(4),
+            };
+        }
+        if self.unconnected(stage) {
+            return Break;
+        }
+        let exact = stage == Stage::AfterConntrack;
+        match key {
+            1 | 7 | 10 if exact && key != 1 => constant(&[match (key, self.ip) {
+                (10, _) => self.protocol,
+                (_, Family::Ipv4) => 2,
+                (_, Family::Ipv6) => 10,
+            }]),
+            1 | 7 | 10 => unknown(1),
+            2 if exact => Value(self.ct_status(), None),
+            // mark, helper, addresses, ports, labels, zone, id.
+            2 | 3 | 23 => unknown(4),
+            6 | 8 | 9 | 13 | 19..=22 => unknown(16),
+            11 | 12 | 17 => unknown(2),
+            5 => Varies(NAMES[1]),
+            14..=16 => Varies(NAMES[0]),
+            4 => Varies("ct secmark"),
+            _ => Varies("an unknown ct key"),
+        }
+    }
+
+    fn ct_status(&self) -> Bits {
+        let (mut set, mut clear) = (0, CtStatus::DYING | CtStatus::TEMPLATE);
+        match self.state {
+            PacketState::Established => set |= CtStatus::SEEN_REPLY | CtStatus::CONFIRMED,
+            PacketState::New => clear |= CtStatus::SEEN_REPLY | CtStatus::ASSURED,
+            PacketState::Untracked => {}
+        }
+        Bits {
+            value: set.to_ne_bytes().to_vec(),
+            known: (set | clear).to_ne_bytes().to_vec(),
+            varies: vec![0; 4],
+        }
+    }
+
+    /// Reads a fact of the packet's surroundings (`nft_meta_get_eval`).
+    pub fn meta(&self, key: u32, stage: Stage) -> Reading {
+        let exact = stage != Stage::Frame;
+        let name = |input| Value(Bits::unknown(16), Some(Interface { input, name: true }));
+        let index = |input| Value(Bits::unknown(4), Some(Interface { input, name: false }));
+        let (nfproto, ethertype) = match self.ip {
+            Family::Ipv4 => (2, 0x0800u16),
+            Family::Ipv6 => (10, 0x86dd),
+        };
+        match key {
+            0 => Varies("meta length"),
+            1 if exact => constant(&ethertype.to_be_bytes()),
+            15 if exact => constant(&[nfproto]),
+            16 if exact => constant(&[self.protocol]),
+            1 => unknown(2),
+            15 | 16 | 19 => unknown(1),
+            // priority (of TOS or PCP, which are guarded), mark, realm, groups.
+            2 | 3 | 13 | 21 | 22 | 33 => unknown(4),
+            4 => index(true),
+            5 => index(false),
+            6 => name(true),
+            7 => name(false),
+            // iftype, oiftype, pvid, vproto.
+            8 | 9 | 28 | 29 => unknown(2),
+            // The user or group of a socket: a forwarded packet has none.
+            10 | 11 => Break,
+            // Bridge port names, kinds, sdifname; hwaddr.
+            17 | 18 | 26 | 27 | 34 => unknown(16),
+            36 => unknown(6),
+            14 => Varies("meta secmark"),
+            20 => Varies("meta cpu"),
+            23 => Varies("meta cgroup"),
+            24 => Varies("meta random"),
+            25 => Varies("meta ipsec"),
+            30..=32 => Varies("meta time"),
+            _ => Varies("an unknown meta key"),
+        }
+    }
+
+    /// Reads a fact of the route (`nft_rt_get_eval`).
+    pub fn rt(&self, key: u32) -> Reading {
+        match key {
+            0 | 1 => unknown(4),
+            2 => unknown(16),
+            3 => unknown(2),
+            4 => Varies("rt ipsec"),
+            _ => Varies("an unknown rt key"),
+        }
+    }
+
+    /// Reads an option or extension header: the fast path takes no packet with extension headers or IP options.
+    pub fn exthdr(&self, op: u32, present: bool) -> Reading {
+        match (op, present) {
+            (0 | 2, true) => constant(&[0]),
+            (0 | 2, false) => Break,
+            (1, _) if self.protocol != libc::IPPROTO_TCP as u8 => {
+                if present {
+                    constant(&[0])
+                } else {
+                    Break
+                }
+            }
+            (1, _) => Varies("a TCP option"),
+            (3, _) => Break,
+            _ => Varies("an option"),
+        }
+    }
+
+    /// Reads bytes of the packet (`nft_payload_eval`).
+    pub fn payload(&self, base: u32, offset: u32, len: u32, stage: Stage) -> Reading {
+        let byte = match base {
+            // The whole L2 header with its tags is guarded.
+            0 => |_: &Packet, at: u32| if at < 22 { (0, 0, 0) } else { (0, 0, 0xff) },
+            1 => Packet::network_byte,
+            2 => Packet::transport_byte,
+            _ => return Varies("an inner header"),
+        };
+        let mut bits = Bits::default();
+        for at in offset..offset.saturating_add(len.min(64)) {
+            let (value, known, varies) = byte(self, at);
+            match stage {
+                Stage::Frame => bits.push(0, 0, varies),
+                _ => bits.push(value, known, varies),
+            }
+        }
+        Value(bits, None)
+    }
+
+    /// A byte of the IP header: value, known bits, bits that vary within a flow.
+    fn network_byte(&self, at: u32) -> (u8, u8, u8) {
+        const FREE: (u8, u8, u8) = (0, 0, 0);
+        const VARIES: (u8, u8, u8) = (0, 0, 0xff);
+        match (self.ip, at) {
+            // Version and header length: no options.
+            (Family::Ipv4, 0) => (0x45, 0xff, 0),
+            // DSCP is guarded, ECN is not.
+            (Family::Ipv4, 1) => (0, 0, 0x03),
+            // No fragment; don't-fragment may vary.
+            (Family::Ipv4, 6) => (0, 0x3f, 0xc0),
+            (Family::Ipv4, 7) => (0, 0xff, 0),
+            (Family::Ipv4, 9) | (Family::Ipv6, 6) => (self.protocol, 0xff, 0),
+            // TTL and hop limit are guarded.
+            (Family::Ipv4, 8 | 12..=19) | (Family::Ipv6, 7..=39) => FREE,
+            (Family::Ipv6, 0) => (0x60, 0xf0, 0),
+            // Two bits of DSCP, then ECN and the flow label.
+            (Family::Ipv6, 1) => (0, 0, 0x3f),
+            // Total length, identification, checksum, flow label, payload length, what lies behind.
+            _ => VARIES,
+        }
+    }
+
+    /// A byte of the TCP or UDP header.
+    fn transport_byte(&self, at: u32) -> (u8, u8, u8) {
+        let tcp = self.protocol == libc::IPPROTO_TCP as u8;
+        match at {
+            0..=3 => (0, 0, 0),
+            // ACK without SYN, RST, FIN; PSH, URG, ECE, CWR vary.
+            13 if tcp => (0x10, 0x17, 0xe8),
+            _ => (0, 0, 0xff),
+        }
+    }
+
+    /// True if a rule may write these bytes: what it writes is guarded, and shows in the frame.
+    pub fn may_write(&self, base: u32, offset: u32, len: u32) -> bool {
+        // DSCP, written as the byte or the word that holds it; the other bits are written back.
+        base == 1 && offset.saturating_add(len) <= 2
+    }
+}
