@@ -264,18 +264,22 @@ __noinline __u32 fw_slot_flow(__u32 slot_index)
 {
 	const struct fw_slot *slot = fw_slot_get(slot_index);
 	__u32 index = FW_INDEX_NONE;
-	struct fw_key4 key;
+	const fw_u64_any *word;
+	struct fw_words4 key4;
+	struct fw_words6 key6;
 
 	if (!slot)
 		return FW_INDEX_NONE;
-	if (slot->family == FW_AF_INET6)
-		return fw_find6(&slot->key, &index) ? index : FW_INDEX_NONE;
-	key.saddr_be = slot->key.saddr_be[0];
-	key.daddr_be = slot->key.daddr_be[0];
-	key.sport_be = slot->key.sport_be;
-	key.dport_be = slot->key.dport_be;
-	key.port_proto = slot->key.port_proto;
-	return fw_find4(&key, &index) ? index : FW_INDEX_NONE;
+	word = (const void *)&slot->key;
+	if (slot->family == FW_AF_INET6) {
+		key6 = (struct fw_words6){ { word[0], word[1], word[2], word[3] }, word[4] };
+		return fw_find6(&key6, &index) ? index : FW_INDEX_NONE;
+	}
+	key4.addresses = (__u64)slot->key.daddr_be[0] << 32 | slot->key.saddr_be[0];
+	if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
+		key4.addresses = (__u64)slot->key.saddr_be[0] << 32 | slot->key.daddr_be[0];
+	key4.ports = word[4];
+	return fw_find4(&key4, &index) ? index : FW_INDEX_NONE;
 }
 
 /*

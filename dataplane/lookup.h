@@ -26,11 +26,11 @@
 		}                                                                                  \
 		return NULL;                                                                       \
 	}
-FW_FIND_IN_BUCKET(fw_bucket_find4, fw_key4, fw_key4_is)
-FW_FIND_IN_BUCKET(fw_bucket_find6, fw_key6, fw_key6_is)
+FW_FIND_IN_BUCKET(fw_bucket_find4, fw_words4, fw_key4_is)
+FW_FIND_IN_BUCKET(fw_bucket_find6, fw_words6, fw_key6_is)
 #undef FW_FIND_IN_BUCKET
 
-static __always_inline struct fw_flow *fw_find4(const struct fw_key4 *key, __u32 *index)
+static __always_inline struct fw_flow *fw_find4(const struct fw_words4 *key, __u32 *index)
 {
 	__u64 hash = fw_hash4(key, fw_cfg.hash_seed);
 	__u32 tag = fw_hash_tag(hash);
@@ -42,7 +42,7 @@ static __always_inline struct fw_flow *fw_find4(const struct fw_key4 *key, __u32
 	return fw_bucket_find4(fw_hash_second(hash, fw_cfg.bucket_mask), tag, key, index);
 }
 
-static __always_inline struct fw_flow *fw_find6(const struct fw_key6 *key, __u32 *index)
+static __always_inline struct fw_flow *fw_find6(const struct fw_words6 *key, __u32 *index)
 {
 	__u64 hash = fw_hash6(key, fw_cfg.hash_seed);
 	__u32 tag = fw_hash_tag(hash);

@@ -81,18 +81,23 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, enum fw_reas
 	if (!slot)
 		return 0;
 	if (p->family == FW_AF_INET) {
-		struct fw_key4 key;
+		struct fw_words4 key = fw_key4_of(data, fw_port(ctx), p->proto);
 
-		fw_key4_fill(&key, data, fw_port(ctx), p->proto);
-		slot->key.saddr_be[0] = key.saddr_be;
-		slot->key.daddr_be[0] = key.daddr_be;
-		slot->key.sport_be = key.sport_be;
-		slot->key.dport_be = key.dport_be;
-		slot->key.port_proto = key.port_proto;
+		slot->key.saddr_be[0] = fw_ip4_at(data)->saddr_be;
+		slot->key.daddr_be[0] = fw_ip4_at(data)->daddr_be;
+		*(fw_u64_any *)&slot->key.sport_be = key.ports;
 	} else {
+		struct fw_words6 key;
+		fw_u64_any *to = (void *)slot->key.saddr_be;
+
 		if (data + FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN > end)
 			return 0;
-		fw_key6_fill(&slot->key, data, fw_port(ctx), p->proto);
+		key = fw_key6_of(data, fw_port(ctx), p->proto);
+		to[0] = key.addresses[0];
+		to[1] = key.addresses[1];
+		to[2] = key.addresses[2];
+		to[3] = key.addresses[3];
+		to[4] = key.ports;
 	}
 	fw_note_fill(slot, data, end, p);
 	gso = fw_gso_size(ctx);

@@ -5,6 +5,7 @@
 
 #include "abi.h"
 #include "csum.h"
+#include "table.h"
 
 enum fw_proto_const {
 	FW_ETH_LEN       = 14,
@@ -242,32 +243,27 @@ static __always_inline __u16 fw_segment_len(const void *data, const void *end,
 }
 
 /* Keys: the caller has parsed the frame, so the headers are there. */
-static __always_inline void fw_key4_fill(struct fw_key4 *key, const void *data, __u32 port,
-					 __u8 proto)
+static __always_inline struct fw_words4 fw_key4_of(const void *data, __u32 port, __u8 proto)
 {
 	const struct fw_ip4 *ip = fw_ip4_at(data);
 	const struct fw_l4 *l4 = fw_l4_at(data, FW_AF_INET);
 
-	key->saddr_be = ip->saddr_be;
-	key->daddr_be = ip->daddr_be;
-	key->sport_be = l4->sport_be;
-	key->dport_be = l4->dport_be;
-	key->port_proto = port << 8 | proto;
+	return (struct fw_words4){
+		.addresses = *(const fw_u64_any *)&ip->saddr_be,
+		.ports = fw_words_ports(*(const fw_u32_any *)&l4->sport_be, port << 8 | proto),
+	};
 }
 
-static __always_inline void fw_key6_fill(struct fw_key6 *key, const void *data, __u32 port,
-					 __u8 proto)
+static __always_inline struct fw_words6 fw_key6_of(const void *data, __u32 port, __u8 proto)
 {
-	const struct fw_ip6 *ip = fw_ip6_at(data);
+	const fw_u64_any *addresses = (const void *)fw_ip6_at(data)->saddr_be;
 	const struct fw_l4 *l4 = fw_l4_at(data, FW_AF_INET6);
 
-	for (int i = 0; i < 4; i++) {
-		key->saddr_be[i] = ip->saddr_be[i];
-		key->daddr_be[i] = ip->daddr_be[i];
-	}
-	key->sport_be = l4->sport_be;
-	key->dport_be = l4->dport_be;
-	key->port_proto = FW_KEY_IP6 | port << 8 | proto;
+	return (struct fw_words6){
+		.addresses = { addresses[0], addresses[1], addresses[2], addresses[3] },
+		.ports = fw_words_ports(*(const fw_u32_any *)&l4->sport_be,
+					FW_KEY_IP6 | port << 8 | proto),
+	};
 }
 
 #endif

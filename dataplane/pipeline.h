@@ -66,13 +66,13 @@ static __always_inline enum fw_reason fw_forward4(fw_ctx *ctx, const struct fw_p
 	void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	const struct fw_nexthop *nh;
 	struct fw_flow *flow;
-	struct fw_key4 key;
+	struct fw_words4 key;
 	enum fw_reason reason;
 	__u32 index = 0;
 
 	if (data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
 		return FW_R_SHORT;
-	fw_key4_fill(&key, data, fw_port(ctx), p->proto);
+	key = fw_key4_of(data, fw_port(ctx), p->proto);
 	flow = fw_find4(&key, &index);
 	if (!flow)
 		return fw_missed(p);
@@ -99,13 +99,13 @@ static __always_inline enum fw_reason fw_forward6(fw_ctx *ctx, const struct fw_p
 	void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	const struct fw_nexthop *nh;
 	struct fw_flow *flow;
-	struct fw_key6 key;
+	struct fw_words6 key;
 	enum fw_reason reason;
 	__u32 index = 0;
 
 	if (data + FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN > end)
 		return FW_R_SHORT;
-	fw_key6_fill(&key, data, fw_port(ctx), p->proto);
+	key = fw_key6_of(data, fw_port(ctx), p->proto);
 	flow = fw_find6(&key, &index);
 	if (!flow)
 		return fw_missed(p);

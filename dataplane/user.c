@@ -11,15 +11,15 @@ _Thread_local struct fw_env *fw_env;
 
 static __u64 fw_flow_hash(const struct fw_flow *flow, __u64 seed)
 {
-	struct fw_key6 key6;
+	struct fw_words4 key4;
+	struct fw_words6 key6;
 
+	memcpy(&key4, &flow->key, sizeof(key4));
 	if (!(flow->key.port_proto & FW_KEY_IP6))
-		return fw_hash4(&flow->key, seed);
-	memcpy(key6.saddr_be, flow->key_saddr6_be, sizeof(key6.saddr_be));
-	memcpy(key6.daddr_be, flow->key_daddr6_be, sizeof(key6.daddr_be));
-	key6.sport_be = flow->key.sport_be;
-	key6.dport_be = flow->key.dport_be;
-	key6.port_proto = flow->key.port_proto;
+		return fw_hash4(&key4, seed);
+	memcpy(key6.addresses, flow->key_saddr6_be, 16);
+	memcpy(key6.addresses + 2, flow->key_daddr6_be, 16);
+	key6.ports = key4.ports;
 	return fw_hash6(&key6, seed);
 }
 
