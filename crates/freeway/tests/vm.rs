@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One NAT flow becomes fast, on whatever kernel runs this: UDP and TCP through a masquerade, by sockets.
+//! `make test-vm` runs it on Debian's kernels; software emulation is slow, so no rate is asserted.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use freeway_lab::{Lab, Netns, Options, Topology};
+use serde_json::Value;
+
+const SERVER: &str = "198.51.100.2";
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Sent by the server before it closes.
+const DOWNLOAD: usize = 4 << 20;
+
+fn program() -> PathBuf {
+    std::env::var_os("FREEWAY").map_or_else(|| env!("CARGO_BIN_EXE_freeway").into(), PathBuf::from)
+}
+
+/// The daemon in the lab's router; its log goes to standard error.
+struct Daemon {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Daemon {
+    fn start(lab: &Lab) -> Self {
+        let socket = PathBuf::from(format!("/run/freeway-vm-{}.sock", std::process::id()));
+        let mut command = Command::new(program());
+        command
+            .args(["run", "--config", "/dev/stdin", "--log", "info"])
+            .args(["-i", &lab.lan_port().name, "-i", &lab.wan_port().name])
+            .arg("--socket")
+            .arg(&socket)
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::piped());
+        let mut child = lab.router().spawn(&mut command).unwrap();
+        let config = lab.config_toml();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(config.as_bytes())
+            .unwrap();
+        let mut daemon = Self { child, socket };
+        let start = Instant::now();
+        while daemon.ask(&["status"]).is_none() {
+            if let Some(status) = daemon.child.try_wait().unwrap() {
+                panic!("the daemon ended: {status}");
+            }
+            assert!(start.elapsed() < PATIENCE, "the daemon does not answer");
+            thread::sleep(Duration::from_millis(200));
+        }
+        println!("daemon: ready after {:?}", start.elapsed());
+        daemon
+    }
+
+    fn ask(&self, command: &[&str]) -> Option<Value> {
+        let mut ask = Command::new(program());
+        ask.args(command)
+            .arg("--json")
+            .arg("--socket")
+            .arg(&self.socket);
+        let output = ask.output().unwrap();
+        output
+            .status
+            .success()
+            .then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    fn get(&self, command: &[&str]) -> Value {
+        self.ask(command)
+            .unwrap_or_else(|| panic!("freeway {} failed", command.join(" ")))
+    }
+
+    /// Fast packets of both directions of a protocol: client to server, and back.
+    fn fast(&self, proto: &str) -> [u64; 2] {
+        let flows = self.get(&["flows", "proto", proto]);
+        let mut packets = [0; 2];
+        for flow in flows["flows"].as_array().unwrap() {
+            let reply = usize::from(flow["reply"].as_bool().unwrap());
+            packets[reply] += flow["packets"].as_u64().unwrap();
+        }
+        packets
+    }
+
+    fn fast_packets(&self) -> u64 {
+        self.get(&["stats"])["fast"]["packets"].as_u64().unwrap()
+    }
+
+    /// All that it says of itself, for a failure.
+    fn dump(&self) -> String {
+        let stats = self.get(&["stats"]);
+        let counts: Vec<String> = stats["reasons"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|r| r["packets"] != 0)
+            .map(|r| format!("{}={}", r["name"].as_str().unwrap(), r["packets"]))
+            .collect();
+        let refused: Vec<&Value> = stats["refused"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|r| r["count"] != 0)
+            .collect();
+        let status = self.get(&["status"]);
+        format!(
+            "reasons: {counts:?}\nrefused: {refused:?}\nports: {:#}\nruleset: {:#}\nflows: {:#}",
+            status["ports"],
+            status["ruleset"],
+            self.get(&["flows"])
+        )
+    }
+
+    fn stop(mut self) {
+        let pid = nix::unistd::Pid::from_raw(self.child.id().cast_signed());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "the daemon ended badly: {status}");
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn in_netns<T: Send + 'static>(
+    netns: &Netns,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let netns = netns.clone();
+    thread::spawn(move || netns.enter(work).unwrap())
+}
+
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// Answers every datagram with itself until told to end.
+fn udp_echo(netns: &Netns, end: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let end = Arc::clone(end);
+    let socket = netns
+        .enter(|| UdpSocket::bind((SERVER, 7000)).unwrap())
+        .unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .unwrap();
+    thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while !end.load(Ordering::Relaxed) {
+            match socket.recv_from(&mut buffer) {
+                Ok((len, from)) => drop(socket.send_to(&buffer[..len], from).unwrap()),
+                Err(error) => assert!(is_timeout(&error), "{error}"),
+            }
+        }
+    })
+}
+
+/// Asks and answers of different lengths and contents until told to end; counts those that came back right.
+fn udp_client(netns: &Netns, end: &Arc<AtomicBool>) -> JoinHandle<(u64, u64)> {
+    let end = Arc::clone(end);
+    in_netns(netns, move || {
+        let socket = UdpSocket::bind("192.0.2.2:40000").unwrap();
+        socket.connect((SERVER, 7000)).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        let (mut sent, mut good) = (0u64, 0u64);
+        let mut buffer = [0; 2048];
+        while !end.load(Ordering::Relaxed) {
+            let length = 1 + (sent as usize * 37) % 1400;
+            let data: Vec<u8> = (0..length).map(|i| (sent as usize + i) as u8).collect();
+            socket.send(&data).unwrap();
+            sent += 1;
+            match socket.recv(&mut buffer) {
+                Ok(len) => good += u64::from(buffer[..len] == data[..]),
+                Err(error) => assert!(is_timeout(&error), "{error}"),
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        (sent, good)
+    })
+}
+
+/// Echoes single bytes until it gets a 0xff, then sends the download and closes.
+fn tcp_server(netns: &Netns) -> JoinHandle<()> {
+    let listener = netns
+        .enter(|| TcpListener::bind((SERVER, 7001)).unwrap())
+        .unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut byte = [0];
+        loop {
+            stream.read_exact(&mut byte).unwrap();
+            if byte == [0xff] {
+                break;
+            }
+            stream.write_all(&byte).unwrap();
+        }
+        let data: Vec<u8> = (0..DOWNLOAD).map(pattern).collect();
+        stream.write_all(&data).unwrap();
+    })
+}
+
+fn pattern(i: usize) -> u8 {
+    (i * 7 + (i >> 10)) as u8
+}
+
+/// Waits until both directions of a protocol have had fast packets.
+#[track_caller]
+fn wait_until_fast(daemon: &Daemon, proto: &str, mut meanwhile: impl FnMut()) {
+    let start = Instant::now();
+    loop {
+        let fast = daemon.fast(proto);
+        if fast.iter().all(|packets| *packets >= 5) {
+            println!(
+                "{proto}: fast both ways after {:?}: {fast:?}",
+                start.elapsed()
+            );
+            return;
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{proto} is not fast: {fast:?}\n{}",
+            daemon.dump()
+        );
+        meanwhile();
+    }
+}
+
+#[test]
+fn nat_flows_become_fast() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: network namespaces need root");
+        return;
+    }
+    let lab = Lab::build(Topology::parse("nat").unwrap(), Options::default()).unwrap();
+    let daemon = Daemon::start(&lab);
+    for port in daemon.get(&["status"])["ports"].as_array().unwrap() {
+        assert_eq!(port["state"], "fast", "{}", daemon.dump());
+    }
+
+    let end = Arc::new(AtomicBool::new(false));
+    let echo = udp_echo(lab.server(), &end);
+    let client = udp_client(lab.client(), &end);
+    wait_until_fast(&daemon, "udp", || thread::sleep(Duration::from_millis(500)));
+
+    let server = tcp_server(lab.server());
+    let mut stream = in_netns(lab.client(), || TcpStream::connect((SERVER, 7001)).unwrap())
+        .join()
+        .unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    wait_until_fast(&daemon, "tcp", || {
+        for i in 0..20u8 {
+            let mut byte = [i];
+            stream.write_all(&byte).unwrap();
+            stream.read_exact(&mut byte).unwrap();
+            assert_eq!(byte, [i]);
+        }
+    });
+    let before = daemon.fast_packets();
+    let start = Instant::now();
+    stream.write_all(&[0xff]).unwrap();
+    let mut data = Vec::new();
+    stream.read_to_end(&mut data).unwrap();
+    assert_eq!(data.len(), DOWNLOAD);
+    assert!(
+        data.iter().enumerate().all(|(i, byte)| *byte == pattern(i)),
+        "damaged"
+    );
+    let during = daemon.fast_packets() - before;
+    println!(
+        "tcp: {DOWNLOAD} bytes in {:?}, {during} fast packets meanwhile",
+        start.elapsed()
+    );
+    assert!(
+        during as usize > DOWNLOAD / 1448 / 4,
+        "{during} fast\n{}",
+        daemon.dump()
+    );
+    drop(stream);
+    server.join().unwrap();
+
+    end.store(true, Ordering::Relaxed);
+    let (sent, good) = client.join().unwrap();
+    echo.join().unwrap();
+    println!("udp: {good} of {sent} came back right");
+    assert!(sent - good <= sent / 50, "{}", daemon.dump());
+    println!("{}", daemon.dump().lines().next().unwrap());
+
+    // FIN went through the kernel: the connection ends there as if it had seen all of it.
+    let tracked = lab.router().tool("conntrack -L -p tcp").unwrap();
+    assert!(!tracked.contains("ESTABLISHED"), "{tracked}");
+
+    daemon.stop();
+    for port in [lab.lan_port(), lab.wan_port()] {
+        for hook in ["ingress", "egress"] {
+            let left = lab
+                .router()
+                .tool(&format!("tc filter show dev {} {hook}", port.name))
+                .unwrap();
+            assert_eq!(left, "", "left behind");
+        }
+        let link = lab
+            .router()
+            .tool(&format!("ip -d link show dev {}", port.name))
+            .unwrap();
+        assert!(!link.contains("xdp"), "{link}");
+    }
+}
