@@ -6,11 +6,10 @@
 
 use std::time::Duration;
 
-use freeway_lab::frame::Proto;
-use freeway_lab::lab::{Lab, Options};
-use freeway_lab::measure::{MeasureSpec, Sample, measure, measure_reference, measure_sink};
-use freeway_lab::reference::Reference;
-use freeway_lab::topology::Topology;
+use freeway_lab::{
+    Lab, MeasureSpec, Options, Proto, Reference, Sample, Topology, cleanup_on_signal, measure,
+    measure_reference, measure_sink,
+};
 use serde::Serialize;
 
 use crate::cli::CompareArgs;
@@ -76,11 +75,11 @@ pub struct Comparison {
 /// The figures of each run, in order; times are gross.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Samples {
-    /// The generator into an XDP drop.
+    /// The generator into an XDP drop, the mean of one before and one after the Freeway sample.
     pub source_ns: Vec<f64>,
     /// The kernel.
     pub kernel_ns: Vec<f64>,
-    /// A bare redirect.
+    /// A bare redirect, the mean of one before and one after the Freeway sample.
     pub redirect_ns: Vec<f64>,
     /// Freeway.
     pub freeway_ns: Vec<f64>,
@@ -93,7 +92,7 @@ pub struct Samples {
 /// Runs the comparison and prints it.
 pub fn compare(args: &CompareArgs) -> Result<(), Stop> {
     let topology = Topology::parse(args.scenario.name())?;
-    freeway_lab::signal::cleanup_on_signal()?;
+    cleanup_on_signal()?;
     let comparison = run(args, topology)?;
     if args.json {
         render::print_json(&comparison)
@@ -115,7 +114,7 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
         .wire_bytes();
     progress("what the sink costs");
     bench.prime()?;
-    let sink = measure_sink(&lab, &bench.spec(Duration::ZERO, REFERENCE))?;
+    let sink = measure_sink(&lab, &bench.spec(REFERENCE))?;
     let mut samples = Samples::default();
     for run in 1..=args.runs {
         bench.run(run, &mut samples)?;
@@ -159,6 +158,12 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
     })
 }
 
+/// Gross times of the bare programs.
+struct References {
+    source_ns: f64,
+    redirect_ns: f64,
+}
+
 struct Bench<'a> {
     lab: &'a Lab,
     args: &'a CompareArgs,
@@ -166,20 +171,18 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn spec(&self, warmup: Duration, duration: Duration) -> MeasureSpec {
+    fn spec(&self, duration: Duration) -> MeasureSpec {
         let CompareArgs {
             flows,
             frame_bytes,
             cpu,
             ..
         } = *self.args;
-        let least = MeasureSpec::default().warmup;
         MeasureSpec {
             flows,
             frame_bytes,
             cpu,
             duration,
-            warmup: warmup.max(least),
             ..MeasureSpec::default()
         }
     }
@@ -193,18 +196,11 @@ impl Bench<'_> {
 
     fn run(&self, number: u32, samples: &mut Samples) -> Result<(), Stop> {
         let say = |words: String| progress(&format!("run {number} of {}: {words}", self.args.runs));
-        let short = self.spec(Duration::ZERO, REFERENCE);
-        let source = measure_reference(self.lab, &short, Reference::XdpDrop)?;
-        say(format!("source    {}", figures(&source)));
         self.prime()?;
         let seconds = Duration::from_secs(self.args.seconds.into());
-        let kernel = measure(
-            self.lab,
-            &self.spec(Duration::ZERO, seconds.min(KERNEL_MAX)),
-        )?;
+        let kernel = measure(self.lab, &self.spec(seconds.min(KERNEL_MAX)))?;
         say(format!("kernel    {}", figures(&kernel)));
-        let redirect = measure_reference(self.lab, &short, Reference::XdpRedirect)?;
-        say(format!("redirect  {}", figures(&redirect)));
+        let before = self.references()?;
         let (freeway, share) = self.freeway(seconds)?;
         say(format!("Freeway   {}", figures(&freeway)));
         if share < SHARE_EXPECTED {
@@ -213,9 +209,15 @@ impl Bench<'_> {
                 share * 100.0
             ));
         }
-        samples.source_ns.push(source.ns_per_frame);
+        let after = self.references()?;
+        let source_ns = (before.source_ns + after.source_ns) / 2.0;
+        let redirect_ns = (before.redirect_ns + after.redirect_ns) / 2.0;
+        say(format!(
+            "redirect  {redirect_ns:>7.1} ns a frame; source {source_ns:.1} ns"
+        ));
+        samples.source_ns.push(source_ns);
         samples.kernel_ns.push(kernel.ns_per_frame);
-        samples.redirect_ns.push(redirect.ns_per_frame);
+        samples.redirect_ns.push(redirect_ns);
         samples.freeway_ns.push(freeway.ns_per_frame);
         samples
             .freeway_lost
@@ -224,15 +226,27 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// What the sample is compared with. Taken before and after it, for the machine's speed drifts.
+    fn references(&self) -> Result<References, Stop> {
+        let spec = self.spec(REFERENCE);
+        let cost = |reference| {
+            measure_reference(self.lab, &spec, reference).map(|sample| sample.ns_per_frame)
+        };
+        Ok(References {
+            source_ns: cost(Reference::XdpDrop)?,
+            redirect_ns: cost(Reference::XdpRedirect)?,
+        })
+    }
+
     /// One sample with a daemon of its own, and the share of frames that were fast.
     fn freeway(&self, seconds: Duration) -> Result<(Sample, f64), Stop> {
         let daemon = RouterDaemon::start(self.lab, &self.config)?;
         daemon.require_fast_ports()?;
         self.prime()?;
         // Flows become fast here, outside the sample.
-        measure(self.lab, &self.spec(Duration::ZERO, WARMUP))?;
+        measure(self.lab, &self.spec(WARMUP))?;
         let before = daemon.stats()?.fast.packets;
-        let spec = self.spec(Duration::ZERO, seconds);
+        let spec = self.spec(seconds);
         let sample = measure(self.lab, &spec)?;
         let fast = daemon.stats()?.fast.packets.saturating_sub(before);
         daemon.stop()?;

@@ -128,7 +128,8 @@ pub enum PathChoice {
 pub struct Daemon {
     /// Network ports to accelerate; empty: each that forwards. `-i` replaces them.
     pub interfaces: Vec<String>,
-    /// Control socket; absent: one for each network namespace, below /run/freeway. `--socket` replaces it.
+    /// Control socket; absent: one for each network namespace, below /run/freeway, where clients look by themselves.
+    /// `--socket` replaces it.
     pub socket: Option<PathBuf>,
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub log: LogLevel,

@@ -7,11 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use freeway_lab::frame::Proto;
-use freeway_lab::lab::Lab;
-use freeway_lab::measure::{MeasureSpec, Sample, measure, measure_reference};
-use freeway_lab::reference::Reference;
-use freeway_lab::topology::Topology;
+use freeway_lab::{
+    Lab, MeasureSpec, Proto, Reference, Sample, Topology, cleanup_on_signal, measure,
+    measure_reference,
+};
 use serde::Serialize;
 
 use crate::bench::{figures, flow_config, options, progress};
@@ -66,7 +65,7 @@ pub struct Figures {
 
 /// Runs the demo and prints its table.
 pub fn run(args: &DemoArgs) -> Result<(), Stop> {
-    freeway_lab::signal::cleanup_on_signal()?;
+    cleanup_on_signal()?;
     let demo = measure_all(args)?;
     if args.json {
         render::print_json(&demo)

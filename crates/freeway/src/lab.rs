@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway lab`: topologies to play in.
 
-use freeway_lab::error::LabError;
-use freeway_lab::lab::{Lab, Options};
-use freeway_lab::topology::{TOPOLOGIES, Topology};
+use freeway_lab::{Lab, LabError, Options, TOPOLOGIES, Topology, cleanup_on_signal};
 
 use crate::exit::{Exit, Stop};
 use crate::render;
@@ -40,7 +38,7 @@ pub fn list(json: bool) -> Result<(), Stop> {
 /// Opens a shell in a topology's router, with Freeway beside it if wanted.
 pub fn shell(name: &str, freeway: bool) -> Result<(), Stop> {
     let topology = Topology::parse(name)?;
-    freeway_lab::signal::cleanup_on_signal()?;
+    cleanup_on_signal()?;
     let lab = Lab::build(topology, Options::default())?;
     let daemon = if freeway {
         Some(RouterDaemon::start(&lab, "")?)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The binary as people meet it: exit codes, one clear line, help.
+#![allow(clippy::unwrap_used)]
 
 use std::process::{Command, Output};
 

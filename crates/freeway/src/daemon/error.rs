@@ -9,9 +9,6 @@ pub enum DaemonError {
     /// The configuration names what does not exist here, or asks for what cannot be.
     #[error("{0}")]
     Config(String),
-    /// The process lacks a privilege.
-    #[error("{0}")]
-    Privilege(String),
     /// The kernel lacks a feature, or something failed.
     #[error("{0}")]
     Failure(String),
@@ -21,7 +18,6 @@ impl From<DaemonError> for Stop {
     fn from(error: DaemonError) -> Self {
         let exit = match error {
             DaemonError::Config(_) => Exit::Config,
-            DaemonError::Privilege(_) => Exit::Privilege,
             DaemonError::Failure(_) => Exit::Failure,
         };
         Stop::new(exit, error.to_string())

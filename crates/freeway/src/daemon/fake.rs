@@ -143,7 +143,7 @@ pub fn status() -> Status {
             count: 12,
             p50_ms: 0.2,
             p99_ms: 0.9,
-            worst_ms: 3.14,
+            worst_ms: 3.2,
         },
         staleness_bound_s: 10.0,
         learn: Learning {

@@ -43,7 +43,7 @@ impl ControlSocket {
         let namespace = netns::lock_path().map_err(proc)?;
         make_run_dir()?;
         match path {
-            Some(path) => Self::bind(path, &[&lock_beside(path), &namespace]),
+            Some(path) => Self::bind(path, &[&namespace, &lock_beside(path)]),
             None => Self::bind(&netns::default_socket().map_err(proc)?, &[&namespace]),
         }
     }
@@ -120,10 +120,12 @@ fn take(lock: &Path, socket: &Path) -> Result<Lock, Stop> {
     Lock::take(lock).map_err(|error| match error {
         LockError::Held(pid) => {
             let pid = pid.map_or(String::new(), |pid| format!(" (process {pid})"));
-            Stop::failure(format!(
-                "another daemon{pid} serves this network namespace or {}; stop it first",
-                socket.display()
-            ))
+            let what = if lock == lock_beside(socket) {
+                format!("uses control socket {}", socket.display())
+            } else {
+                "serves this network namespace".to_owned()
+            };
+            Stop::failure(format!("another daemon{pid} {what}; stop it first"))
         }
         LockError::Io(error) => {
             Stop::failure(format!("cannot take lock {}: {error}", lock.display()))

@@ -8,11 +8,16 @@ mod ports;
 mod rules;
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::client::Client;
 use crate::config::Config;
 use crate::exit::Stop;
+
+/// How long a daemon may take to say what it does.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -85,7 +90,11 @@ pub fn examine(config: Option<&Path>, interfaces: &[String]) -> Result<Report, S
     }
     let mut report = Report::default();
     kernel::examine(&mut report);
-    ports::examine(&mut report, &config)?;
+    // A daemon that runs here knows its ports best.
+    let daemon = Client::new(None)
+        .and_then(|client| client.patience(PATIENCE).status())
+        .ok();
+    ports::examine(&mut report, &config, daemon.as_ref())?;
     rules::examine(&mut report);
     conntrack::examine(&mut report, &config);
     Ok(report)

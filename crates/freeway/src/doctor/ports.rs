@@ -6,6 +6,7 @@ use freeway_kernel::{Mirror, MirrorConfig};
 
 use super::device::Device;
 use super::{Report, Severity};
+use crate::api::{self, PortState, Status};
 use crate::config::{Config, PathChoice, Port};
 use crate::exit::{Exit, Stop};
 
@@ -21,7 +22,7 @@ const PLAIN_QDISCS: [&str; 7] = [
 ];
 
 /// Looks at every port that forwards, or at those that the configuration names.
-pub fn examine(report: &mut Report, config: &Config) -> Result<(), Stop> {
+pub fn examine(report: &mut Report, config: &Config, daemon: Option<&Status>) -> Result<(), Stop> {
     let wanted = MirrorConfig {
         conntrack_events: false,
         ..MirrorConfig::default()
@@ -67,7 +68,15 @@ pub fn examine(report: &mut Report, config: &Config) -> Result<(), Stop> {
     }
     for link in ports {
         let settings = config.port.get(&link.name).cloned().unwrap_or_default();
-        examine_port(report, &mirror, link, &settings);
+        match daemon.and_then(|status| {
+            status
+                .ports
+                .iter()
+                .find(|port| port.ifindex == link.ifindex)
+        }) {
+            Some(port) => served(report, port),
+            None => examine_port(report, &mirror, link, &settings),
+        }
     }
     sniffers(report, &mirror);
     Ok(())
@@ -83,6 +92,22 @@ fn forwards(mirror: &Mirror, link: &Link) -> bool {
             .unwrap_or(false)
     };
     link.is_ethernet() && link.up && (switched(Family::Ipv4) || switched(Family::Ipv6))
+}
+
+/// A port that a running daemon serves.
+fn served(report: &mut Report, port: &api::Port) {
+    let area = format!("port {}", port.name);
+    if port.state == PortState::Fast {
+        report.add(&area, Severity::Good, "a daemon runs and this port is fast");
+    }
+    for reason in &port.reasons {
+        let severity = if port.state == PortState::Down {
+            Severity::Note
+        } else {
+            Severity::Warning
+        };
+        report.add(&area, severity, reason.clone());
+    }
 }
 
 fn examine_port(report: &mut Report, mirror: &Mirror, link: &Link, settings: &Port) {
@@ -135,7 +160,7 @@ fn examine_port(report: &mut Report, mirror: &Mirror, link: &Link, settings: &Po
         let own = filter
             .name
             .as_deref()
-            .is_some_and(|name| name.starts_with("fw_"));
+            .is_some_and(|name| name.starts_with("freeway_"));
         if !own {
             let words = format!("tc filter {} (priority {})", filter.kind, filter.priority);
             report.advise(
@@ -151,7 +176,7 @@ fn examine_port(report: &mut Report, mirror: &Mirror, link: &Link, settings: &Po
             &area,
             Severity::Warning,
             format!("an XDP program (id {}) is attached", program.id),
-            "unless it is Freeway's own, detach it: there is room for one",
+            "detach it, for there is room for one, or leave the port to it: it stays in the kernel",
         );
     }
     if link.master.is_some() {

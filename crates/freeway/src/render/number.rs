@@ -6,7 +6,7 @@ pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -51,7 +51,8 @@ pub fn bytes(number: u64) -> String {
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match whole {
-        0..10 => format!("{:.1} s", seconds.max(0.0)),
+        0..10 if seconds.fract() != 0.0 => format!("{:.1} s", seconds.max(0.0)),
+        0..10 => format!("{whole} s"),
         10..120 => format!("{whole} s"),
         120..7200 => format!("{} min", whole / 60),
         7200..172_800 => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
@@ -76,6 +77,8 @@ mod tests {
         assert_eq!(bytes(999_999), "1.00 MB");
         assert_eq!(bytes(u64::MAX), "18447 PB");
         assert_eq!(duration(0.23), "0.2 s");
+        assert_eq!(duration(3.0), "3 s");
+        assert_eq!(duration(-1.0), "0 s");
         assert_eq!(duration(61.0), "61 s");
         assert_eq!(duration(3723.0), "62 min");
         assert_eq!(duration(8000.0), "2 h 13 min");

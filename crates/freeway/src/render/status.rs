@@ -4,7 +4,9 @@
 use super::number::{bytes, count, duration, plural};
 use super::page::{Page, Tone};
 use super::terminal::Terminal;
-use crate::api::{FeatureState, Port, PortPath, PortState, Status};
+use crate::api::{
+    FeatureState, Invalidation, Latency, Learning, Port, PortPath, PortState, Status,
+};
 
 /// The whole page.
 pub fn status(status: &Status, terminal: Terminal) -> String {
@@ -110,9 +112,6 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
             states.push(format!("{} {word}", count(number)));
         }
     }
-    let learn = &status.learn;
-    let latency = &learn.learnable_to_fast_ms;
-    let invalidation = &status.invalidation;
     let rules = if status.ruleset.safe {
         page.tone(Tone::Good, "nothing must see every packet")
     } else {
@@ -132,28 +131,10 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
                 plural(status.next_hops, "next hop")
             ),
         ),
-        row(
-            "Learning",
-            format!(
-                "{} learned of {}, {} refused; fast after {:.0} ms (p95 {:.0} ms, max {:.0} ms)",
-                count(learn.learned),
-                plural(learn.candidates, "candidate"),
-                count(learn.refused),
-                latency.p50,
-                latency.p95,
-                latency.max
-            ),
-        ),
+        row("Learning", learning(&status.learn)),
         row(
             "Changes",
-            format!(
-                "{} took effect in p50 {:.1} ms, p99 {:.1} ms, worst {:.1} ms; without an event within {}",
-                count(invalidation.count),
-                invalidation.p50_ms,
-                invalidation.p99_ms,
-                invalidation.worst_ms,
-                duration(status.staleness_bound_s)
-            ),
+            changes(&status.invalidation, status.staleness_bound_s),
         ),
         row(
             "Memory",
@@ -172,6 +153,36 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
         ),
         row("Rules", rules),
     ]
+}
+
+fn learning(learn: &Learning) -> String {
+    if learn.candidates == 0 {
+        return "nothing yet".into();
+    }
+    let Latency { p50, p95, max } = learn.learnable_to_fast_ms;
+    format!(
+        "{} learned of {}, {} refused; fast after {p50:.0} ms (p95 {p95:.0} ms, max {max:.0} ms)",
+        count(learn.learned),
+        plural(learn.candidates, "candidate"),
+        count(learn.refused),
+    )
+}
+
+fn changes(changes: &Invalidation, bound_s: f64) -> String {
+    let bound = match bound_s {
+        0.0 => String::new(),
+        bound => format!("; without an event within {}", duration(bound)),
+    };
+    if changes.count == 0 {
+        return format!("none yet{bound}");
+    }
+    format!(
+        "{} took effect in p50 {:.1} ms, p99 {:.1} ms, worst {:.1} ms{bound}",
+        count(changes.count),
+        changes.p50_ms,
+        changes.p99_ms,
+        changes.worst_ms
+    )
 }
 
 fn features(page: &mut Page, status: &Status) {
