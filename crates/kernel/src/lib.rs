@@ -4,16 +4,24 @@
 //! All sockets are synchronous and belong to the network namespace of the thread that opens them. Event sockets
 //! do not block; their descriptors are for the caller to poll.
 
+pub mod cbpf;
 pub mod conntrack;
 mod decode;
 pub mod error;
+pub mod ethtool;
+pub mod hooks;
 mod message;
 pub mod mirror;
 pub mod model;
+pub mod netdev;
 pub mod nft;
 mod nla;
+pub mod probe;
+pub mod progs;
 pub mod reachability;
 mod socket;
+pub mod sockets;
+pub mod sysctl;
 
 pub use conntrack::Conntrack;
 pub use error::{Error, Result};

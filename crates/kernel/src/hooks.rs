@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Functions hooked into netfilter (nfnetlink_hook, 5.14 and later, `nfnl_hook_dump`).
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::message::Message;
+use crate::nft;
+use crate::nla::{Writer, attrs_after, u8_at};
+use crate::socket::Channel;
+
+/// NFNL_SUBSYS_HOOK, NFNL_MSG_HOOK_GET.
+const HOOK_GET: u16 = 12 << 8;
+const NFNLA_HOOK_HOOKNUM: u16 = 1;
+const NFNLA_HOOK_PRIORITY: u16 = 2;
+const NFNLA_HOOK_DEV: u16 = 3;
+const NFNLA_HOOK_FUNCTION_NAME: u16 = 4;
+const NFNLA_HOOK_MODULE_NAME: u16 = 5;
+const NFNLA_HOOK_CHAIN_INFO: u16 = 6;
+/// NFNL_HOOK_TYPE_NFTABLES.
+const TYPE_NFTABLES: u32 = 1;
+/// Hooks that forwarded packets pass, by NFPROTO_.
+const FORWARDING: [(u8, &[u32]); 3] = [
+    (nft::NFPROTO_IPV4, &[0, 2, 4]),
+    (nft::NFPROTO_IPV6, &[0, 2, 4]),
+    (nft::NFPROTO_BRIDGE, &[0, 1, 2, 3, 4]),
+];
+
+/// A hooked function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HookedFunction {
+    /// NFPROTO_ number.
+    pub family: u8,
+    /// Hook number.
+    pub hook: u32,
+    /// Lower runs first.
+    pub priority: i32,
+    /// The function, if the kernel names it.
+    pub function: String,
+    /// Its module, empty if built in.
+    pub module: String,
+    /// It is a base chain of nftables.
+    pub nftables: bool,
+}
+
+/// The kernel's own functions that do nothing but what conntrack and NAT show.
+const KNOWN: [&str; 16] = [
+    "ipv4_conntrack_defrag",
+    "ipv6_defrag",
+    "ipv4_conntrack_in",
+    "ipv6_conntrack_in",
+    "ipv4_conntrack_local",
+    "ipv6_conntrack_local",
+    "nf_confirm",
+    "ipv4_confirm",
+    "ipv6_confirm",
+    "nf_nat_ipv4_pre_routing",
+    "nf_nat_ipv4_in",
+    "nf_nat_ipv4_out",
+    "nf_nat_ipv6_in",
+    "nf_nat_ipv6_out",
+    "selinux_ip_forward",
+    "apparmor_ip_postroute",
+];
+
+impl HookedFunction {
+    /// True if it is neither a chain of nftables, which has an analysis of its own, nor known to be harmless.
+    pub fn is_foreign(&self) -> bool {
+        !self.nftables && !KNOWN.contains(&self.function.as_str())
+    }
+}
+
+/// The functions on the hooks that forwarded packets pass; `None` on a kernel that does not list them.
+pub fn forwarding_hooks() -> Result<Option<Vec<HookedFunction>>> {
+    let mut channel = Channel::open(libc::NETLINK_NETFILTER)?;
+    let mut functions = Vec::new();
+    for (family, hooks) in FORWARDING {
+        for &hook in hooks {
+            match dump(&mut channel, family, hook, None, &mut functions) {
+                // No such subsystem.
+                Err(error) if matches!(error.errno(), Some(libc::EINVAL)) => return Ok(None),
+                // No such family, or nothing hooked.
+                Err(error) if matches!(error.errno(), Some(libc::EOPNOTSUPP | libc::ENOENT)) => {}
+                other => other?,
+            }
+        }
+    }
+    Ok(Some(functions))
+}
+
+/// The functions on the netdev ingress hook of a device.
+pub fn ingress_hooks(device: &str) -> Result<Option<Vec<HookedFunction>>> {
+    let mut channel = Channel::open(libc::NETLINK_NETFILTER)?;
+    let mut functions = Vec::new();
+    match dump(
+        &mut channel,
+        nft::NFPROTO_NETDEV,
+        0,
+        Some(device),
+        &mut functions,
+    ) {
+        Err(error) if matches!(error.errno(), Some(libc::EINVAL)) => Ok(None),
+        Err(error) if matches!(error.errno(), Some(libc::EOPNOTSUPP | libc::ENOENT)) => {
+            Ok(Some(functions))
+        }
+        other => other.map(|()| Some(functions)),
+    }
+}
+
+fn dump(
+    channel: &mut Channel,
+    family: u8,
+    hook: u32,
+    device: Option<&str>,
+    functions: &mut Vec<HookedFunction>,
+) -> Result<()> {
+    let mut each = |message: Message<'_>| functions.extend(function(message.payload));
+    let body = |writer: &mut Writer| {
+        writer.raw(&[family, 0, 0, 0]);
+        writer.attr(NFNLA_HOOK_HOOKNUM, &hook.to_be_bytes());
+        if let Some(device) = device {
+            writer.attr_text(NFNLA_HOOK_DEV, device);
+        }
+    };
+    channel
+        .dump("list the netfilter hooks", HOOK_GET, body, &mut each)
+        .map(|_| ())
+}
+
+pub(crate) fn function(payload: &[u8]) -> Option<HookedFunction> {
+    let mut found = HookedFunction {
+        family: u8_at(payload, 0)?,
+        hook: 0,
+        priority: 0,
+        function: String::new(),
+        module: String::new(),
+        nftables: false,
+    };
+    for attr in attrs_after(payload, 4) {
+        match attr.kind {
+            NFNLA_HOOK_HOOKNUM => found.hook = attr.be32()?,
+            NFNLA_HOOK_PRIORITY => found.priority = attr.be32()? as i32,
+            NFNLA_HOOK_FUNCTION_NAME => found.function = attr.text(),
+            NFNLA_HOOK_MODULE_NAME => found.module = attr.text(),
+            NFNLA_HOOK_CHAIN_INFO => {
+                let kind = attr.nested().find(2).and_then(|kind| kind.be32());
+                found.nftables = kind == Some(TYPE_NFTABLES);
+            }
+            _ => {}
+        }
+    }
+    Some(found)
+}
