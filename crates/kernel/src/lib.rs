@@ -9,6 +9,8 @@ pub mod conntrack;
 mod decode;
 pub mod error;
 pub mod ethtool;
+#[cfg(test)]
+mod fuzz;
 pub mod hooks;
 mod message;
 pub mod mirror;

@@ -156,6 +156,8 @@ impl Mirror {
         if !dirty.traffic_control.is_empty() {
             self.dumper
                 .traffic_control(&mut self.state, Some(&dirty.traffic_control))?;
+            self.dumper
+                .root_qdiscs(&mut self.state, &dirty.traffic_control)?;
         }
         if dirty.xfrm {
             self.dumper.xfrm(&mut self.state)?;

@@ -209,6 +209,35 @@ impl Dumper {
         Ok(())
     }
 
+    /// Reads the root qdisc's name in the links anew: a new qdisc is no event of the link.
+    pub fn root_qdiscs(&mut self, state: &mut State, links: &BTreeSet<u32>) -> Result<()> {
+        for &ifindex in links {
+            let Some(known) = state.links.get_mut(&ifindex) else {
+                continue;
+            };
+            let mut each = |message: Message<'_>| {
+                if let Some(link) = decode::link::link(message.payload) {
+                    known.qdisc = link.qdisc;
+                }
+            };
+            let body = |writer: &mut Writer| {
+                let mut header = [0u8; decode::link::HEADER];
+                header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+                writer.raw(&header);
+                writer.attr(IFLA_EXT_MASK, &RTEXT_FILTER_SKIP_STATS.to_ne_bytes());
+            };
+            match self
+                .route
+                .request("show a link", libc::RTM_GETLINK, body, &mut each)
+            {
+                // The link went away meanwhile; its event follows.
+                Err(error) if error.errno() == Some(libc::ENODEV) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
     fn filters(&mut self, ifindex: u32, parent: u32) -> Result<Vec<Filter>> {
         let mut filters: Vec<Filter> = Vec::new();
         let mut each = |message: Message<'_>| {

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the crate tells of devices, sockets, programs, sysctls and the kernel itself.
+
+mod common;
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{attempt, in_namespace, run};
+use freeway_kernel::ethtool::Ethtool;
+use freeway_kernel::probe::{Outcome, kernel_version, probe_all};
+use freeway_kernel::sockets::{PacketSocket, packet_sockets};
+use freeway_kernel::sysctl::Sysctls;
+use freeway_kernel::{hooks, netdev, nft, progs};
+
+fn frame(ethertype: u16, protocol: u8, dport: u16) -> Vec<u8> {
+    let mut frame = vec![0u8; 64];
+    frame[12..14].copy_from_slice(&ethertype.to_be_bytes());
+    frame[14] = 0x45;
+    frame[23] = protocol;
+    frame[36..38].copy_from_slice(&dport.to_be_bytes());
+    frame
+}
+
+/// A running tcpdump, ended with the test.
+struct Sniffer(Child);
+
+impl Sniffer {
+    fn start(arguments: &str) -> Option<Sniffer> {
+        let words = arguments.split_whitespace();
+        let child = Command::new("tcpdump")
+            .args(words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        child.ok().map(Sniffer)
+    }
+}
+
+impl Drop for Sniffer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_for(wanted: impl Fn(&PacketSocket) -> bool) -> PacketSocket {
+    let start = Instant::now();
+    loop {
+        let sockets = packet_sockets().unwrap();
+        if let Some(socket) = sockets.iter().find(|socket| wanted(socket)) {
+            return socket.clone();
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{sockets:#?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn sniffers_are_told_from_daemons() {
+    in_namespace(|| {
+        run("ip link add v0 type veth peer name v1");
+        run("ip link set v0 up");
+        assert_eq!(packet_sockets().unwrap(), []);
+        let Some(sniffer) = Sniffer::start("-i v0 -n") else {
+            eprintln!("skipped: no tcpdump");
+            return;
+        };
+        let all = wait_for(|socket| socket.ifindex.is_some() && socket.protocol == 3);
+        let v0 = all.ifindex.unwrap();
+        assert!(all.accepts(v0, &frame(0x0800, 6, 80), false));
+        assert!(all.accepts(v0, &frame(0x0800, 6, 80), true));
+        assert!(!all.accepts(v0 + 100, &frame(0x0800, 6, 80), false));
+        drop(sniffer);
+        let _filtered = Sniffer::start("-i v0 -n udp port 68").unwrap();
+        let dhcp = wait_for(|socket| {
+            socket
+                .filter
+                .as_ref()
+                .is_some_and(|filter| filter.len() > 3)
+        });
+        assert!(dhcp.accepts(v0, &frame(0x0800, 17, 68), false));
+        assert!(!dhcp.accepts(v0, &frame(0x0800, 17, 443), false));
+        assert!(!dhcp.accepts(v0, &frame(0x0800, 6, 68), false));
+        let _lldp = Sniffer::start("-i v0 -n ether proto 0x88cc").unwrap();
+        let lldp = wait_for(|socket| {
+            socket
+                .filter
+                .as_ref()
+                .is_some_and(|f| f.iter().any(|i| i.k == 0x88cc))
+        });
+        assert!(!lldp.accepts(v0, &frame(0x0800, 6, 80), false));
+        assert!(lldp.accepts(v0, &frame(0x88cc, 0, 0), false));
+    });
+}
+
+#[test]
+fn protocol_bound_sockets_see_only_theirs() {
+    let socket = PacketSocket {
+        ifindex: None,
+        protocol: 0x0800,
+        cooked: false,
+        inode: 0,
+        uid: None,
+        filter: None,
+    };
+    assert!(socket.accepts(1, &frame(0x0800, 6, 80), false));
+    assert!(!socket.accepts(1, &frame(0x0800, 6, 80), true));
+    assert!(!socket.accepts(1, &frame(0x86dd, 6, 80), false));
+    assert!(!socket.accepts(1, &[], false));
+    let nothing = PacketSocket {
+        protocol: 0,
+        ..socket
+    };
+    assert!(!nothing.accepts(1, &frame(0x0800, 6, 80), false));
+}
+
+#[test]
+fn drivers_and_features() {
+    in_namespace(|| {
+        run("ip link add v0 type veth peer name v1");
+        let ethtool = Ethtool::open().unwrap();
+        assert_eq!(ethtool.driver("v0").unwrap().name, "veth");
+        let features = ethtool.features("v0").unwrap();
+        assert_eq!(
+            features.get("tx-tcp-segmentation"),
+            Some(&true),
+            "{features:?}"
+        );
+        run("ethtool -K v0 tso off");
+        assert_eq!(
+            ethtool.features("v0").unwrap().get("tx-tcp-segmentation"),
+            Some(&false)
+        );
+        assert!(features.contains_key("rx-gro"));
+        let error = ethtool.driver("no-such-link0").unwrap_err();
+        assert_eq!(error.errno(), Some(libc::ENODEV));
+        assert!(error.to_string().contains("no-such-link0"), "{error}");
+        if let Some(features) = netdev::xdp_features().unwrap() {
+            assert!(
+                features.values().any(|f| f.has(netdev::XdpFeatures::BASIC)),
+                "{features:?}"
+            );
+        }
+        if let Some(tcx) = progs::tcx(1).unwrap() {
+            assert_eq!(tcx, progs::Tcx::default());
+        }
+    });
+}
+
+#[test]
+fn sysctls_are_of_the_namespace() {
+    in_namespace(|| {
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+        assert_eq!(Sysctls::read().ip_forward, Some(1));
+        std::fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap();
+        let sysctls = Sysctls::read();
+        assert_eq!(sysctls.ip_forward, Some(0));
+        assert!(sysctls.tcp_timeout_established_s.is_some_and(|s| s > 0));
+    });
+}
+
+#[test]
+fn legacy_tables_are_seen() {
+    in_namespace(|| {
+        assert_eq!(nft::legacy_tables(), []);
+        if !attempt("iptables-legacy -A FORWARD -m limit --limit 1/s -j DROP").0 {
+            eprintln!("skipped: no legacy iptables");
+            return;
+        }
+        let tables = nft::legacy_tables();
+        assert!(
+            tables
+                .iter()
+                .any(|t| t.family == "ip" && t.name == "filter"),
+            "{tables:?}"
+        );
+        let analysis = freeway_kernel::analyse(&nft::Ruleset::read().unwrap());
+        assert!(!analysis.safe);
+        assert!(analysis.findings[0].expression.contains("iptables-legacy"));
+    });
+}
+
+#[test]
+fn a_new_kernel_has_what_it_should() {
+    in_namespace(|| {
+        let version = kernel_version().unwrap();
+        for result in probe_all() {
+            let optional = ["nfnetlink_hook", "conntrack events"].contains(&result.name);
+            match &result.outcome {
+                Outcome::Present => {}
+                Outcome::Missing(_) if version < result.since || optional => {
+                    assert!(result.to_string().contains("needed for"), "{result}");
+                }
+                _ => panic!("{result}"),
+            }
+        }
+        let hooks = hooks::forwarding_hooks().unwrap();
+        assert!(hooks.is_none_or(|hooks| hooks.iter().all(|hook| !hook.function.is_empty())));
+    });
+}
