@@ -8,6 +8,8 @@ pub mod link;
 pub mod neigh;
 pub mod netconf;
 pub mod nexthop;
+#[cfg(test)]
+mod recorded;
 pub mod route;
 pub mod rule;
 pub mod tc;

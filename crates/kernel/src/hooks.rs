@@ -44,7 +44,7 @@ pub struct HookedFunction {
 }
 
 /// The kernel's own functions that do nothing but what conntrack and NAT show.
-const KNOWN: [&str; 16] = [
+const KNOWN: [&str; 22] = [
     "ipv4_conntrack_defrag",
     "ipv6_defrag",
     "ipv4_conntrack_in",
@@ -59,6 +59,13 @@ const KNOWN: [&str; 16] = [
     "nf_nat_ipv4_out",
     "nf_nat_ipv6_in",
     "nf_nat_ipv6_out",
+    // Bridged packets, handed to the IP hooks.
+    "br_nf_pre_routing",
+    "br_nf_forward",
+    "br_nf_forward_ip",
+    "br_nf_forward_arp",
+    "br_nf_post_routing",
+    "ip_sabotage_in",
     "selinux_ip_forward",
     "apparmor_ip_postroute",
 ];

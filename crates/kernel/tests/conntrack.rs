@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connection tracking with real traffic over the loopback of a namespace.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 mod common;
 
 use std::io::{Read, Write};
@@ -334,7 +336,7 @@ fn ends_and_changes_are_events() {
                 let start = Instant::now();
                 while !events.iter().any(wanted) {
                     mirror.read(events).unwrap();
-                    assert!(start.elapsed() < Duration::from_secs(5), "{events:#?}");
+                    assert!(start.elapsed() < Duration::from_secs(20), "{events:#?}");
                     std::thread::sleep(Duration::from_millis(2));
                 }
             };

@@ -2,6 +2,8 @@
 //! The mirror against a real kernel: changes made by ip, bridge, tc and nft must come as events and show in the
 //! state; resynchronising must find nothing that the events did not tell.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 mod common;
 
 use std::time::{Duration, Instant};
@@ -10,7 +12,7 @@ use common::{attempt, in_namespace, nft, run};
 use freeway_kernel::mirror::{Mirror, MirrorConfig};
 use freeway_kernel::model::*;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Reads until an event satisfies the predicate; all events up to then.
 fn read_until(mirror: &mut Mirror, what: &str, wanted: impl Fn(&Event) -> bool) -> Vec<Event> {

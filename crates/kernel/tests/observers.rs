@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the crate tells of devices, sockets, programs, sysctls and the kernel itself.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 mod common;
 
 use std::process::{Child, Command, Stdio};
@@ -51,7 +53,7 @@ fn wait_for(wanted: impl Fn(&PacketSocket) -> bool) -> PacketSocket {
         if let Some(socket) = sockets.iter().find(|socket| wanted(socket)) {
             return socket.clone();
         }
-        assert!(start.elapsed() < Duration::from_secs(5), "{sockets:#?}");
+        assert!(start.elapsed() < Duration::from_secs(20), "{sockets:#?}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -164,6 +166,13 @@ fn sysctls_are_of_the_namespace() {
 fn legacy_tables_are_seen() {
     in_namespace(|| {
         assert_eq!(nft::legacy_tables(), []);
+        if !attempt("iptables-legacy -t mangle -S").0 {
+            eprintln!("skipped: no legacy iptables");
+            return;
+        }
+        let tables = nft::legacy_tables();
+        assert_eq!((tables.len(), tables[0].rules), (1, Some(0)), "{tables:?}");
+        assert!(freeway_kernel::analyse(&nft::Ruleset::read().unwrap()).safe);
         if !attempt("iptables-legacy -A FORWARD -m limit --limit 1/s -j DROP").0 {
             eprintln!("skipped: no legacy iptables");
             return;

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages of a real (little-endian) kernel, and what they say; every cut of them is survived.
+#![cfg(target_endian = "little")]
+
+use super::*;
+use crate::model::*;
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(pair).collect()
+}
+
+/// A TCP connection from 127.0.0.1:40000 to 127.0.0.9:80, translated to 127.0.0.2:7777, in zone 7, with mark,
+/// counters and time stamp.
+const CONNECTION: &str = "
+    02000000 34000180 14000180 08000100 7f000001 08000200 7f000009 1c000280 05000100 06000000
+    06000200 9c400000 06000300 00500000 34000280 14000180 08000100 7f000002 08000200 7f000001
+    1c000280 05000100 06000000 06000200 1e610000 06000300 9c400000 06001200 00070000 08000300
+    000001ae 08000800 00000055 08000c00 a5ce66c5 08000b00 00000001 08000700 0006977f 30000480
+    2c000180 05000100 03000000 05000200 0a000000 05000300 0a000000 06000400 23000000 06000500
+    23000000 1c000980 0c000100 00000000 00000004 0c000200 00000000 000000dc 1c000a80 0c000100
+    00000000 00000003 0c000200 00000000 000000a8 10001480 0c000100 18ea0129 9b4966fc";
+
+#[test]
+fn a_connection() {
+    let message = bytes(CONNECTION);
+    let found = connection::connection(&message).unwrap();
+    let loopback = |last| [127, 0, 0, last].into();
+    let orig = Tuple {
+        src: loopback(1),
+        dst: loopback(9),
+        proto: 6,
+        sport: 40000,
+        dport: 80,
+    };
+    let reply = Tuple {
+        src: loopback(2),
+        dst: loopback(1),
+        proto: 6,
+        sport: 7777,
+        dport: 40000,
+    };
+    let expected = Connection {
+        id: 0xa5ce_66c5,
+        family: Family::Ipv4,
+        proto: 6,
+        orig,
+        reply,
+        status: CtStatus(
+            CtStatus::SEEN_REPLY
+                | CtStatus::ASSURED
+                | CtStatus::CONFIRMED
+                | CtStatus::DST_NAT
+                | CtStatus::SRC_NAT_DONE
+                | CtStatus::DST_NAT_DONE,
+        ),
+        timeout_s: Some(431_999),
+        mark: 0x55,
+        zone: 7,
+        zone_orig: None,
+        zone_reply: None,
+        tcp: Some(TcpInfo {
+            state: TcpState::Established,
+            flags_orig: 0x23,
+            flags_reply: 0x23,
+        }),
+        helper: None,
+        synproxy: false,
+        seq_adjust: false,
+        labels: false,
+        counters_orig: Some(CtCounters {
+            packets: 4,
+            bytes: 220,
+        }),
+        counters_reply: Some(CtCounters {
+            packets: 3,
+            bytes: 168,
+        }),
+        start_ns: Some(0x18ea_0129_9b49_66fc),
+        stop_ns: None,
+    };
+    assert_eq!(found, expected);
+    for len in 0..message.len() {
+        let _ = connection::connection(&message[..len]);
+    }
+}
+
+#[test]
+fn a_multipath_route() {
+    let message = bytes(
+        "02180000 fe030001 00000000 08000f00 fe000000 08000100 c6336400 0c000800 08000200 14050000
+         24000900 10000001 03000000 08000500 c0000202 10000000 03000000 08000500 c0000203",
+    );
+    let hop = |last: u8, weight| Hop {
+        oif: Some(3),
+        gateway: Some([192, 0, 2, last].into()),
+        weight,
+        flags: 0,
+    };
+    let expected = Route {
+        family: Family::Ipv4,
+        table: 254,
+        dst: Prefix {
+            addr: [198, 51, 100, 0].into(),
+            len: 24,
+        },
+        src: None,
+        tos: 0,
+        priority: 0,
+        kind: 1,
+        protocol: 3,
+        scope: 0,
+        prefsrc: None,
+        nexthop_id: None,
+        mtu: Some(1300),
+        hops: vec![hop(2, 1), hop(3, 0)],
+    };
+    assert_eq!(route::route(&message), Some(expected));
+    for len in 0..message.len() {
+        let _ = route::route(&message[..len]);
+    }
+}
