@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Settings of connection tracking.
 
-use super::{Report, Severity, sysctl};
+use freeway_kernel::sysctl::{Sysctls, number};
+
+use super::{Report, Severity};
 use crate::config::Config;
 use crate::render::count;
 
@@ -9,7 +11,8 @@ const AREA: &str = "connections";
 
 /// Looks at conntrack's settings.
 pub fn examine(report: &mut Report, config: &Config) {
-    let Some(max) = sysctl("net/netfilter/nf_conntrack_max") else {
+    let sysctls = Sysctls::read();
+    let Some(max) = sysctls.conntrack_max else {
         report.add(
             AREA,
             Severity::Note,
@@ -17,7 +20,7 @@ pub fn examine(report: &mut Report, config: &Config) {
         );
         return;
     };
-    let now = sysctl("net/netfilter/nf_conntrack_count").unwrap_or(0);
+    let now = number("netfilter/nf_conntrack_count").unwrap_or(0);
     let words = format!("{} of {} connections are in use", count(now), count(max));
     if now.saturating_mul(10) > max.saturating_mul(9) {
         report.advise(
@@ -45,7 +48,7 @@ pub fn examine(report: &mut Report, config: &Config) {
             "raise flows.max in the configuration",
         );
     }
-    if sysctl("net/netfilter/nf_conntrack_events") == Some(0) {
+    if sysctls.conntrack_events == Some(0) {
         report.advise(
             AREA,
             Severity::Warning,
@@ -53,7 +56,7 @@ pub fn examine(report: &mut Report, config: &Config) {
             "sysctl net.netfilter.nf_conntrack_events=2",
         );
     }
-    if sysctl("net/netfilter/nf_conntrack_acct") == Some(1) {
+    if sysctls.conntrack_acct == Some(1) {
         report.add(
             AREA,
             Severity::Note,

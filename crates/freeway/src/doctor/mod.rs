@@ -2,7 +2,6 @@
 //! `freeway doctor`: what this machine, its drivers and its rules allow, and what to change. Needs no daemon.
 
 mod conntrack;
-mod device;
 mod kernel;
 mod ports;
 mod rules;
@@ -71,6 +70,18 @@ impl Report {
         self.push(area, severity, words.into(), Some(advice.into()));
     }
 
+    /// Puts the findings of an area together, areas in the order of their first.
+    fn group(&mut self) {
+        let mut areas: Vec<String> = Vec::new();
+        for finding in &self.findings {
+            if !areas.contains(&finding.area) {
+                areas.push(finding.area.clone());
+            }
+        }
+        self.findings
+            .sort_by_key(|finding| areas.iter().position(|area| *area == finding.area));
+    }
+
     fn push(&mut self, area: &str, severity: Severity, words: String, advice: Option<String>) {
         self.worst = self.worst.max(severity);
         self.findings.push(Finding {
@@ -97,14 +108,27 @@ pub fn examine(config: Option<&Path>, interfaces: &[String]) -> Result<Report, S
     ports::examine(&mut report, &config, daemon.as_ref())?;
     rules::examine(&mut report);
     conntrack::examine(&mut report, &config);
+    report.group();
     Ok(report)
 }
 
-/// A number from a file below /proc/sys, of the network namespace of the calling thread.
-fn sysctl(path: &str) -> Option<u64> {
-    std::fs::read_to_string(format!("/proc/sys/{path}"))
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_of_an_area_stay_together() {
+        let mut report = Report::default();
+        for (area, severity, words) in [
+            ("b", Severity::Good, "1"),
+            ("a", Severity::Warning, "2"),
+            ("b", Severity::Note, "3"),
+        ] {
+            report.add(area, severity, words);
+        }
+        report.group();
+        let order: Vec<_> = report.findings.iter().map(|f| f.words.as_str()).collect();
+        assert_eq!(order, ["1", "3", "2"]);
+        assert_eq!(report.worst, Severity::Warning);
+    }
 }

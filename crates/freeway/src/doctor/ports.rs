@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports: drivers, offloads, and what stands in the way.
 
-use freeway_kernel::model::{Family, Link};
-use freeway_kernel::{Mirror, MirrorConfig};
+use std::collections::BTreeMap;
 
-use super::device::Device;
+use freeway_kernel::ethtool::Ethtool;
+use freeway_kernel::model::{Family, Link};
+use freeway_kernel::netdev::{XdpFeatures, xdp_features};
+use freeway_kernel::progs::{self, tcx};
+use freeway_kernel::sockets::packet_sockets;
+use freeway_kernel::{Mirror, MirrorConfig, hooks};
+
 use super::{Report, Severity};
 use crate::api::{self, PortState, Status};
 use crate::config::{Config, PathChoice, Port};
 use crate::exit::{Exit, Stop};
 
-/// Queueing disciplines that neither shape nor classify: XDP may pass them by.
-const PLAIN_QDISCS: [&str; 7] = [
+/// Queueing disciplines that neither shape nor classify, and those that hold filters only.
+const PLAIN_QDISCS: [&str; 9] = [
     "noqueue",
     "pfifo",
     "bfifo",
@@ -19,100 +24,114 @@ const PLAIN_QDISCS: [&str; 7] = [
     "fq_codel",
     "fq",
     "mq",
+    "clsact",
+    "ingress",
 ];
+/// ETH_P_ALL, ETH_P_IP and ETH_P_IPV6: what a socket may ask for and see flows.
+const SEES_FLOWS: [u16; 3] = [0x0003, 0x0800, 0x86dd];
+/// Names of this data plane's own programs begin so.
+const OWN: &str = "freeway_";
+/// What the kernel says where it cannot be asked goes here.
+const AREA: &str = "ports";
 
 /// Looks at every port that forwards, or at those that the configuration names.
 pub fn examine(report: &mut Report, config: &Config, daemon: Option<&Status>) -> Result<(), Stop> {
-    let wanted = MirrorConfig {
-        conntrack_events: false,
-        ..MirrorConfig::default()
+    let Some(machine) = Machine::look(report) else {
+        return Ok(());
     };
-    let mirror = match Mirror::open_with(wanted) {
-        Ok(mirror) => mirror,
-        Err(error) => {
-            report.add(
-                "ports",
-                Severity::Problem,
-                format!("the kernel's network state cannot be read: {error}"),
-            );
-            return Ok(());
-        }
-    };
+    let links = machine.mirror.links();
     for name in config.daemon.interfaces.iter().chain(config.port.keys()) {
-        if !mirror.links().values().any(|link| link.name == *name) {
-            return Err(Stop::new(
-                Exit::Config,
-                format!("there is no port `{name}`; `ip link` shows those there are"),
-            ));
+        if !links.values().any(|link| link.name == *name) {
+            let message = format!("there is no port `{name}`; `ip link` shows those there are");
+            return Err(Stop::new(Exit::Config, message));
         }
     }
     let named = &config.daemon.interfaces;
-    let ports: Vec<_> = mirror
-        .links()
-        .values()
-        .filter(|link| {
-            if named.is_empty() {
-                forwards(&mirror, link)
-            } else {
-                named.contains(&link.name)
-            }
-        })
-        .collect();
+    let wanted = |link: &&Link| match named.is_empty() {
+        true => machine.forwards(link),
+        false => named.contains(&link.name),
+    };
+    let ports: Vec<_> = links.values().filter(wanted).collect();
     if ports.is_empty() {
         report.advise(
-            "ports",
+            AREA,
             Severity::Warning,
             "no port forwards",
             "sysctl net.ipv4.ip_forward=1, and net.ipv6.conf.all.forwarding=1 for IPv6",
         );
     }
     for link in ports {
-        let settings = config.port.get(&link.name).cloned().unwrap_or_default();
-        match daemon.and_then(|status| {
-            status
-                .ports
-                .iter()
-                .find(|port| port.ifindex == link.ifindex)
-        }) {
-            Some(port) => served(report, port),
-            None => examine_port(report, &mirror, link, &settings),
+        let served =
+            daemon.and_then(|status| status.ports.iter().find(|p| p.ifindex == link.ifindex));
+        match served {
+            Some(port) => examine_served(report, port),
+            None => {
+                let settings = config.port.get(&link.name).cloned().unwrap_or_default();
+                examine_port(report, &machine, link, &settings);
+            }
         }
     }
-    sniffers(report, &mirror);
+    examine_sockets(report, &machine.mirror);
     Ok(())
 }
 
-fn forwards(mirror: &Mirror, link: &Link) -> bool {
-    let index = i32::try_from(link.ifindex).unwrap_or(-1);
-    let switched = |family| {
-        mirror
-            .netconf()
-            .get(&(family, index))
-            .and_then(|netconf| netconf.forwarding)
-            .unwrap_or(false)
-    };
-    link.is_ethernet() && link.up && (switched(Family::Ipv4) || switched(Family::Ipv6))
+/// What is asked once for all ports.
+struct Machine {
+    mirror: Mirror,
+    ethtool: Option<Ethtool>,
+    xdp: Option<BTreeMap<u32, XdpFeatures>>,
+}
+
+impl Machine {
+    fn look(report: &mut Report) -> Option<Machine> {
+        let wanted = MirrorConfig {
+            conntrack_events: false,
+            ..MirrorConfig::default()
+        };
+        match Mirror::open_with(wanted) {
+            Ok(mirror) => Some(Machine {
+                mirror,
+                ethtool: Ethtool::open().ok(),
+                xdp: xdp_features().unwrap_or_default(),
+            }),
+            Err(error) => {
+                let words = format!("the kernel's network state cannot be read: {error}");
+                report.add(AREA, Severity::Problem, words);
+                None
+            }
+        }
+    }
+
+    fn forwards(&self, link: &Link) -> bool {
+        let index = i32::try_from(link.ifindex).unwrap_or(-1);
+        let netconf = self.mirror.netconf();
+        let switched = |family| netconf.get(&(family, index)).and_then(|n| n.forwarding);
+        let forwarding = [Family::Ipv4, Family::Ipv6].map(switched);
+        link.is_ethernet() && link.up && forwarding.contains(&Some(true))
+    }
 }
 
 /// A port that a running daemon serves.
-fn served(report: &mut Report, port: &api::Port) {
+fn examine_served(report: &mut Report, port: &api::Port) {
     let area = format!("port {}", port.name);
     if port.state == PortState::Fast {
-        report.add(&area, Severity::Good, "a daemon runs and this port is fast");
+        report.add(
+            &area,
+            Severity::Good,
+            "a daemon runs, and this port is fast",
+        );
     }
+    let severity = match port.state {
+        PortState::Down => Severity::Note,
+        PortState::Fast | PortState::Kernel => Severity::Warning,
+    };
     for reason in &port.reasons {
-        let severity = if port.state == PortState::Down {
-            Severity::Note
-        } else {
-            Severity::Warning
-        };
         report.add(&area, severity, reason.clone());
     }
 }
 
-fn examine_port(report: &mut Report, mirror: &Mirror, link: &Link, settings: &Port) {
+fn examine_port(report: &mut Report, machine: &Machine, link: &Link, settings: &Port) {
     let area = format!("port {}", link.name);
-    let device = Device::ask(&link.name).unwrap_or_default();
     if settings.path == PathChoice::Kernel {
         report.add(
             &area,
@@ -125,7 +144,7 @@ fn examine_port(report: &mut Report, mirror: &Mirror, link: &Link, settings: &Po
         report.add(
             &area,
             Severity::Warning,
-            "no Ethernet framing: its flows stay in the kernel",
+            "no Ethernet framing: it stays in the kernel",
         );
         return;
     }
@@ -133,177 +152,154 @@ fn examine_port(report: &mut Report, mirror: &Mirror, link: &Link, settings: &Po
     if !link.up || !link.running {
         report.add(&area, Severity::Note, "no link");
     }
-    kind(report, &area, link, settings, &device);
-    offloads(report, &area, link, &device);
-    for qdisc in mirror
-        .qdiscs()
-        .values()
-        .filter(|qdisc| qdisc.ifindex == link.ifindex)
-    {
-        if !PLAIN_QDISCS.contains(&qdisc.kind.as_str())
-            && qdisc.kind != "clsact"
-            && qdisc.kind != "ingress"
-        {
-            let words = format!(
-                "queueing discipline {} shapes or classifies what it sends",
-                qdisc.kind
-            );
-            report.advise(
-                &area,
-                Severity::Warning,
-                words,
-                "flows to it stay in the kernel, so that it sees them",
-            );
-        }
+    examine_kind(report, &area, link, settings);
+    examine_driver(report, &area, machine, link);
+    examine_programs(report, &area, machine, link);
+    let fit = |finding: &super::Finding| finding.severity < Severity::Warning;
+    if report.findings[before..].iter().all(fit) {
+        let driver = machine
+            .ethtool
+            .as_ref()
+            .and_then(|ethtool| ethtool.driver(&link.name).ok());
+        let driver = driver.map_or_else(|| "unknown".to_owned(), |driver| driver.name);
+        let words = format!("fit for the fast path (driver {driver}, MTU {})", link.mtu);
+        report.add(&area, Severity::Good, words);
     }
-    for filter in mirror.filters().get(&link.ifindex).into_iter().flatten() {
-        let own = filter
-            .name
-            .as_deref()
-            .is_some_and(|name| name.starts_with("freeway_"));
-        if !own {
-            let words = format!("tc filter {} (priority {})", filter.kind, filter.priority);
-            report.advise(
-                &area,
-                Severity::Warning,
-                words,
-                "its flows stay in the kernel, so that the filter sees them",
-            );
-        }
-    }
-    for program in &link.xdp {
-        report.advise(
-            &area,
+}
+
+fn examine_kind(report: &mut Report, area: &str, link: &Link, settings: &Port) {
+    let name = &link.name;
+    match link.kind.as_deref() {
+        None => {}
+        Some("veth") if settings.wire_true => {}
+        Some("veth") => report.advise(
+            area,
             Severity::Warning,
-            format!("an XDP program (id {}) is attached", program.id),
-            "detach it, for there is room for one, or leave the port to it: it stays in the kernel",
-        );
+            "a veth: its peer may send merged frames and unfinished checksums, which no wire \
+             carries, so it stays in the kernel",
+            format!(
+                "if the peer behaves as a wire (ethtool -K PEER tso off gso off tx off), say so in \
+                 the configuration: wire_true = true in [port.{name}]"
+            ),
+        ),
+        Some(kind) => report.add(
+            area,
+            Severity::Warning,
+            format!("a {kind} device: what it carries stays in the kernel"),
+        ),
     }
     if link.master.is_some() {
         report.add(
-            &area,
-            Severity::Note,
-            "part of a bridge, bond or VRF: what is learned there is limited",
-        );
-    }
-    if report.findings[before..]
-        .iter()
-        .all(|finding| finding.severity < Severity::Warning)
-    {
-        let driver = device
-            .driver
-            .as_deref()
-            .or(link.kind.as_deref())
-            .unwrap_or("unknown");
-        report.add(
-            &area,
-            Severity::Good,
-            format!("fit for the fast path (driver {driver}, MTU {})", link.mtu),
-        );
-    }
-}
-
-fn kind(report: &mut Report, area: &str, link: &Link, settings: &Port, device: &Device) {
-    let name = &link.name;
-    match link.kind.as_deref() {
-        Some("veth") if !settings.wire_true => report.advise(
             area,
             Severity::Warning,
-            "a veth: its peer may send merged frames and unfinished checksums, which no wire carries, so XDP leaves it alone",
-            format!(
-                "if the peer is wire-true (ethtool -K PEER tso off gso off tx off), say so in the configuration: \
-                 [port.{name}] wire_true = true"
-            ),
-        ),
-        Some("veth") if device.gro == Some(false) => report.advise(
-            area,
-            Severity::Note,
-            "GRO is off: redirects to it need a program on it, which Freeway attaches",
-            format!("ethtool -K {name} gro on"),
-        ),
-        Some(kind @ ("vlan" | "bridge" | "bond" | "vrf" | "macvlan" | "wireguard" | "vxlan")) => report.add(
-            area,
-            Severity::Note,
-            format!("a {kind} device: flows are taken over at the physical ports below it, if anywhere"),
-        ),
-        _ => {}
+            "part of a bridge, bond or VRF: it stays in the kernel",
+        );
     }
 }
 
-fn offloads(report: &mut Report, area: &str, link: &Link, device: &Device) {
+fn examine_driver(report: &mut Report, area: &str, machine: &Machine, link: &Link) {
     let name = &link.name;
-    if device.lro == Some(true) {
+    if let Some(xdp) = &machine.xdp {
+        let features = xdp.get(&link.ifindex).copied().unwrap_or_default();
+        if !features.has(XdpFeatures::BASIC | XdpFeatures::REDIRECT) {
+            report.advise(
+                area,
+                Severity::Warning,
+                "its driver has no native XDP with redirection, so it stays in the kernel",
+                "`freeway status` will name it; use a port whose driver has it",
+            );
+        }
+    }
+    let features = machine
+        .ethtool
+        .as_ref()
+        .and_then(|ethtool| ethtool.features(name).ok())
+        .unwrap_or_default();
+    let on = |feature: &str| features.get(feature) == Some(&true);
+    if on("rx-lro") {
         report.advise(
             area,
             Severity::Warning,
-            "large receive offload merges frames before XDP",
+            "large receive offload merges frames before XDP sees them",
             format!("ethtool -K {name} lro off"),
         );
     }
-    if device.rx_vlan == Some(true) && link.kind.is_none() {
+    if on("rx-vlan-hw-parse") && link.kind.is_none() {
         report.advise(
             area,
             Severity::Note,
-            "the hardware hides VLAN tags from XDP; this matters if VLANs are used on it",
+            "the hardware hides VLAN tags from XDP, which matters if VLANs are used on it",
             format!("ethtool -K {name} rxvlan off"),
         );
     }
 }
 
-/// Packet sockets: what they listen to must pass the kernel.
-fn sniffers(report: &mut Report, mirror: &Mirror) {
-    let text = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap_or_default();
-    for (ifindex, count) in sockets(&text) {
-        let place = match mirror.links().get(&ifindex) {
-            Some(link) => format!("port {}", link.name),
-            None => "ports".into(),
-        };
-        let noun = if count == 1 {
-            "a packet socket listens"
-        } else {
-            "packet sockets listen"
-        };
-        report.add(
-            &place,
-            Severity::Note,
-            format!(
-                "{noun} to all protocols (tcpdump?): what its filter accepts stays in the kernel"
-            ),
-        );
-    }
-}
-
-/// Interfaces (0 for all) and numbers of sockets that listen to ETH_P_ALL or IP.
-fn sockets(text: &str) -> std::collections::BTreeMap<u32, u32> {
-    let mut found = std::collections::BTreeMap::new();
-    for line in text.lines().skip(1) {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        let (Some(&protocol), Some(Ok(ifindex))) =
-            (fields.get(3), fields.get(4).map(|field| field.parse()))
-        else {
-            continue;
-        };
-        if matches!(protocol, "0003" | "0800" | "86dd") {
-            *found.entry(ifindex).or_default() += 1;
+/// Programs, filters, queueing disciplines and hooks that must see what passes.
+fn examine_programs(report: &mut Report, area: &str, machine: &Machine, link: &Link) {
+    let keeps = "leave the port to it and it stays in the kernel, or remove it";
+    let mut found = Vec::new();
+    for qdisc in machine.mirror.qdiscs().values() {
+        if qdisc.ifindex == link.ifindex && !PLAIN_QDISCS.contains(&qdisc.kind.as_str()) {
+            found.push(format!(
+                "queueing discipline {} shapes or classifies what it sends",
+                qdisc.kind
+            ));
         }
     }
-    found
+    let filters = machine.mirror.filters().get(&link.ifindex);
+    for filter in filters.into_iter().flatten() {
+        let own = filter
+            .name
+            .as_deref()
+            .is_some_and(|name| name.starts_with(OWN));
+        if !own {
+            let words = format!("tc filter {}, priority {}", filter.kind, filter.priority);
+            found.push(words);
+        }
+    }
+    if let Ok(Some(tcx)) = tcx(link.ifindex) {
+        for program in tcx.ingress.iter().chain(&tcx.egress) {
+            if !program.name.starts_with(OWN) {
+                found.push(format!("tcx program {} (id {})", program.name, program.id));
+            }
+        }
+    }
+    for program in &link.xdp {
+        let name = progs::name(program.id);
+        if !name.starts_with(OWN) {
+            found.push(format!("XDP program {name} (id {})", program.id));
+        }
+    }
+    for hook in hooks::ingress_hooks(&link.name)
+        .ok()
+        .flatten()
+        .unwrap_or_default()
+    {
+        if hook.is_foreign() {
+            found.push(format!("hooked function {} {}", hook.function, hook.module));
+        }
+    }
+    for words in found {
+        report.advise(area, Severity::Warning, words, keeps);
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packet_sockets_are_read() {
-        let text = "sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n\
-                    0000000000000000 3      3    0003   2     1 0      0      1234\n\
-                    0000000000000000 3      3    88cc   2     1 0      0      1235\n\
-                    0000000000000000 3      2    0800   0     1 0      0      1236\n";
-        assert_eq!(
-            sockets(text).into_iter().collect::<Vec<_>>(),
-            [(0, 1), (2, 1)]
+/// Packet sockets: what their filters accept must pass the kernel.
+fn examine_sockets(report: &mut Report, mirror: &Mirror) {
+    for socket in packet_sockets().unwrap_or_default() {
+        if !SEES_FLOWS.contains(&socket.protocol) {
+            continue;
+        }
+        let port = socket.ifindex.and_then(|index| mirror.links().get(&index));
+        let area = port.map_or_else(|| AREA.to_owned(), |link| format!("port {}", link.name));
+        let filter = match socket.filter {
+            Some(_) => "what its filter accepts stays in the kernel",
+            None => "it has no filter, so everything it can see stays in the kernel",
+        };
+        let words = format!(
+            "a packet socket listens (inode {}, as tcpdump's does): {filter}",
+            socket.inode
         );
-        assert!(sockets("").is_empty());
+        report.add(&area, Severity::Note, words);
     }
 }

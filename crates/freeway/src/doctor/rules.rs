@@ -2,50 +2,51 @@
 //! The ruleset: what must see every packet.
 
 use freeway_kernel::nft::Ruleset;
-use freeway_kernel::{Finding, analyse};
+use freeway_kernel::{Finding, analyse, hooks};
 
 use super::{Report, Severity};
 
 const AREA: &str = "rules";
 
-/// Looks at the nftables ruleset.
+/// Looks at the nftables ruleset, and at what else hooks into forwarding.
 pub fn examine(report: &mut Report) {
-    let ruleset = match Ruleset::read() {
-        Ok(ruleset) => ruleset,
+    match Ruleset::read() {
+        Ok(ruleset) => examine_nft(report, &ruleset),
         Err(error) => {
-            report.add(
+            let words = format!("the nftables ruleset cannot be read: {error}");
+            report.add(AREA, Severity::Warning, words);
+        }
+    }
+    for hook in hooks::forwarding_hooks().ok().flatten().unwrap_or_default() {
+        if hook.is_foreign() {
+            report.advise(
                 AREA,
                 Severity::Warning,
-                format!("the nftables ruleset cannot be read: {error}"),
+                format!("{} {} hooks into forwarding", hook.function, hook.module),
+                "what it sees stays in the kernel; unload it if it is not needed",
             );
-            return;
         }
-    };
-    let analysis = analyse(&ruleset);
+    }
+}
+
+fn examine_nft(report: &mut Report, ruleset: &Ruleset) {
+    let analysis = analyse(ruleset);
     if analysis.findings.is_empty() {
-        report.add(
-            AREA,
-            Severity::Good,
-            "no reachable nftables rule must see every packet",
-        );
+        let words = "no reachable nftables rule must see every packet";
+        report.add(AREA, Severity::Good, words);
     }
     for finding in &analysis.findings {
         report.advise(
             AREA,
             Severity::Warning,
             words(finding),
-            "flows that reach this rule stay in the kernel; put it behind `ct state established accept`, or restrict it",
+            "flows that reach it stay in the kernel; put it behind `ct state established accept`, \
+             or restrict it",
         );
     }
     for finding in &analysis.marks {
-        report.add(
-            AREA,
-            Severity::Note,
-            format!(
-                "{}: flows with a mark or priority stay in the kernel",
-                words(finding)
-            ),
-        );
+        let words = format!("{}: flows it marks stay in the kernel", words(finding));
+        report.add(AREA, Severity::Note, words);
     }
 }
 
@@ -59,10 +60,9 @@ fn words(finding: &Finding) -> String {
         reason,
         ..
     } = finding;
-    let place = if *handle == 0 {
-        String::new()
-    } else {
-        format!(", handle {handle}")
+    let place = match handle {
+        0 => String::new(),
+        handle => format!(", handle {handle}"),
     };
     format!("{family} {table} {chain}{place}: `{expression}`: {reason}")
 }

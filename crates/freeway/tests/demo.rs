@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The demo and the bench: they end with figures, and nothing stays behind, however they end.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+use serde_json::Value;
+
+/// They measure, so one at a time.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+fn machine() -> Option<MutexGuard<'static, ()>> {
+    if !geteuid().is_root() {
+        println!("skipped: network namespaces need root");
+        return None;
+    }
+    if Command::new("iperf3").arg("--version").output().is_err() {
+        println!("skipped: iperf3 is not installed");
+        return None;
+    }
+    Some(MACHINE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn start(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_freeway"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Fails if a namespace of the process `pid`, or a process inside one, is left.
+#[track_caller]
+fn nothing_left_of(pid: u32) {
+    let prefix = format!("fw-{pid}-");
+    let left: Vec<_> = std::fs::read_dir("/run/netns")
+        .map(|entries| entries.flatten().map(|e| e.file_name()).collect())
+        .unwrap_or_default();
+    let left: Vec<_> = left
+        .iter()
+        .filter(|name| name.to_string_lossy().starts_with(&prefix))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Children of a process, by what the kernel says of every process.
+fn children(pid: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|child| {
+            let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+            let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+            fields.split_whitespace().nth(1) == Some(&pid.to_string())
+        })
+        .collect()
+}
+
+#[test]
+fn the_demo_ends_with_a_ratio() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    let child = start(&["demo", "--json", "--seconds", "1", "--flows", "100"]);
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    let demo: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(demo["packet_ratio"].as_f64().unwrap() > 1.5, "{demo}");
+    assert!(
+        demo["freeway"]["tcp_gbit_s"].as_f64().unwrap() > 0.0,
+        "{demo}"
+    );
+    assert!(words.contains("packets took the fast path"), "{words}");
+    nothing_left_of(pid);
+}
+
+#[test]
+fn the_bench_fills_its_fields() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    let child = start(&[
+        "bench",
+        "compare",
+        "--scenario",
+        "routed6",
+        "--flows",
+        "50",
+        "--runs",
+        "1",
+        "--seconds",
+        "1",
+        "--json",
+    ]);
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    let bench: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(bench["scenario"], "routed6");
+    assert_eq!(
+        (bench["frame_bytes"].as_u64(), bench["wire_bytes"].as_u64()),
+        (Some(64), Some(66))
+    );
+    for field in [
+        "source_ns",
+        "kernel_ns",
+        "freeway_mpps",
+        "speedup",
+        "over_redirect",
+    ] {
+        assert!(bench[field].as_f64().unwrap() > 0.0, "{field}: {bench}");
+    }
+    assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
+    nothing_left_of(pid);
+}
+
+#[test]
+fn an_interrupted_demo_cleans_up() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    // While the kernel is measured, and while Freeway runs in the router.
+    for moment in ["kernel: iperf3", "Freeway: iperf3"] {
+        let mut child = start(&["demo", "--seconds", "2", "--flows", "10"]);
+        let pid = child.id();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let reached = lines
+            .map_while(Result::ok)
+            .any(|line| line.contains(moment));
+        assert!(reached, "the demo ended before `{moment}`");
+        std::thread::sleep(Duration::from_millis(300));
+        let inside = children(pid);
+        assert!(!inside.is_empty());
+        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGINT).unwrap();
+        assert!(!child.wait().unwrap().success());
+        nothing_left_of(pid);
+        // Zombies of whoever adopts them do not count.
+        let gone = |pid: &u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.is_empty() || stat.contains(") Z ") || !Path::new(&format!("/proc/{pid}")).exists()
+        };
+        let patience = Instant::now() + Duration::from_secs(5);
+        while !inside.iter().all(gone) {
+            assert!(Instant::now() < patience, "{inside:?} still run");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
