@@ -205,7 +205,11 @@ struct fw_config {
 	__u32 ct_check_ticks; /* between two connection checks of a flow */
 	__u32 slots_per_cpu; /* power of two */
 	__u32 tc_forwards; /* flows may belong to tc */
-	__u32 bucket_mask; /* buckets - 1; their number is a power of two */
+	/* elements - 1 of arrays whose size is a power of two */
+	__u32 bucket_mask;
+	__u32 flow_mask;
+	__u32 nexthop_mask;
+	__u32 pad;
 	__u64 hash_seed; /* random, so that nobody can aim at a bucket */
 };
 

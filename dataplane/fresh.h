@@ -65,7 +65,7 @@ static __always_inline enum fw_reason fw_fresh(fw_ctx *ctx, struct fw_flow *f, _
 					       const struct fw_pkt *p)
 {
 	struct fw_state *st = &f->state;
-	__u32 now = fw_now(), next;
+	__u32 now = p->now_tick, next;
 	enum fw_reason reason;
 
 	if (fw_likely(!fw_reached(now, st->due_tick)))

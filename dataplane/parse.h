@@ -77,6 +77,7 @@ struct fw_l4 {
 
 /* What the parser found. Offsets are from the start of the frame. */
 struct fw_pkt {
+	__u32 now_tick; /* one reading of the clock serves all stages */
 	__u16 len_l3;
 	__u16 l2_len;
 	__u16 l4_check;

@@ -16,9 +16,9 @@
 #include "watch.h"
 
 /* The daemon lives, and the fast path is on. */
-static __always_inline enum fw_reason fw_gate(void)
+static __always_inline enum fw_reason fw_gate(__u32 now)
 {
-	if (fw_unlikely(fw_reached(fw_now(), fw_ctl.deadline_tick)))
+	if (fw_unlikely(fw_reached(now, fw_ctl.deadline_tick)))
 		return FW_R_DEADLINE;
 	if (fw_unlikely(!fw_ctl.on))
 		return FW_R_OFF;
@@ -52,7 +52,7 @@ static __always_inline void fw_account(struct fw_state *st, const struct fw_next
 {
 	st->packets++;
 	st->bytes += nh->l2_len + p->len_l3;
-	st->used_tick = fw_now();
+	st->used_tick = p->now_tick;
 }
 
 static __always_inline enum fw_reason fw_missed(const struct fw_pkt *p)
@@ -133,7 +133,8 @@ static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, struct fw_pkt *p,
 	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	enum fw_reason reason;
 
-	reason = fw_gate();
+	p->now_tick = fw_now();
+	reason = fw_gate(p->now_tick);
 	if (fw_unlikely(reason))
 		return reason;
 	reason = fw_parse(data, end, fw_frame_len(ctx), p);

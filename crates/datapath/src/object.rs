@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
-    FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_port_fault, fw_watch,
+    FW_REASONS_MAX, FW_SLOTS, Pod, fw_bucket, fw_config, fw_flow, fw_nexthop, fw_port_fault, fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
@@ -22,7 +22,8 @@ static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"))
 /// Sizes and load-time constants.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadOptions {
-    /// Most flows in the table, each direction counted.
+    /// Most flows in the table, each direction counted: at most 2,000,000 or so,
+    /// for the verifier lets a program reach 512 MiB of global data.
     pub flows: u32,
     /// Most distinct next hops (port and L2 header).
     pub nexthops: u32,
@@ -88,12 +89,15 @@ impl Datapath {
             slots_per_cpu,
             tc_forwards: options.tc_forwards.into(),
             bucket_mask: bucket_mask(options.flows),
+            flow_mask: element_mask(options.flows),
+            nexthop_mask: element_mask(options.nexthops),
+            pad: 0,
             hash_seed: random(),
         };
         let size = |name: &str, map: &mut libbpf_rs::OpenMapMut<'_>| match name {
-            "fw_flows" => map.set_max_entries(options.flows + 1),
-            "fw_buckets" => map.set_max_entries(config.bucket_mask + 1),
-            "fw_nexthops" => map.set_max_entries(options.nexthops + 1),
+            ".data.flows" => map.set_value_size(bytes_of::<fw_flow>(config.flow_mask)),
+            ".data.buckets" => map.set_value_size(bytes_of::<fw_bucket>(config.bucket_mask)),
+            ".data.nexthops" => map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask)),
             _ => Ok(()),
         };
         let xdp = load("xdp", XDP, |name, map| {
@@ -107,9 +111,11 @@ impl Datapath {
             if name == ".rodata.config" {
                 return map.set_initial_value(config.as_bytes());
             }
+            // sized first: libbpf unmaps global data by the size it then has
+            size(name, map)?;
             match maps.get(name) {
                 Some(shared) => map.reuse_fd(shared.as_fd()),
-                None => size(name, map),
+                None => Ok(()),
             }
         })?;
         maps.extend(handles(&watchdog)?);
@@ -122,12 +128,13 @@ impl Datapath {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             flows: Flows::map(
-                get(&maps, "fw_flows")?,
-                get(&maps, "fw_buckets")?,
-                options.flows,
+                get(&maps, ".data.flows")?,
+                get(&maps, ".data.buckets")?,
+                config.flow_mask,
+                config.bucket_mask,
                 config.hash_seed,
             )?,
-            nexthops: Nexthops::map(get(&maps, "fw_nexthops")?, options.nexthops + 1)?,
+            nexthops: Nexthops::map(get(&maps, ".data.nexthops")?, config.nexthop_mask + 1)?,
             slots: Slots::map(get(&maps, "fw_slots")?, FW_SLOTS)?,
             control: Control::map(get(&maps, ".data.control")?)?,
             clock,
@@ -301,6 +308,15 @@ fn attach_tracepoint(object: &Object, name: &'static str) -> Result<Link, Datapa
         what: "attaching to the xdp tracepoints",
         source,
     })
+}
+
+/// Elements are as many as a power of two, and the first stays unused.
+fn element_mask(elements: u32) -> u32 {
+    (elements + 1).next_power_of_two() - 1
+}
+
+fn bytes_of<T>(mask: u32) -> u32 {
+    (mask + 1) * size_of::<T>() as u32
 }
 
 /// Unpredictable to whoever sends packets.

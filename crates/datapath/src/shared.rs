@@ -107,14 +107,14 @@ impl Flows {
     pub(crate) fn map(
         flows: impl AsFd,
         buckets: impl AsFd,
-        len: u32,
+        flow_mask: u32,
+        bucket_mask: u32,
         seed: u64,
     ) -> Result<Self, DatapathError> {
-        let mask = bucket_mask(len);
         Ok(Self {
-            flows: Shared::map(flows, "fw_flows", len + 1)?,
-            buckets: Shared::map(buckets, "fw_buckets", mask + 1)?,
-            mask,
+            flows: Shared::map(flows, ".data.flows", flow_mask + 1)?,
+            buckets: Shared::map(buckets, ".data.buckets", bucket_mask + 1)?,
+            mask: bucket_mask,
             seed,
         })
     }
@@ -210,7 +210,7 @@ pub struct Nexthops(Shared<fw_nexthop>);
 
 impl Nexthops {
     pub(crate) fn map(fd: impl AsFd, len: u32) -> Result<Self, DatapathError> {
-        Shared::map(fd, "fw_nexthops", len).map(Self)
+        Shared::map(fd, ".data.nexthops", len).map(Self)
     }
 
     /// Number of elements; index 0 is unused.
