@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What the two BPF targets share: maps, clock, counters, events. */
+#ifndef FW_TARGET_BPF_H
+#define FW_TARGET_BPF_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "bytes.h"
+#include "../abi.h"
+
+/*
+ * Weak, so that the static linker merges the definitions of the XDP and the tc
+ * object into one.
+ */
+#define FW_MAP(name) name __weak SEC(".maps")
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fw_bucket);
+} FW_MAP(fw_buckets);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fw_flow);
+} FW_MAP(fw_flows);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fw_nexthop);
+} FW_MAP(fw_nexthops);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, FW_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} FW_MAP(fw_ports);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FW_SLOTS);
+	__type(key, __u32);
+	__type(value, struct fw_slot);
+} FW_MAP(fw_slots);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FW_OFFER_SETS);
+	__type(key, __u32);
+	__type(value, struct fw_offer_set);
+} FW_MAP(fw_offers);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fw_cpu);
+} FW_MAP(fw_cpus);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, FW_REASONS_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} FW_MAP(fw_reasons);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, FW_EVENTS_SIZE);
+} FW_MAP(fw_events);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fw_watch);
+} FW_MAP(fw_watches);
+
+struct fw_control fw_ctl __weak SEC(".data.control") = { .epoch = 1 };
+const volatile struct fw_config fw_cfg __weak SEC(".rodata.config") = { .hz = 250 };
+
+/* In this kernel the call is one load of jiffies, inlined by the verifier. */
+static __always_inline __u32 fw_now(void)
+{
+	return bpf_jiffies64();
+}
+
+#define FW_GETTER(name, type, map)                                                                 \
+	static __always_inline struct type *name(__u32 index)                                      \
+	{                                                                                          \
+		return bpf_map_lookup_elem(&map, &index);                                          \
+	}
+FW_GETTER(fw_bucket_get, fw_bucket, fw_buckets)
+FW_GETTER(fw_flow_get, fw_flow, fw_flows)
+FW_GETTER(fw_nexthop_get, fw_nexthop, fw_nexthops)
+FW_GETTER(fw_slot_get, fw_slot, fw_slots)
+FW_GETTER(fw_offer_get, fw_offer_set, fw_offers)
+#undef FW_GETTER
+
+static __always_inline struct fw_cpu *fw_cpu_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&fw_cpus, &zero);
+}
+
+static __always_inline const struct fw_watch *fw_watch_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&fw_watches, &zero);
+}
+
+static __always_inline void fw_count(enum fw_reason reason)
+{
+	__u32 index = reason;
+	__u64 *count = bpf_map_lookup_elem(&fw_reasons, &index);
+
+	if (count)
+		(*count)++;
+}
+
+static __always_inline __u32 fw_cpu_id(void)
+{
+	return bpf_get_smp_processor_id();
+}
+
+static __always_inline void *fw_event_reserve(__u32 size)
+{
+	switch (size) {
+	case sizeof(struct fw_event):
+		return bpf_ringbuf_reserve(&fw_events, sizeof(struct fw_event), 0);
+	case sizeof(struct fw_watch_event):
+		return bpf_ringbuf_reserve(&fw_events, sizeof(struct fw_watch_event), 0);
+	default:
+		return bpf_ringbuf_reserve(&fw_events, sizeof(struct fw_candidate), 0);
+	}
+}
+
+static __always_inline void fw_event_submit(void *event)
+{
+	bpf_ringbuf_submit(event, 0);
+}
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Byte order and memory access, the same for every target. */
+#ifndef FW_TARGET_BYTES_H
+#define FW_TARGET_BYTES_H
+
+#include <linux/types.h>
+
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+#ifndef __noinline
+#define __noinline __attribute__((noinline))
+#endif
+#define fw_likely(x)   __builtin_expect(!!(x), 1)
+#define fw_unlikely(x) __builtin_expect(!!(x), 0)
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define fw_htons(x) ((__u16)__builtin_bswap16(x))
+#define fw_htonl(x) ((__u32)__builtin_bswap32(x))
+#else
+#define fw_htons(x) ((__u16)(x))
+#define fw_htonl(x) ((__u32)(x))
+#endif
+#define fw_ntohs(x) fw_htons(x)
+#define fw_ntohl(x) fw_htonl(x)
+
+/*
+ * Wire structures and words start at odd multiples of two. BPF is told that
+ * they are aligned, or clang splits each access into bytes; every machine with
+ * a BPF JIT that Freeway supports does unaligned access in hardware.
+ */
+#ifdef __bpf__
+#define FW_WIRE __attribute__((packed, aligned(4)))
+typedef __u64 __attribute__((may_alias)) fw_u64_any;
+typedef __u32 __attribute__((may_alias)) fw_u32_any;
+typedef __u16 __attribute__((may_alias)) fw_u16_any;
+#else
+#define FW_WIRE __attribute__((packed, aligned(1)))
+typedef __u64 __attribute__((may_alias, aligned(1))) fw_u64_any;
+typedef __u32 __attribute__((may_alias, aligned(1))) fw_u32_any;
+typedef __u16 __attribute__((may_alias, aligned(1))) fw_u16_any;
+#endif
+
+#define FW_READ_ONCE(x)      (*(const volatile __typeof__(x) *)&(x))
+#define FW_WRITE_ONCE(x, v)  (*(volatile __typeof__(x) *)&(x) = (v))
+
+#endif

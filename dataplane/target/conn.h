@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Conntrack as BPF sees it, for both BPF targets. */
+#ifndef FW_TARGET_CONN_H
+#define FW_TARGET_CONN_H
+
+#include "kernel.h"
+#include "../parse.h"
+#include "../watch.h"
+
+static __always_inline __u32 fw_sock_tuple(struct bpf_sock_tuple *to, const struct fw_tuple *from,
+					   __u8 family)
+{
+	if (family == FW_AF_INET) {
+		to->ipv4.saddr = from->saddr_be[0];
+		to->ipv4.daddr = from->daddr_be[0];
+		to->ipv4.sport = from->sport_be;
+		to->ipv4.dport = from->dport_be;
+		return sizeof(to->ipv4);
+	}
+	for (int i = 0; i < 4; i++) {
+		to->ipv6.saddr[i] = from->saddr_be[i];
+		to->ipv6.daddr[i] = from->daddr_be[i];
+	}
+	to->ipv6.sport = from->sport_be;
+	to->ipv6.dport = from->dport_be;
+	return sizeof(to->ipv6);
+}
+
+static __always_inline struct nf_conn *fw_conn_lookup(fw_ctx *ctx, const struct fw_tuple *t,
+						      __u8 family, __u8 proto,
+						      struct bpf_ct_opts *opts)
+{
+	struct bpf_sock_tuple tuple;
+
+	__builtin_memset(&tuple, 0, sizeof(tuple));
+	__builtin_memset(opts, 0, sizeof(*opts));
+	opts->netns_id = -1; /* BPF_F_CURRENT_NETNS */
+	opts->l4proto = proto;
+	/* The length tells the kfunc the family, and must be a constant. */
+	if (fw_sock_tuple(&tuple, t, family) == sizeof(tuple.ipv4))
+		return fw_conn_find(ctx, &tuple, sizeof(tuple.ipv4), opts);
+	return fw_conn_find(ctx, &tuple, sizeof(tuple.ipv6), opts);
+}
+
+/* Is the connection behind a hit still what it was when the flow was learned? */
+static __noinline enum fw_reason fw_conn_check_slow(fw_ctx *ctx, const struct fw_tuple *t,
+						    struct fw_state *st, __u32 family_proto)
+{
+	struct bpf_ct_opts opts;
+	struct nf_conn *ct;
+	enum fw_reason reason = FW_R_NONE;
+	__u8 proto = family_proto;
+
+	if (!t || !st)
+		return FW_R_CONN_GONE;
+	ct = fw_conn_lookup(ctx, t, family_proto >> 8, proto, &opts);
+	if (!ct)
+		return FW_R_CONN_GONE;
+	if ((ct->status & FW_IPS_DYING) || ct->mark != st->ct_mark ||
+	    ((__u32)ct->status & FW_CT_STATUS_KEEP) != st->ct_status)
+		reason = FW_R_CONN_CHANGED;
+	else if (proto == FW_PROTO_TCP && ct->proto.tcp.state != FW_CT_ESTABLISHED)
+		reason = FW_R_CONN_CHANGED;
+	bpf_ct_release(ct);
+	return reason;
+}
+
+static __always_inline enum fw_reason fw_conn_check(fw_ctx *ctx, const struct fw_pkt *p,
+						    struct fw_state *st)
+{
+	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
+	__u32 need = FW_ETH_LEN + FW_UDP_LEN;
+	struct fw_tuple t;
+
+	if (!fw_cfg.ct)
+		return FW_R_NONE;
+	need += p->family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN;
+	if (data + need > end)
+		return FW_R_SHORT;
+	fw_tuple_fill(&t, data, p->family);
+	return fw_conn_check_slow(ctx, &t, st, p->family << 8 | p->proto);
+}
+
+#endif

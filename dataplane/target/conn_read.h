@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The connection of an skb at egress: from skb->_nfct where the kernel lets a
+ * program see it (6.2), else by looking up the inverse of the tuple that leaves.
+ */
+#ifndef FW_TARGET_CONN_READ_H
+#define FW_TARGET_CONN_READ_H
+
+#include "conn.h"
+
+/* A macro: CO-RE relocates an array index only if it is a constant in the source. */
+#define FW_CONN_TUPLE(to, ct, dir)                                                                 \
+	do {                                                                                       \
+		BPF_CORE_READ_INTO(&(to)->saddr_be, ct, tuplehash[dir].tuple.src.u3.all);          \
+		BPF_CORE_READ_INTO(&(to)->daddr_be, ct, tuplehash[dir].tuple.dst.u3.all);          \
+		BPF_CORE_READ_INTO(&(to)->sport_be, ct, tuplehash[dir].tuple.src.u.all);           \
+		BPF_CORE_READ_INTO(&(to)->dport_be, ct, tuplehash[dir].tuple.dst.u.all);           \
+	} while (0)
+
+static __always_inline __u8 fw_conn_ext(struct nf_conn *ct, __u32 id)
+{
+	struct nf_ct_ext *ext = BPF_CORE_READ(ct, ext);
+	__u8 offset = 0;
+
+	/* offset[] is the first member and has one byte for each extension */
+	if (ext)
+		bpf_probe_read_kernel(&offset, sizeof(offset), &ext->offset[0] + id);
+	return offset;
+}
+
+static __always_inline void fw_conn_fill(struct fw_conn *c, struct nf_conn *ct, __u8 dir)
+{
+	c->present = 1;
+	c->dir = dir;
+	FW_CONN_TUPLE(&c->orig, ct, 0);
+	FW_CONN_TUPLE(&c->reply, ct, 1);
+	c->status = BPF_CORE_READ(ct, status);
+	c->mark = bpf_core_field_exists(ct->mark) ? BPF_CORE_READ(ct, mark) : 0;
+	c->zone = bpf_core_field_exists(ct->zone) ? BPF_CORE_READ(ct, zone.id) : 0;
+	c->timeout_ticks = BPF_CORE_READ(ct, timeout) - fw_now();
+	c->tcp_state = BPF_CORE_READ(ct, proto.tcp.state);
+	c->helper = !!fw_conn_ext(ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_HELPER));
+	if (bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_SEQADJ))
+		c->seqadj = !!fw_conn_ext(
+			ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_SEQADJ));
+	if (bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_SYNPROXY))
+		c->seqadj |= !!fw_conn_ext(
+			ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_SYNPROXY));
+}
+
+static __always_inline void fw_conn_read(fw_ctx *ctx, struct fw_conn *c, const struct fw_tuple *out,
+					 const struct fw_pkt *p)
+{
+	struct fw_tuple inverse;
+	struct bpf_ct_opts opts;
+	struct nf_conn *ct;
+
+	__builtin_memset(c, 0, sizeof(*c));
+	if (!fw_cfg.ct)
+		return;
+	if (bpf_ksym_exists(bpf_cast_to_kern_ctx)) {
+		struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+		unsigned long nfct = skb->_nfct;
+
+		ct = (void *)(nfct & ~(unsigned long)FW_CT_INFO_MASK);
+		if (ct)
+			fw_conn_fill(c, ct, (nfct & FW_CT_INFO_MASK) >= FW_CT_IS_REPLY);
+		return;
+	}
+	if (!bpf_ksym_exists(bpf_skb_ct_lookup))
+		return;
+	for (int i = 0; i < 4; i++) {
+		inverse.saddr_be[i] = out->daddr_be[i];
+		inverse.daddr_be[i] = out->saddr_be[i];
+	}
+	inverse.sport_be = out->dport_be;
+	inverse.dport_be = out->sport_be;
+	ct = fw_conn_lookup(ctx, &inverse, p->family, p->proto, &opts);
+	if (!ct)
+		return;
+	fw_conn_fill(c, ct, !opts.dir);
+	bpf_ct_release(ct);
+}
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The fields of kernel structures that the data plane reads, relocated at load
+ * time (CO-RE), and the kfuncs it calls, weak where a kernel may lack them.
+ */
+#ifndef FW_TARGET_KERNEL_H
+#define FW_TARGET_KERNEL_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+#define FW_CORE __attribute__((preserve_access_index))
+
+/* include/uapi/linux/netfilter/nf_conntrack_common.h */
+enum fw_ips {
+	FW_IPS_SEEN_REPLY    = 1 << 1,
+	FW_IPS_ASSURED       = 1 << 2,
+	FW_IPS_CONFIRMED     = 1 << 3,
+	FW_IPS_SEQ_ADJUST    = 1 << 6,
+	FW_IPS_DYING         = 1 << 9,
+	FW_IPS_FIXED_TIMEOUT = 1 << 10,
+	FW_IPS_TEMPLATE      = 1 << 11,
+	FW_IPS_NAT_CLASH     = 1 << 12,
+	FW_IPS_HELPER        = 1 << 13,
+	FW_IPS_OFFLOAD       = 1 << 14,
+	FW_IPS_HW_OFFLOAD    = 1 << 15,
+};
+
+enum fw_ct_const {
+	FW_CT_INFO_MASK   = 7, /* NFCT_INFOMASK of skb->_nfct */
+	FW_CT_IS_REPLY    = 3, /* enum ip_conntrack_info */
+	FW_CT_ESTABLISHED = 3, /* TCP_CONNTRACK_ESTABLISHED */
+};
+
+union nf_inet_addr {
+	__u32 all[4];
+} FW_CORE;
+
+union nf_conntrack_man_proto {
+	__u16 all;
+} FW_CORE;
+
+struct nf_conntrack_man {
+	union nf_inet_addr u3;
+	union nf_conntrack_man_proto u;
+} FW_CORE;
+
+struct nf_conntrack_tuple {
+	struct nf_conntrack_man src;
+	struct {
+		union nf_inet_addr u3;
+		union {
+			__u16 all;
+		} u;
+		__u8 protonum;
+	} dst;
+} FW_CORE;
+
+struct nf_conntrack_tuple_hash {
+	struct nf_conntrack_tuple tuple;
+} FW_CORE;
+
+struct nf_conntrack_zone {
+	__u16 id;
+} FW_CORE;
+
+struct ip_ct_tcp {
+	__u8 state;
+} FW_CORE;
+
+union nf_conntrack_proto {
+	struct ip_ct_tcp tcp;
+} FW_CORE;
+
+struct nf_ct_ext {
+	__u8 offset[1];
+} FW_CORE;
+
+struct nf_conn {
+	__u32 timeout;
+	struct nf_conntrack_zone zone;
+	struct nf_conntrack_tuple_hash tuplehash[2];
+	unsigned long status;
+	__u32 mark;
+	struct nf_ct_ext *ext;
+	union nf_conntrack_proto proto;
+} FW_CORE;
+
+enum nf_ct_ext_id {
+	NF_CT_EXT_HELPER,
+	NF_CT_EXT_SEQADJ,
+	NF_CT_EXT_SYNPROXY,
+};
+
+struct sk_buff {
+	unsigned long _nfct;
+} FW_CORE;
+
+struct net_device {
+	int ifindex;
+} FW_CORE;
+
+/* net/netfilter/nf_conntrack_bpf.c; later fields are optional there */
+struct bpf_ct_opts {
+	__s32 netns_id;
+	__s32 error;
+	__u8 l4proto;
+	__u8 dir;
+	__u8 reserved[2];
+};
+
+struct nf_conn *bpf_xdp_ct_lookup(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, __u32 len,
+				  struct bpf_ct_opts *opts, __u32 opts_len) __ksym __weak;
+struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *ctx, struct bpf_sock_tuple *tuple, __u32 len,
+				  struct bpf_ct_opts *opts, __u32 opts_len) __ksym __weak;
+void bpf_ct_release(struct nf_conn *ct) __ksym __weak;
+void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The native target: the same pipeline in a process, for tests, fuzzing and engines. */
+#ifndef FW_TARGET_USER_H
+#define FW_TARGET_USER_H
+
+#include <stddef.h>
+#include <string.h>
+#include "bytes.h"
+#include "../abi.h"
+#include "../parse.h"
+
+#define FW_TARGET_IS_TC 0
+
+enum fw_ips {
+	FW_IPS_SEEN_REPLY    = 1 << 1,
+	FW_IPS_ASSURED       = 1 << 2,
+	FW_IPS_CONFIRMED     = 1 << 3,
+	FW_IPS_SEQ_ADJUST    = 1 << 6,
+	FW_IPS_DYING         = 1 << 9,
+	FW_IPS_FIXED_TIMEOUT = 1 << 10,
+	FW_IPS_TEMPLATE      = 1 << 11,
+	FW_IPS_NAT_CLASH     = 1 << 12,
+	FW_IPS_HELPER        = 1 << 13,
+	FW_IPS_OFFLOAD       = 1 << 14,
+	FW_IPS_HW_OFFLOAD    = 1 << 15,
+};
+
+enum { FW_CT_ESTABLISHED = 3 };
+
+typedef struct fw_user_ctx {
+	void *data;
+	void *end;
+	__u32 port;
+	__u32 gso;
+	__u32 mark;
+	__u32 priority;
+} fw_ctx;
+
+/* All that the BPF targets keep in maps. */
+struct fw_env {
+	struct fw_control control;
+	struct fw_config config;
+	struct fw_bucket *buckets;
+	struct fw_flow *flows;
+	struct fw_nexthop *nexthops;
+	struct fw_slot *slots;
+	struct fw_offer_set *offers;
+	struct fw_cpu cpu;
+	struct fw_watch watch;
+	/* what conntrack answers */
+	struct fw_conn conn;
+	__u32 flows_max;
+	__u32 nexthops_max;
+	__u32 now_tick;
+	__u64 counts[FW_REASONS_MAX];
+	/* the last event, event_len bytes */
+	__u32 event_len;
+	__u32 event_full; /* simulate a full ring */
+	union {
+		struct fw_candidate candidate;
+		struct fw_watch_event watch;
+		struct fw_event event;
+	} event;
+};
+
+extern _Thread_local struct fw_env *fw_env;
+#define fw_ctl (fw_env->control)
+#define fw_cfg (fw_env->config)
+
+static __always_inline void *fw_data(const fw_ctx *ctx)
+{
+	return ctx->data;
+}
+
+static __always_inline void *fw_data_end(const fw_ctx *ctx)
+{
+	return ctx->end;
+}
+
+static __always_inline __u32 fw_frame_len(const fw_ctx *ctx)
+{
+	return ctx->end - ctx->data;
+}
+
+static __always_inline __u32 fw_port(const fw_ctx *ctx)
+{
+	return ctx->port;
+}
+
+static __always_inline __u32 fw_gso_size(const fw_ctx *ctx)
+{
+	return ctx->gso;
+}
+
+static __always_inline __u32 fw_mark(const fw_ctx *ctx)
+{
+	return ctx->mark;
+}
+
+static __always_inline __u32 fw_priority(const fw_ctx *ctx)
+{
+	return ctx->priority;
+}
+
+static __always_inline void fw_pull(fw_ctx *ctx)
+{
+	(void)ctx; /* a native frame is linear */
+}
+
+static __always_inline int fw_trim(fw_ctx *ctx, void **data, void **end, __u32 len)
+{
+	ctx->end = ctx->data + len;
+	*data = ctx->data;
+	*end = ctx->end;
+	return 1;
+}
+
+static __always_inline __u32 fw_now(void)
+{
+	return fw_env->now_tick;
+}
+
+static __always_inline __u32 fw_cpu_id(void)
+{
+	return 0;
+}
+
+static __always_inline struct fw_bucket *fw_bucket_get(__u32 number)
+{
+	return number <= fw_cfg.bucket_mask ? &fw_env->buckets[number] : NULL;
+}
+
+static __always_inline struct fw_flow *fw_flow_get(__u32 index)
+{
+	return index <= fw_env->flows_max ? &fw_env->flows[index] : NULL;
+}
+
+static __always_inline struct fw_nexthop *fw_nexthop_get(__u32 index)
+{
+	return index <= fw_env->nexthops_max ? &fw_env->nexthops[index] : NULL;
+}
+
+static __always_inline struct fw_slot *fw_slot_get(__u32 index)
+{
+	return index < FW_SLOTS ? &fw_env->slots[index] : NULL;
+}
+
+static __always_inline struct fw_offer_set *fw_offer_get(__u32 index)
+{
+	return index < FW_OFFER_SETS ? &fw_env->offers[index] : NULL;
+}
+
+static __always_inline struct fw_cpu *fw_cpu_get(void)
+{
+	return &fw_env->cpu;
+}
+
+static __always_inline const struct fw_watch *fw_watch_get(void)
+{
+	return &fw_env->watch;
+}
+
+static __always_inline void fw_count(enum fw_reason reason)
+{
+	fw_env->counts[reason]++;
+}
+
+static __always_inline void *fw_event_reserve(__u32 size)
+{
+	if (fw_env->event_full)
+		return NULL;
+	memset(&fw_env->event, 0, sizeof(fw_env->event));
+	fw_env->event_len = size;
+	return &fw_env->event;
+}
+
+static __always_inline void fw_event_submit(void *event)
+{
+	(void)event;
+}
+
+static __always_inline enum fw_reason fw_conn_check(fw_ctx *ctx, const struct fw_pkt *p,
+						    struct fw_state *st)
+{
+	const struct fw_conn *c = &fw_env->conn;
+
+	(void)ctx;
+	if (!fw_cfg.ct)
+		return FW_R_NONE;
+	if (!c->present)
+		return FW_R_CONN_GONE;
+	if ((c->status & FW_IPS_DYING) || c->mark != st->ct_mark ||
+	    (c->status & FW_CT_STATUS_KEEP) != st->ct_status)
+		return FW_R_CONN_CHANGED;
+	if (p->proto == FW_PROTO_TCP && c->tcp_state != FW_CT_ESTABLISHED)
+		return FW_R_CONN_CHANGED;
+	return FW_R_NONE;
+}
+
+static __always_inline void fw_conn_read(fw_ctx *ctx, struct fw_conn *c, const struct fw_tuple *out,
+					 const struct fw_pkt *p)
+{
+	(void)ctx;
+	(void)out;
+	(void)p;
+	*c = fw_env->conn;
+}
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The XDP target: native mode, one linear buffer, before any skb exists. */
+#ifndef FW_TARGET_XDP_H
+#define FW_TARGET_XDP_H
+
+#include "bpf.h"
+#include "kernel.h"
+#include "../parse.h"
+
+#define FW_TARGET_IS_TC 0
+typedef struct xdp_md fw_ctx;
+
+static __always_inline void *fw_data(const fw_ctx *ctx)
+{
+	return (void *)(long)ctx->data;
+}
+
+static __always_inline void *fw_data_end(const fw_ctx *ctx)
+{
+	return (void *)(long)ctx->data_end;
+}
+
+static __always_inline __u32 fw_frame_len(const fw_ctx *ctx)
+{
+	return ctx->data_end - ctx->data;
+}
+
+static __always_inline __u32 fw_port(const fw_ctx *ctx)
+{
+	return ctx->ingress_ifindex;
+}
+
+/* Cut the sender's padding, as ip_rcv() and ipv6_rcv() do. */
+static __always_inline int fw_trim(fw_ctx *ctx, void **data, void **end, __u32 len)
+{
+	__u32 have = *end - *data;
+
+	if (fw_likely(have == len))
+		return 1;
+	if (bpf_xdp_adjust_tail(ctx, (int)len - (int)have))
+		return 0;
+	*data = fw_data(ctx);
+	*end = fw_data_end(ctx);
+	return *data + FW_ETH_LEN <= *end;
+}
+
+static __always_inline struct nf_conn *fw_conn_find(fw_ctx *ctx, struct bpf_sock_tuple *tuple,
+						    __u32 len, struct bpf_ct_opts *opts)
+{
+	return bpf_xdp_ct_lookup(ctx, tuple, len, opts, sizeof(*opts));
+}
+
+#endif
