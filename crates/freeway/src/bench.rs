@@ -7,13 +7,14 @@
 use std::time::Duration;
 
 use freeway_lab::{
-    Lab, MeasureSpec, Options, Proto, Reference, Sample, Topology, cleanup_on_signal, measure,
-    measure_reference, measure_sink,
+    Lab, MeasureSpec, Options, Proto, Reference, Sample, Topology, measure, measure_reference,
+    measure_sink,
 };
 use serde::Serialize;
 
 use crate::cli::CompareArgs;
 use crate::exit::Stop;
+use crate::lab;
 use crate::machine::Machine;
 use crate::render::{self, Page, Terminal, Tone, count};
 use crate::router::RouterDaemon;
@@ -92,7 +93,7 @@ pub struct Samples {
 /// Runs the comparison and prints it.
 pub fn compare(args: &CompareArgs) -> Result<(), Stop> {
     let topology = Topology::parse(args.scenario.name())?;
-    cleanup_on_signal()?;
+    lab::prepare()?;
     let comparison = run(args, topology)?;
     if args.json {
         render::print_json(&comparison)

@@ -8,14 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use freeway_lab::{
-    Lab, MeasureSpec, Proto, Reference, Sample, Topology, cleanup_on_signal, measure,
-    measure_reference,
+    Lab, MeasureSpec, Proto, Reference, Sample, Topology, measure, measure_reference,
 };
 use serde::Serialize;
 
 use crate::bench::{figures, flow_config, options, progress};
 use crate::cli::DemoArgs;
 use crate::exit::Stop;
+use crate::lab;
 use crate::machine::Machine;
 use crate::render::{self, Page, Terminal, Tone, count};
 use crate::router::RouterDaemon;
@@ -65,7 +65,7 @@ pub struct Figures {
 
 /// Runs the demo and prints its table.
 pub fn run(args: &DemoArgs) -> Result<(), Stop> {
-    cleanup_on_signal()?;
+    lab::prepare()?;
     let demo = measure_all(args)?;
     if args.json {
         render::print_json(&demo)

@@ -18,6 +18,14 @@ impl From<LabError> for Stop {
     }
 }
 
+/// Prepares for labs: checks that they can be built, and sees to Ctrl-C.
+pub fn prepare() -> Result<(), Stop> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(LabError::NotRoot.into());
+    }
+    Ok(cleanup_on_signal()?)
+}
+
 /// Says which topologies there are.
 pub fn list(json: bool) -> Result<(), Stop> {
     if json {
@@ -38,7 +46,7 @@ pub fn list(json: bool) -> Result<(), Stop> {
 /// Opens a shell in a topology's router, with Freeway beside it if wanted.
 pub fn shell(name: &str, freeway: bool) -> Result<(), Stop> {
     let topology = Topology::parse(name)?;
-    cleanup_on_signal()?;
+    prepare()?;
     let lab = Lab::build(topology, Options::default())?;
     let daemon = if freeway {
         Some(RouterDaemon::start(&lab, "")?)

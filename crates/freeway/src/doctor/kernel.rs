@@ -26,10 +26,6 @@ pub fn examine(report: &mut Report) {
             "sysctl net.core.bpf_jit_enable=1",
         );
     }
-    if !nix::unistd::geteuid().is_root() {
-        let words = "some of this cannot be seen without root";
-        report.add(AREA, Severity::Note, words);
-    }
 }
 
 fn feature(report: &mut Report, probe: &ProbeResult) {
@@ -52,6 +48,11 @@ fn feature(report: &mut Report, probe: &ProbeResult) {
             format!("{name} is missing ({why}): {needed_for}"),
             format!("Linux {major}.{minor} or newer has it, if it is built or loaded"),
         ),
+        // Why is said once at the end.
+        Outcome::Unknown(_) if !report.complete => {
+            let words = format!("{name}: cannot tell without root: {needed_for}");
+            report.add(AREA, Severity::Note, words);
+        }
         Outcome::Unknown(why) => {
             let words = format!("{name}: cannot tell ({why}): {needed_for}");
             report.add(AREA, Severity::Note, words);

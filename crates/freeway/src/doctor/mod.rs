@@ -9,6 +9,7 @@ mod rules;
 use std::path::Path;
 use std::time::Duration;
 
+use freeway_kernel::Error;
 use serde::Serialize;
 
 use crate::client::Client;
@@ -21,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
+    /// False if privileges were lacking to see everything.
+    pub complete: bool,
     /// The worst severity of all findings.
     pub worst: Severity,
     /// Everything that was looked at, area by area.
@@ -70,6 +73,21 @@ impl Report {
         self.push(area, severity, words.into(), Some(advice.into()));
     }
 
+    /// What could not be read: a problem, unless only a privilege is lacking.
+    fn unread(&mut self, area: &str, what: &str, severity: Severity, error: &Error) {
+        match error.errno() {
+            Some(libc::EPERM | libc::EACCES) => {
+                self.complete = false;
+                self.add(
+                    area,
+                    Severity::Note,
+                    format!("{what} cannot be read without root"),
+                );
+            }
+            _ => self.add(area, severity, format!("{what} cannot be read: {error}")),
+        }
+    }
+
     /// Puts the findings of an area together, areas in the order of their first.
     fn group(&mut self) {
         let mut areas: Vec<String> = Vec::new();
@@ -99,7 +117,11 @@ pub fn examine(config: Option<&Path>, interfaces: &[String]) -> Result<Report, S
     if !interfaces.is_empty() {
         config.daemon.interfaces = interfaces.to_vec();
     }
-    let mut report = Report::default();
+    let complete = nix::unistd::geteuid().is_root();
+    let mut report = Report {
+        complete,
+        ..Report::default()
+    };
     kernel::examine(&mut report);
     // A daemon that runs here knows its ports best.
     let daemon = Client::new(None)

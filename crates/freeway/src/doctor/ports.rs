@@ -95,8 +95,8 @@ impl Machine {
                 xdp: xdp_features().unwrap_or_default(),
             }),
             Err(error) => {
-                let words = format!("the kernel's network state cannot be read: {error}");
-                report.add(AREA, Severity::Problem, words);
+                let what = "the kernel's network state";
+                report.unread(AREA, what, Severity::Problem, &error);
                 None
             }
         }

@@ -12,10 +12,7 @@ const AREA: &str = "rules";
 pub fn examine(report: &mut Report) {
     match Ruleset::read() {
         Ok(ruleset) => examine_nft(report, &ruleset),
-        Err(error) => {
-            let words = format!("the nftables ruleset cannot be read: {error}");
-            report.add(AREA, Severity::Warning, words);
-        }
+        Err(error) => report.unread(AREA, "the nftables ruleset", Severity::Warning, &error),
     }
     for hook in hooks::forwarding_hooks().ok().flatten().unwrap_or_default() {
         if hook.is_foreign() {

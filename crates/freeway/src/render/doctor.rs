@@ -43,7 +43,10 @@ pub fn doctor(report: &Report, terminal: Terminal) -> String {
         ),
     };
     let summary = page.tone(tone, summary);
-    page.line(&summary);
+    page.words("", &summary);
+    if !report.complete {
+        page.words("", "Not everything could be seen: run it as root.");
+    }
     page.finish()
 }
 
@@ -64,6 +67,7 @@ mod tests {
             advice: advice.map(str::to_owned),
         };
         let report = Report {
+            complete: false,
             worst: Severity::Warning,
             findings: vec![
                 finding("kernel", Severity::Good, None),
@@ -82,6 +86,9 @@ mod tests {
             text.contains("        > ethtool -K lan0 lro off\n"),
             "{text}"
         );
-        assert!(text.ends_with("stays in the kernel.\n"));
+        assert!(
+            text.contains("stays in the kernel.\nNot everything"),
+            "{text}"
+        );
     }
 }
