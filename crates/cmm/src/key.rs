@@ -98,6 +98,18 @@ pub fn words_of(addr: IpAddr) -> [u32; 4] {
     }
 }
 
+/// The tuple that leaves, of a candidate; `None` if its family is unknown.
+#[must_use]
+pub fn out_of(c: &fw_candidate) -> Option<Tuple> {
+    Some(Tuple {
+        src: addr_of(c.family, &c.saddr_be)?,
+        dst: addr_of(c.family, &c.daddr_be)?,
+        proto: (c.key.port_proto & 0xff) as u8,
+        sport: u16::from_be(c.sport_be),
+        dport: u16::from_be(c.dport_be),
+    })
+}
+
 /// A conntrack tuple as the data plane reported it.
 pub(crate) fn tuple_of(family: u8, proto: u8, t: &fw_tuple) -> Option<Tuple> {
     Some(Tuple {

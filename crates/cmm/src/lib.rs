@@ -21,7 +21,7 @@ mod stats;
 mod tests;
 
 pub use flow::{Connection, Flow, Preparation};
-pub use key::{ConnKey, FlowKey, addr_of, words_of};
+pub use key::{ConnKey, FlowKey, addr_of, out_of, words_of};
 pub use manager::{Manager, Settings};
 pub use op::{Op, StateView};
 pub use policy::{Exclusion, Policy, RuleScope};

@@ -10,7 +10,7 @@ use freeway_abi::{
 };
 
 use crate::flow::{Connection, Flow, Preparation};
-use crate::key::{ConnKey, FlowKey, addr_of, tuple_of};
+use crate::key::{ConnKey, FlowKey, out_of, tuple_of};
 use crate::nexthop::{NexthopKey, Nexthops};
 use crate::op::Op;
 use crate::policy::{Policy, RuleScope};
@@ -233,6 +233,30 @@ impl Manager {
         }
     }
 
+    /// A candidate that the daemon itself leaves to the kernel.
+    pub fn refuse(&mut self, key: FlowKey, refusal: Refusal) {
+        self.stats.candidates += 1;
+        *self.stats.refused.entry(refusal).or_default() += 1;
+        self.remember(key, refusal);
+    }
+
+    /// Flows for which `hit` is true leave the table.
+    pub fn refuse_where(
+        &mut self,
+        refusal: Refusal,
+        now_tick: u32,
+        ops: &mut Vec<Op>,
+        hit: impl Fn(&Flow) -> bool,
+    ) {
+        let hits = self.flows.iter().filter(|(_, f)| hit(f));
+        let mut gone: Vec<(u32, FlowKey)> = hits.map(|(index, f)| (*index, f.key)).collect();
+        gone.sort_unstable();
+        for (index, key) in gone {
+            self.remove(index, now_tick, ops);
+            self.remember(key, refusal);
+        }
+    }
+
     fn remember(&mut self, key: FlowKey, refusal: Refusal) {
         if self.refusals.insert(key, refusal).is_none() {
             self.refusal_order.push_back(key);
@@ -262,13 +286,7 @@ impl Manager {
             return Err(Refusal::Length);
         }
         let family = c.family;
-        let out = freeway_kernel::model::Tuple {
-            src: addr_of(family, &c.saddr_be).ok_or(Refusal::Malformed)?,
-            dst: addr_of(family, &c.daddr_be).ok_or(Refusal::Malformed)?,
-            proto: key.tuple.proto,
-            sport: u16::from_be(c.sport_be),
-            dport: u16::from_be(c.dport_be),
-        };
+        let out = out_of(c).ok_or(Refusal::Malformed)?;
         if !self.settings.policy.allows(&key.tuple, &out, [key.port, c.port_out]) {
             return Err(Refusal::Policy);
         }
@@ -292,11 +310,12 @@ impl Manager {
         if new {
             ops.push(Op::SetNexthop { index: nexthop, nexthop: nexthop_key.record(slot, mtu) });
         }
+        // linked first: the replaced flow may be the last one through it
+        self.nexthops.link(nexthop, index);
         if let Some(old) = replaced {
             self.stats.replaced += 1;
             self.remove(old, now_tick, ops);
         }
-        self.nexthops.link(nexthop, index);
         let flow = Flow {
             key: *key,
             out,

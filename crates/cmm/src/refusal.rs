@@ -34,11 +34,13 @@ pub enum Refusal {
     Framing,
     /// Longer than XDP can send at the egress port.
     Length,
+    /// A packet socket takes its frames.
+    Sniffed,
 }
 
 impl Refusal {
     /// All, in the order in which they are shown.
-    pub const ALL: [Refusal; 15] = [
+    pub const ALL: [Refusal; 16] = [
         Refusal::Malformed,
         Refusal::PortIn,
         Refusal::PortOut,
@@ -54,6 +56,7 @@ impl Refusal {
         Refusal::Preparation,
         Refusal::Framing,
         Refusal::Length,
+        Refusal::Sniffed,
     ];
 
     /// Stable name, as in JSON and metrics.
@@ -75,6 +78,7 @@ impl Refusal {
             Refusal::Preparation => "preparation",
             Refusal::Framing => "framing",
             Refusal::Length => "length",
+            Refusal::Sniffed => "sniffed",
         }
     }
 
@@ -97,6 +101,7 @@ impl Refusal {
             Refusal::Preparation => "conntrack did not accept the preparation",
             Refusal::Framing => "tags or another L2 header than plain Ethernet",
             Refusal::Length => "longer than XDP can send at the egress port",
+            Refusal::Sniffed => "a packet socket (tcpdump, say) looks at its packets",
         }
     }
 }

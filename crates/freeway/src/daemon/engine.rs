@@ -12,23 +12,25 @@ mod latency;
 mod poll;
 mod ports;
 mod ruleset;
+mod sample;
 mod status;
 mod wait;
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use freeway_cmm::{Manager, Op, Settings};
+use freeway_cmm::{FlowKey, Manager, Op, Refusal, Settings, out_of};
 use freeway_datapath::{Datapath, DataplaneEvent, LoadOptions};
 use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::mirror::{Mirror, MirrorConfig};
 use freeway_kernel::model::Event;
+use freeway_kernel::probe::{Outcome, ProbeResult, probe_all};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use self::explain::Explanations;
 use self::latency::Recorder;
+use self::poll::Polled;
 use self::ports::Ports;
 use self::ruleset::Ruleset;
 use self::wait::Readable;
@@ -104,7 +106,8 @@ struct Engine {
     /// When the deadline was last renewed.
     renewed: Instant,
     staleness_bound_s: f64,
-    sysctls: BTreeMap<String, String>,
+    polled: Polled,
+    probes: Vec<ProbeResult>,
 }
 
 /// Counters of the daemon itself.
@@ -122,6 +125,11 @@ struct Counts {
 impl Engine {
     fn start(config: Config) -> Result<Self, DaemonError> {
         load_modules();
+        let probes = probe_all();
+        let missing = |p: &&ProbeResult| p.required && matches!(p.outcome, Outcome::Missing(_));
+        if let Some(probe) = probes.iter().find(missing) {
+            return Err(DaemonError::Failure(probe.to_string()));
+        }
         let mirror = Mirror::open_with(MirrorConfig {
             receive_buffer_bytes: config.daemon.rcvbuf_bytes as usize,
             ..MirrorConfig::default()
@@ -153,7 +161,8 @@ impl Engine {
             started: now,
             renewed: now,
             staleness_bound_s: 0.0,
-            sysctls: BTreeMap::new(),
+            polled: Polled::default(),
+            probes,
             config,
             datapath,
             manager,
@@ -167,11 +176,11 @@ impl Engine {
         control.set_offer_budget(per_tick(CANDIDATES_PER_S));
         control.set_sample_budget(per_tick(SAMPLES_PER_S));
         control.set_epoch(engine.manager.epoch());
+        engine.polled = Polled::read();
         engine.read_neighbours();
         engine.update_policy()?;
         engine.read_ruleset()?;
         engine.update_ports()?;
-        engine.sysctls = ruleset::sysctls();
         engine.switch(true)?;
         engine.heartbeat()?;
         Ok(engine)
@@ -295,7 +304,10 @@ impl Engine {
                         self.counts.changed += 1;
                     }
                     let copies = self.copies(&c);
-                    self.manager.candidate(&c, copies, now_tick, &mut ops);
+                    match FlowKey::of(&c).filter(|key| self.sniffed(key, &c)) {
+                        Some(key) => self.manager.refuse(key, Refusal::Sniffed),
+                        None => self.manager.candidate(&c, copies, now_tick, &mut ops),
+                    }
                 }
                 DataplaneEvent::Suspended(ev) => {
                     self.counts.suspended += 1;
@@ -311,6 +323,10 @@ impl Engine {
         Ok(more)
     }
 
+    fn sniffed(&self, key: &FlowKey, c: &freeway_abi::fw_candidate) -> bool {
+        out_of(c).is_some_and(|out| self.polled.sniffed(key, &out, c.port_out))
+    }
+
     /// Frames that left under the candidate's token, if its slot still is its own.
     fn copies(&self, c: &freeway_abi::fw_candidate) -> u32 {
         let slot = self.datapath.slots.get(c.token);
@@ -319,14 +335,23 @@ impl Engine {
 
     /// Once a second: what sends no event.
     fn poll(&mut self) -> Result<(), DaemonError> {
+        let before = std::mem::replace(&mut self.polled, Polled::read());
         self.update_ports()?;
-        let sysctls = ruleset::sysctls();
-        if sysctls != self.sysctls {
-            self.sysctls = sysctls;
-            let mut ops = Vec::new();
-            self.manager.new_epoch(&mut ops);
-            self.execute(ops)?;
+        if before.foreign_hooks != self.polled.foreign_hooks {
+            self.read_ruleset()?;
         }
+        let mut ops = Vec::new();
+        if before.sysctls != self.polled.sysctls {
+            self.manager.new_epoch(&mut ops);
+        }
+        if before.sniffers != self.polled.sniffers {
+            let now_tick = self.now_tick()?;
+            let polled = &self.polled;
+            self.manager.refuse_where(Refusal::Sniffed, now_tick, &mut ops, |flow| {
+                polled.sniffed(&flow.key, &flow.out, flow.port_out)
+            });
+        }
+        self.execute(ops)?;
         self.staleness_bound_s = self.oldest_confirmation_s()?;
         Ok(())
     }

@@ -240,7 +240,7 @@ impl Engine {
             let errno = std::io::Error::from_raw_os_error(fault.errno);
             port.reasons.push(format!("the driver lost {} redirected frames: {errno}", fault.failed));
         }
-        let (features, can_send) = xdp_features(link.ifindex);
+        let (features, can_send) = self.polled.xdp_features(link.ifindex);
         port.xdp_features = features;
         if !can_send {
             port.reasons.push(match link.kind.as_deref() {
@@ -302,10 +302,4 @@ fn attach(datapath: &Datapath, link: &Link, port: &mut Port) -> Result<(), Strin
         port.failed = Some((state, reason.clone()));
         reason
     })
-}
-
-/// Names of the XDP features, and whether redirected frames can be sent; a
-/// kernel that does not tell (before 6.3) is believed and watched.
-fn xdp_features(ifindex: u32) -> (Vec<String>, bool) {
-    super::poll::xdp_features(ifindex)
 }

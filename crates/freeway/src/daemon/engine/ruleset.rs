@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the firewall's rules allow.
 
-use std::collections::BTreeMap;
-
 use freeway_cmm::RuleScope;
 use freeway_kernel::model::{Family, Link};
 use freeway_kernel::nft;
@@ -23,7 +21,7 @@ pub(super) struct Ruleset {
 impl Engine {
     /// Reads and judges the ruleset. One that cannot be read is not safe.
     pub(super) fn read_ruleset(&mut self) -> Result<(), DaemonError> {
-        let (unsafe_scopes, mark_scopes) = match nft::Ruleset::read() {
+        let (mut unsafe_scopes, mark_scopes) = match nft::Ruleset::read() {
             Ok(rules) => {
                 let analysis = analyse_state(&rules, PacketState::Established);
                 let new = analyse_state(&rules, PacketState::New);
@@ -44,6 +42,12 @@ impl Engine {
                 (vec![RuleScope::everything()], Vec::new())
             }
         };
+        for function in &self.polled.foreign_hooks {
+            self.ruleset.status.safe = false;
+            let words = format!("netfilter hook {function} is not known and may have to see every packet");
+            self.ruleset.status.findings.push(words);
+            unsafe_scopes.push(RuleScope::everything());
+        }
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
         self.manager.set_ruleset(unsafe_scopes, mark_scopes, now_tick, &mut ops);
@@ -85,26 +89,4 @@ pub(super) fn has_conntrack_kfuncs() -> bool {
     ["/proc/sys/net/netfilter/nf_conntrack_max", "/proc/sys/net/nf_conntrack_max"]
         .iter()
         .any(|path| std::path::Path::new(path).exists())
-}
-
-/// Switches that change forwarding without an event.
-const SYSCTLS: [&str; 8] = [
-    "net/ipv4/ip_forward_use_pmtu",
-    "net/ipv4/fib_multipath_hash_policy",
-    "net/ipv6/fib_multipath_hash_policy",
-    "net/bridge/bridge-nf-call-iptables",
-    "net/bridge/bridge-nf-call-ip6tables",
-    "net/netfilter/nf_conntrack_checksum",
-    "net/netfilter/nf_conntrack_tcp_be_liberal",
-    "net/ipv4/ip_forward_update_priority",
-];
-
-pub(super) fn sysctls() -> BTreeMap<String, String> {
-    SYSCTLS
-        .iter()
-        .filter_map(|name| {
-            let value = std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
-            Some(((*name).to_owned(), value.trim().to_owned()))
-        })
-        .collect()
 }

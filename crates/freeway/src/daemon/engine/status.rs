@@ -53,7 +53,7 @@ impl Engine {
             next_hops: self.manager.nexthop_count() as u64,
             ports: self.port_status(),
             ruleset: self.ruleset.status.clone(),
-            features: super::poll::features(),
+            features: self.probes.iter().map(super::poll::feature).collect(),
             notices: self.notices(),
             invalidation: self.invalidation.report(),
             staleness_bound_s: self.staleness_bound_s,
@@ -123,6 +123,13 @@ impl Engine {
         }
         if !self.ruleset.status.findings.is_empty() {
             notices.push("rules of the firewall keep flows in the kernel: see ruleset".into());
+        }
+        for socket in &self.polled.sniffers {
+            let place = socket.ifindex.map_or("all ports".into(), |index| self.port_name(index));
+            notices.push(format!(
+                "a packet socket on {place} (inode {}) sees its flows' packets: they stay in the kernel",
+                socket.inode
+            ));
         }
         let bound = f64::from(2 * freeway_cmm::Settings::default().revalidate_s);
         if self.staleness_bound_s > bound {

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames of a flow, as a packet socket's filter would see them.
+
+use std::net::IpAddr;
+
+use freeway_kernel::model::Tuple;
+
+/// One frame that comes in and one that leaves.
+pub(super) struct Frames {
+    pub incoming: Vec<u8>,
+    pub outgoing: Vec<u8>,
+}
+
+impl Frames {
+    pub(super) fn of(tuple: &Tuple, out: &Tuple) -> Self {
+        Self { incoming: frame(tuple), outgoing: frame(out) }
+    }
+}
+
+/// A frame of plausible size; MAC addresses are left 0.
+const PAYLOAD: u16 = 512;
+
+fn frame(t: &Tuple) -> Vec<u8> {
+    let l4_len: u16 = if t.proto == 6 { 20 } else { 8 } + PAYLOAD;
+    let mut f = vec![0u8; 12];
+    match (t.src, t.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            f.extend([0x08, 0x00, 0x45, 0]);
+            f.extend((20 + l4_len).to_be_bytes());
+            f.extend([0, 0, 0x40, 0, 64, t.proto, 0, 0]);
+            f.extend(src.octets());
+            f.extend(dst.octets());
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            f.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            f.extend(l4_len.to_be_bytes());
+            f.extend([t.proto, 64]);
+            f.extend(src.octets());
+            f.extend(dst.octets());
+        }
+        _ => return Vec::new(),
+    }
+    f.extend(t.sport.to_be_bytes());
+    f.extend(t.dport.to_be_bytes());
+    if t.proto == 6 {
+        f.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+    } else {
+        f.extend(l4_len.to_be_bytes());
+        f.extend([0, 0]);
+    }
+    f.resize(f.len() + usize::from(PAYLOAD), 0);
+    f
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_agree() {
+        let tuple = |src: &str, dst: &str, proto| Tuple {
+            src: src.parse().unwrap(),
+            dst: dst.parse().unwrap(),
+            proto,
+            sport: 1,
+            dport: 2,
+        };
+        let v4 = frame(&tuple("192.0.2.1", "198.51.100.1", 17));
+        assert_eq!(v4.len(), 14 + usize::from(u16::from_be_bytes([v4[16], v4[17]])));
+        let v6 = frame(&tuple("2001:db8::1", "2001:db8::2", 6));
+        assert_eq!(v6.len(), 54 + usize::from(u16::from_be_bytes([v6[18], v6[19]])));
+    }
+}
