@@ -15,30 +15,6 @@
 #define FW_MAP(name) name __weak SEC(".maps")
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct fw_bucket);
-} FW_MAP(fw_buckets);
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct fw_flow);
-} FW_MAP(fw_flows);
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct fw_nexthop);
-} FW_MAP(fw_nexthops);
-
-struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, FW_PORTS_MAX);
 	__type(key, __u32);
@@ -90,6 +66,30 @@ struct {
 struct fw_control fw_ctl __weak SEC(".data.control") = { .epoch = 1 };
 const volatile struct fw_config fw_cfg __weak SEC(".rodata.config") = { .hz = 250 };
 
+/*
+ * The arrays that a hit reads are global data, resized before loading to a
+ * power of two: an access is arithmetic and a mask that the verifier knows,
+ * without a helper call, a NULL check or a way over the stack.
+ */
+struct fw_bucket fw_buckets[1] __weak SEC(".data.buckets");
+struct fw_flow fw_flows[1] __weak SEC(".data.flows");
+struct fw_nexthop fw_nexthops[1] __weak SEC(".data.nexthops");
+
+#define FW_ELEMENT(name, type, array, mask)                                                        \
+	static __always_inline struct type *name(__u32 index)                                      \
+	{                                                                                          \
+		struct type *base = array;                                                         \
+                                                                                                   \
+		index &= mask;                                                                     \
+		/* hide the array's nominal size of one */                                         \
+		asm volatile("" : "+r"(base), "+r"(index));                                        \
+		return base + index;                                                               \
+	}
+FW_ELEMENT(fw_bucket_get, fw_bucket, fw_buckets, fw_cfg.bucket_mask)
+FW_ELEMENT(fw_flow_get, fw_flow, fw_flows, fw_cfg.flow_mask)
+FW_ELEMENT(fw_nexthop_get, fw_nexthop, fw_nexthops, fw_cfg.nexthop_mask)
+#undef FW_ELEMENT
+
 /* In this kernel the call is one load of jiffies, inlined by the verifier. */
 static __always_inline __u32 fw_now(void)
 {
@@ -101,9 +101,6 @@ static __always_inline __u32 fw_now(void)
 	{                                                                                          \
 		return bpf_map_lookup_elem(&map, &index);                                          \
 	}
-FW_GETTER(fw_bucket_get, fw_bucket, fw_buckets)
-FW_GETTER(fw_flow_get, fw_flow, fw_flows)
-FW_GETTER(fw_nexthop_get, fw_nexthop, fw_nexthops)
 FW_GETTER(fw_slot_get, fw_slot, fw_slots)
 FW_GETTER(fw_offer_get, fw_offer_set, fw_offers)
 #undef FW_GETTER
