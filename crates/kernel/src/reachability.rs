@@ -115,7 +115,8 @@ pub fn analyse_state(ruleset: &Ruleset, state: PacketState) -> Analysis {
         }
     }
     let mut analysis = report.finish();
-    analysis.findings.extend(ruleset.legacy.iter().map(|table| {
+    let legacy = ruleset.legacy.iter().filter(|table| table.rules != Some(0));
+    analysis.findings.extend(legacy.map(|table| {
         Finding {
             family: "legacy".to_owned(),
             table: table.name.clone(),
