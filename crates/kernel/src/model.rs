@@ -349,7 +349,7 @@ pub struct Hop {
     pub gateway: Option<IpAddr>,
     /// Weight minus one in a multipath route.
     pub weight: u8,
-    /// RTNH_F_ flags (dead 1, onlink 4, linkdown 16).
+    /// RTNH_F_ONLINK (4) or 0. Whether a hop is dead or without carrier, its link tells.
     pub flags: u8,
 }
 

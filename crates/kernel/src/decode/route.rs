@@ -19,8 +19,9 @@ const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
 const RTA_NH_ID: u16 = 30;
 const RTAX_MTU: u16 = 2;
-/// RTNH_F_DEAD, ONLINK and LINKDOWN; offload and trap marks do not change where packets go.
-const HOP_FLAGS: u8 = 0x01 | 0x04 | 0x10;
+/// RTNH_F_ONLINK. Dead and linkdown follow from the links and change without an event of the route; offload and
+/// trap marks do not change where packets go.
+const HOP_FLAGS: u8 = 0x04;
 
 /// A route; `None` also for cached clones (exceptions).
 pub fn route(payload: &[u8]) -> Option<Route> {
