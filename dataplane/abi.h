@@ -17,12 +17,12 @@ enum fw_const {
 	/* Ethernet, two 802.1Q tags, PPPoE and PPP. */
 	FW_L2_MAX = 32,
 	/* Tokens 1..FW_SLOTS travel in skb->tc_index; 0 is "none". */
-	FW_SLOTS     = 32768,
+	FW_SLOTS = 32768,
 	FW_TOKEN_OWN = 0xffff,
 	/* Filter of what was observed once or offered lately. */
 	FW_OFFER_SETS = 8192,
 	FW_OFFER_WAYS = 4,
-	FW_PORTS_MAX   = 512,
+	FW_PORTS_MAX = 512,
 	FW_EVENTS_SIZE = 1 << 20,
 	FW_REASONS_MAX = 128,
 	/* One packet seen once is not yet a pattern. */
@@ -35,8 +35,8 @@ enum fw_const {
 	/* IPS_* bits of a connection that must stay as they were learned:
 	 * ASSURED, SEQ_ADJUST, NAT_CLASH, HELPER, OFFLOAD */
 	FW_CT_STATUS_KEEP = 1 << 2 | 1 << 6 | 1 << 12 | 1 << 13 | 1 << 14,
-	FW_AF_INET    = 4,
-	FW_AF_INET6   = 6,
+	FW_AF_INET = 4,
+	FW_AF_INET6 = 6,
 };
 
 /* Why a packet took the way it took: one list, see reasons.def. */
@@ -52,7 +52,7 @@ enum fw_status {
 	FW_ST_FREE = 0,
 	/* In the table, not to be used yet: the connection is being prepared. */
 	FW_ST_PREPARING = 1,
-	FW_ST_ACTIVE    = 2,
+	FW_ST_ACTIVE = 2,
 	/* SYN, FIN, RST or a failed connection check: the manager decides anew. */
 	FW_ST_SUSPENDED = 3,
 };
@@ -92,20 +92,20 @@ struct fw_key6 {
  */
 struct fw_state {
 	__u64 packets;
-	__u64 bytes; /* L2, as sent, without FCS */
+	__u64 bytes;  /* L2, as sent, without FCS */
 	__u32 status; /* enum fw_status */
-	__u32 epoch; /* of the last confirmation; 0: to be confirmed */
+	__u32 epoch;  /* of the last confirmation; 0: to be confirmed */
 	__u32 used_tick;
 	/* the earlier of revalidation and connection check */
 	__u32 due_tick;
 	__u32 reval_tick;
 	__u32 confirmed_tick;
-	__u32 interval; /* of revalidation, ticks */
-	__u32 peer; /* flow index of the other direction, or none */
-	__u32 ct_mark; /* as learned */
-	__u16 len_max; /* longest L3 packet that the kernel is proven to forward */
-	__u8 misses; /* revalidations that did not come out, in a row */
-	__u8 pending; /* a revalidation is under way */
+	__u32 interval;  /* of revalidation, ticks */
+	__u32 peer;      /* flow index of the other direction, or none */
+	__u32 ct_mark;   /* as learned */
+	__u16 len_max;   /* longest L3 packet that the kernel is proven to forward */
+	__u8 misses;     /* revalidations that did not come out, in a row */
+	__u8 pending;    /* a revalidation is under way */
 	__u32 ct_status; /* IPS_* bits that must stay as learned */
 };
 
@@ -122,12 +122,12 @@ struct fw_flow {
 	struct fw_key4 key; /* IPv6: addresses are 0 here */
 	__u8 l2_in[14];
 	__u8 ttl_in;
-	__u8 dscp_in; /* upper six bits of TOS or traffic class */
+	__u8 dscp_in;   /* upper six bits of TOS or traffic class */
 	__u32 saddr_be; /* that leaves; IPv4 */
 	__u32 daddr_be;
 	__u16 sport_be;
 	__u16 dport_be;
-	__u32 nexthop; /* index */
+	__u32 nexthop;  /* index */
 	__u16 l3_delta; /* IPv4: addresses, TTL and TOS */
 	__u16 l4_delta;
 	__u8 ttl_out;
@@ -200,11 +200,11 @@ struct fw_watch {
 
 /* Load-time constants: what they switch off is not even loaded. */
 struct fw_config {
-	__u32 hz; /* ticks a second */
-	__u32 ct; /* conntrack kfuncs are there */
+	__u32 hz;             /* ticks a second */
+	__u32 ct;             /* conntrack kfuncs are there */
 	__u32 ct_check_ticks; /* between two connection checks of a flow */
-	__u32 slots_per_cpu; /* power of two */
-	__u32 tc_forwards; /* flows may belong to tc */
+	__u32 slots_per_cpu;  /* power of two */
+	__u32 tc_forwards;    /* flows may belong to tc */
 	/* elements - 1 of arrays whose size is a power of two */
 	__u32 bucket_mask;
 	__u32 flow_mask;
@@ -288,7 +288,7 @@ struct fw_cpu {
 	__u32 revalidated; /* in this tick, as the next two */
 	__u32 offered;
 	__u32 sampled;
-	__u32 slot; /* next slot to write */
+	__u32 slot;       /* next slot to write */
 	__u32 sample_seq; /* makes XDP metadata unique */
 	__u32 pad[3];
 	struct fw_conn conn; /* more than the BPF stack has room for */
@@ -305,7 +305,7 @@ enum fw_event_kind {
 struct fw_event {
 	__u32 kind;
 	__u32 reason; /* suspended, watch: enum fw_reason */
-	__u32 state; /* flow concerned, or none */
+	__u32 state;  /* flow concerned, or none */
 	__u32 tick;
 };
 
@@ -329,10 +329,10 @@ struct fw_candidate {
 	__u8 tos_out;
 	__u8 ttl_in;
 	__u8 ttl_out;
-	__u8 nat; /* addresses or ports changed */
+	__u8 nat;       /* addresses or ports changed */
 	__u32 port_out; /* ifindex */
-	__u32 epoch; /* in which it came in */
-	__u32 mark; /* skb->mark at egress */
+	__u32 epoch;    /* in which it came in */
+	__u32 mark;     /* skb->mark at egress */
 	__u32 priority;
 	__u32 token;
 	__u32 first_tick; /* of the first of the two observations */

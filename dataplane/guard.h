@@ -8,7 +8,7 @@
 
 enum fw_tos_const {
 	FW_TOS_DSCP = 0xfc,
-	FW_TOS_ECN  = 0x03,
+	FW_TOS_ECN = 0x03,
 };
 
 /* The whole raw L2 header: both MACs and the ethertype. */

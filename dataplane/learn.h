@@ -80,9 +80,8 @@ static __always_inline enum fw_reason fw_prove_headers(const struct fw_slot *slo
 }
 
 /* The L4 checksum covers all the rest. */
-static __always_inline enum fw_reason fw_prove_checksum(const struct fw_slot *slot,
-							const struct fw_pkt *p,
-							const struct fw_out *out)
+static __always_inline enum fw_reason
+fw_prove_checksum(const struct fw_slot *slot, const struct fw_pkt *p, const struct fw_out *out)
 {
 	__u16 want = slot->l4_csum;
 
@@ -272,7 +271,7 @@ __noinline __u32 fw_slot_flow(__u32 slot_index)
 		return FW_INDEX_NONE;
 	word = (const void *)&slot->key;
 	if (slot->family == FW_AF_INET6) {
-		key6 = (struct fw_words6){ { word[0], word[1], word[2], word[3] }, word[4] };
+		key6 = (struct fw_words6){{word[0], word[1], word[2], word[3]}, word[4]};
 		return fw_find6(&key6, &index) ? index : FW_INDEX_NONE;
 	}
 	key4.addresses = (__u64)slot->key.daddr_be[0] << 32 | slot->key.saddr_be[0];
@@ -287,8 +286,8 @@ __noinline __u32 fw_slot_flow(__u32 slot_index)
  * known, learn; *state then names a flow that is to be replaced.
  */
 static __always_inline enum fw_reason fw_known(__u32 token, const struct fw_slot *slot,
-					       const struct fw_out *out,
-					       const void *data, const struct fw_pkt *p, __u32 port,
+					       const struct fw_out *out, const void *data,
+					       const struct fw_pkt *p, __u32 port,
 					       enum fw_reason proof, __u32 now, __u32 *state)
 {
 	struct fw_flow *f;
@@ -376,8 +375,8 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	if (!gso && !slot->gso && !proof) {
 		proof = p->len_l3 != slot->len_l3 ? FW_R_LEARN_CHANGED
 						  : fw_prove_checksum(slot, p, &out);
-	} else if (!proof && (!gso || !slot->gso ||
-			      fw_segment_len(data, end, p, gso) != slot->len_l3)) {
+	} else if (!proof &&
+		   (!gso || !slot->gso || fw_segment_len(data, end, p, gso) != slot->len_l3)) {
 		proof = FW_R_LEARN_CHANGED;
 	}
 	reason = fw_known(token, slot, &out, data, p, fw_port(ctx), proof, now, &state);

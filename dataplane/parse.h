@@ -8,22 +8,22 @@
 #include "table.h"
 
 enum fw_proto_const {
-	FW_ETH_LEN       = 14,
-	FW_ETH_MAC2      = 12,
-	FW_IP4_LEN       = 20,
-	FW_IP6_LEN       = 40,
-	FW_TCP_LEN       = 20,
-	FW_UDP_LEN       = 8,
-	FW_ETH_IP        = 0x0800,
-	FW_ETH_IP6       = 0x86dd,
-	FW_ETH_8021Q     = 0x8100,
-	FW_ETH_8021AD    = 0x88a8,
-	FW_PROTO_ICMP    = 1,
-	FW_PROTO_TCP     = 6,
-	FW_PROTO_UDP     = 17,
+	FW_ETH_LEN = 14,
+	FW_ETH_MAC2 = 12,
+	FW_IP4_LEN = 20,
+	FW_IP6_LEN = 40,
+	FW_TCP_LEN = 20,
+	FW_UDP_LEN = 8,
+	FW_ETH_IP = 0x0800,
+	FW_ETH_IP6 = 0x86dd,
+	FW_ETH_8021Q = 0x8100,
+	FW_ETH_8021AD = 0x88a8,
+	FW_PROTO_ICMP = 1,
+	FW_PROTO_TCP = 6,
+	FW_PROTO_UDP = 17,
 	FW_PROTO_ROUTING = 43,
-	FW_PROTO_FRAG6   = 44,
-	FW_PROTO_ICMP6   = 58,
+	FW_PROTO_FRAG6 = 44,
+	FW_PROTO_ICMP6 = 58,
 };
 
 enum fw_tcp_flag {
@@ -131,7 +131,7 @@ static __always_inline enum fw_reason fw_parse_ip4(const void *data, const void 
 		return FW_R_SHORT;
 	if (ip->version_ihl != 0x45)
 		return (ip->version_ihl >> 4) == 4 && (ip->version_ihl & 15) > 5 ? FW_R_IP_OPTIONS
-										  : FW_R_IP_HEADER;
+										 : FW_R_IP_HEADER;
 	len = fw_ntohs(ip->tot_len_be);
 	p->len_l3 = len;
 	p->ttl = ip->ttl;
@@ -261,7 +261,7 @@ static __always_inline struct fw_words6 fw_key6_of(const void *data, __u32 port,
 	const struct fw_l4 *l4 = fw_l4_at(data, FW_AF_INET6);
 
 	return (struct fw_words6){
-		.addresses = { addresses[0], addresses[1], addresses[2], addresses[3] },
+		.addresses = {addresses[0], addresses[1], addresses[2], addresses[3]},
 		.ports = fw_words_ports(*(const fw_u32_any *)&l4->sport_be,
 					FW_KEY_IP6 | port << 8 | proto),
 	};

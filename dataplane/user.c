@@ -26,8 +26,8 @@ static __u64 fw_flow_hash(const struct fw_flow *flow, __u64 seed)
 /* The slot that holds `value`: in the flow's first bucket, or in its second. */
 static __u32 *fw_table_slot(struct fw_bucket *buckets, __u32 mask, __u64 hash, __u32 value)
 {
-	struct fw_bucket *choice[] = { &buckets[fw_hash_bucket(hash, mask)],
-				       &buckets[fw_hash_second(hash, mask)] };
+	struct fw_bucket *choice[] = {&buckets[fw_hash_bucket(hash, mask)],
+				      &buckets[fw_hash_second(hash, mask)]};
 
 	for (int b = 0; b < 2; b++)
 		for (int i = 0; i < FW_BUCKET_SLOTS; i++)
@@ -92,12 +92,12 @@ struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 	env->config.ct_check_ticks = 250;
 	env->config.slots_per_cpu = 1024;
 	env->config.hash_seed = 0x5eed;
-	env->control = (struct fw_control){ .on = 1,
-					    .epoch = 1,
-					    .learn = 1,
-					    .reval_budget = 1000,
-					    .offer_budget = 1000,
-					    .sample_budget = 1 };
+	env->control = (struct fw_control){.on = 1,
+					   .epoch = 1,
+					   .learn = 1,
+					   .reval_budget = 1000,
+					   .offer_budget = 1000,
+					   .sample_budget = 1};
 	return env;
 }
 
@@ -169,7 +169,7 @@ __u32 fw_user_event(struct fw_env *env, void *event, __u32 size)
 
 __u32 fw_user_forward(struct fw_env *env, void *frame, __u32 *len, __u32 port, __u32 *port_out)
 {
-	fw_ctx ctx = { .data = frame, .end = (__u8 *)frame + *len, .port = port };
+	fw_ctx ctx = {.data = frame, .end = (__u8 *)frame + *len, .port = port};
 	const struct fw_nexthop *nh = NULL;
 	struct fw_pkt p = {};
 	enum fw_reason reason;
@@ -189,7 +189,7 @@ __u32 fw_user_forward(struct fw_env *env, void *frame, __u32 *len, __u32 port, _
 
 __u32 fw_user_ingress(struct fw_env *env, void *frame, __u32 len, __u32 port, __u32 gso)
 {
-	fw_ctx ctx = { .data = frame, .end = (__u8 *)frame + len, .port = port, .gso = gso };
+	fw_ctx ctx = {.data = frame, .end = (__u8 *)frame + len, .port = port, .gso = gso};
 	struct fw_pkt p = {};
 	enum fw_reason reason;
 
@@ -199,7 +199,7 @@ __u32 fw_user_ingress(struct fw_env *env, void *frame, __u32 len, __u32 port, __
 
 __u32 fw_user_egress(struct fw_env *env, void *frame, __u32 len, __u32 port, __u32 gso, __u32 token)
 {
-	fw_ctx ctx = { .data = frame, .end = (__u8 *)frame + len, .port = port, .gso = gso };
+	fw_ctx ctx = {.data = frame, .end = (__u8 *)frame + len, .port = port, .gso = gso};
 	struct fw_pkt p = {};
 	enum fw_reason reason;
 

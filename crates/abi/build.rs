@@ -27,7 +27,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .generate_comments(false)
         .generate()?
         .write_to_file(out.join("abi.rs"))?;
-    fs::write(out.join("reasons.rs"), reasons(&dataplane.join("reasons.def"))?)?;
+    fs::write(
+        out.join("reasons.rs"),
+        reasons(&dataplane.join("reasons.def"))?,
+    )?;
     Ok(())
 }
 
@@ -37,7 +40,10 @@ fn reasons(path: &Path) -> Result<String, Box<dyn Error>> {
     let mut entries = String::new();
     let mut count = 0;
     for line in text.lines() {
-        let Some(body) = line.strip_prefix("FW_REASON(").and_then(|l| l.strip_suffix(')')) else {
+        let Some(body) = line
+            .strip_prefix("FW_REASON(")
+            .and_then(|l| l.strip_suffix(')'))
+        else {
             continue;
         };
         let mut fields = body.splitn(3, ',').map(str::trim);
@@ -59,5 +65,7 @@ fn reasons(path: &Path) -> Result<String, Box<dyn Error>> {
         )?;
         count += 1;
     }
-    Ok(format!("/// Every reason, by its number.\npub static REASONS: [Reason; {count}] = [\n{entries}];\n"))
+    Ok(format!(
+        "/// Every reason, by its number.\npub static REASONS: [Reason; {count}] = [\n{entries}];\n"
+    ))
 }

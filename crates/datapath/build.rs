@@ -18,7 +18,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             .source(dataplane.join(format!("{name}.bpf.c")))
             .obj(out.join(format!("{name}.o")))
             .clang(&clang)
-            .clang_args(["-mcpu=v3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"])
+            .clang_args([
+                "-mcpu=v3",
+                "-Wall",
+                "-Wextra",
+                "-Wno-unused-parameter",
+                "-Werror",
+            ])
             .clang_args(multiarch())
             .build()?;
     }
@@ -36,7 +42,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn clang() -> String {
     env::var("CLANG").unwrap_or_else(|_| {
         let versioned = Command::new("clang-19").arg("--version").output();
-        if versioned.is_ok() { "clang-19" } else { "clang" }.to_owned()
+        if versioned.is_ok() {
+            "clang-19"
+        } else {
+            "clang"
+        }
+        .to_owned()
     })
 }
 

@@ -63,8 +63,8 @@ struct {
 	__type(value, struct fw_watch);
 } FW_MAP(fw_watches);
 
-struct fw_control fw_ctl __weak SEC(".data.control") = { .epoch = 1 };
-const volatile struct fw_config fw_cfg __weak SEC(".rodata.config") = { .hz = 250 };
+struct fw_control fw_ctl __weak SEC(".data.control") = {.epoch = 1};
+const volatile struct fw_config fw_cfg __weak SEC(".rodata.config") = {.hz = 250};
 
 /*
  * The arrays that a hit reads are global data, resized before loading to a

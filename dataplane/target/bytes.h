@@ -41,7 +41,7 @@ typedef __u32 __attribute__((may_alias, aligned(1))) fw_u32_any;
 typedef __u16 __attribute__((may_alias, aligned(1))) fw_u16_any;
 #endif
 
-#define FW_READ_ONCE(x)      (*(const volatile __typeof__(x) *)&(x))
-#define FW_WRITE_ONCE(x, v)  (*(volatile __typeof__(x) *)&(x) = (v))
+#define FW_READ_ONCE(x)     (*(const volatile __typeof__(x) *)&(x))
+#define FW_WRITE_ONCE(x, v) (*(volatile __typeof__(x) *)&(x) = (v))
 
 #endif

@@ -41,8 +41,8 @@ static __always_inline void fw_conn_fill(struct fw_conn *c, struct nf_conn *ct, 
 	c->tcp_state = BPF_CORE_READ(ct, proto.tcp.state);
 	c->helper = !!fw_conn_ext(ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_HELPER));
 	if (bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_SEQADJ))
-		c->seqadj = !!fw_conn_ext(
-			ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_SEQADJ));
+		c->seqadj =
+			!!fw_conn_ext(ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_SEQADJ));
 	if (bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_SYNPROXY))
 		c->seqadj |= !!fw_conn_ext(
 			ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_SYNPROXY));

@@ -11,9 +11,7 @@ pub unsafe trait Pod: Copy + Default {
     /// The structure's bytes, as the data plane sees them.
     fn as_bytes(&self) -> &[u8] {
         // SAFETY: the trait's contract: no padding, so each byte is initialised.
-        unsafe {
-            std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>())
-        }
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
     }
 
     /// Reads a structure from the front of `bytes`; `None` if they are too few.
@@ -34,7 +32,21 @@ macro_rules! pod {
 }
 
 pod!(
-    fw_key4, fw_key6, fw_flow, fw_bucket, fw_state, fw_nexthop, fw_control, fw_watch,
-    fw_config, fw_clock, fw_slot, fw_tuple, fw_conn, fw_event, fw_candidate, fw_watch_event,
+    fw_key4,
+    fw_key6,
+    fw_flow,
+    fw_bucket,
+    fw_state,
+    fw_nexthop,
+    fw_control,
+    fw_watch,
+    fw_config,
+    fw_clock,
+    fw_slot,
+    fw_tuple,
+    fw_conn,
+    fw_event,
+    fw_candidate,
+    fw_watch_event,
     fw_port_fault,
 );

@@ -43,7 +43,11 @@ impl Manager {
         renew.sort_unstable();
         renew.dedup();
         for conn in renew {
-            if self.conns.get(&conn).is_some_and(|c| c.preparation == Preparation::Done) {
+            if self
+                .conns
+                .get(&conn)
+                .is_some_and(|c| c.preparation == Preparation::Done)
+            {
                 ops.push(Op::Prepare { conn });
             }
         }
@@ -56,7 +60,9 @@ impl Manager {
     /// A flow leaves for idleness. The kernel missed its last packets, so the
     /// time left of its connection is written as if it had seen them.
     fn leave(&mut self, index: u32, idle_s: Option<u32>, now_tick: u32, ops: &mut Vec<Op>) {
-        let Some(flow) = self.flows.get(&index) else { return };
+        let Some(flow) = self.flows.get(&index) else {
+            return;
+        };
         if let (Some(conn), Some(idle_s)) = (flow.conn, idle_s)
             && let Some(connection) = self.conns.get(&conn)
             && connection.timeout_s > idle_s
@@ -65,7 +71,11 @@ impl Manager {
                 ops.push(Op::Prepare { conn });
             }
             let seconds = connection.timeout_s - idle_s;
-            ops.push(Op::SetTimeout { orig: conn.orig, zone: conn.zone, seconds });
+            ops.push(Op::SetTimeout {
+                orig: conn.orig,
+                zone: conn.zone,
+                seconds,
+            });
         }
         self.stats.aged += 1;
         self.remove(index, now_tick, ops);

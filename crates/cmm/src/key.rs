@@ -28,7 +28,10 @@ impl FlowKey {
             sport: u16::from_be(key.sport_be),
             dport: u16::from_be(key.dport_be),
         };
-        Some(Self { tuple, port: (key.port_proto & !FW_KEY_IP6) >> 8 })
+        Some(Self {
+            tuple,
+            port: (key.port_proto & !FW_KEY_IP6) >> 8,
+        })
     }
 
     /// The key as an IPv4 flow has it; `None` for IPv6.
@@ -91,9 +94,7 @@ pub fn words_of(addr: IpAddr) -> [u32; 4] {
         IpAddr::V4(v4) => [u32::from_ne_bytes(v4.octets()), 0, 0, 0],
         IpAddr::V6(v6) => {
             let octets = v6.octets();
-            std::array::from_fn(|i| {
-                u32::from_ne_bytes(std::array::from_fn(|j| octets[i * 4 + j]))
-            })
+            std::array::from_fn(|i| u32::from_ne_bytes(std::array::from_fn(|j| octets[i * 4 + j])))
         }
     }
 }

@@ -141,10 +141,13 @@ impl Manager {
 
     /// States that count packets not yet in [`Stats`]: of flows, and of removed ones.
     pub fn live_states(&self) -> impl Iterator<Item = u32> + '_ {
-        let retired = self.quarantine.iter().filter_map(|(_, retired)| match retired {
-            Retired::State(index) => Some(*index),
-            Retired::Nexthop(_) => None,
-        });
+        let retired = self
+            .quarantine
+            .iter()
+            .filter_map(|(_, retired)| match retired {
+                Retired::State(index) => Some(*index),
+                Retired::Nexthop(_) => None,
+            });
         self.flows.keys().copied().chain(retired)
     }
 
@@ -205,8 +208,12 @@ impl Manager {
             let mut scopes = self.unsafe_scopes.iter().chain(&self.mark_scopes);
             scopes.any(|s| s.matches(&f.key.tuple, f.key.port, f.port_out))
         };
-        let mut gone: Vec<u32> =
-            self.flows.iter().filter(|(_, f)| hit(f)).map(|(index, _)| *index).collect();
+        let mut gone: Vec<u32> = self
+            .flows
+            .iter()
+            .filter(|(_, f)| hit(f))
+            .map(|(index, _)| *index)
+            .collect();
         gone.sort_unstable();
         for index in gone {
             self.remove(index, now_tick, ops);
@@ -287,7 +294,11 @@ impl Manager {
         }
         let family = c.family;
         let out = out_of(c).ok_or(Refusal::Malformed)?;
-        if !self.settings.policy.allows(&key.tuple, &out, [key.port, c.port_out]) {
+        if !self
+            .settings
+            .policy
+            .allows(&key.tuple, &out, [key.port, c.port_out])
+        {
             return Err(Refusal::Policy);
         }
         let conn = match c.conn.present {
@@ -302,13 +313,20 @@ impl Manager {
             return Err(Refusal::TableFull);
         }
         let index = self.take_state().ok_or(Refusal::TableFull)?;
-        let nexthop_key = NexthopKey { port: c.port_out, l2: c.l2_out, l2_len: c.l2_out_len as u8 };
+        let nexthop_key = NexthopKey {
+            port: c.port_out,
+            l2: c.l2_out,
+            l2_len: c.l2_out_len as u8,
+        };
         let Some((nexthop, new)) = self.nexthops.take(nexthop_key) else {
             self.free.push(index);
             return Err(Refusal::NexthopsFull);
         };
         if new {
-            ops.push(Op::SetNexthop { index: nexthop, nexthop: nexthop_key.record(slot, mtu) });
+            ops.push(Op::SetNexthop {
+                index: nexthop,
+                nexthop: nexthop_key.record(slot, mtu),
+            });
         }
         // linked first: the replaced flow may be the last one through it
         self.nexthops.link(nexthop, index);
@@ -331,7 +349,10 @@ impl Manager {
             prepared_bytes: 0,
         };
         let state = self.state_of(c, index, now_tick);
-        ops.push(Op::InsertFlow { index, flow: record_of(c, key, nexthop, state) });
+        ops.push(Op::InsertFlow {
+            index,
+            flow: record_of(c, key, nexthop, state),
+        });
         self.refusals.remove(key);
         self.by_key.insert(*key, index);
         self.flows.insert(index, flow);
@@ -372,15 +393,23 @@ impl Manager {
     fn check_stable(&mut self, key: &FlowKey, now_tick: u32) -> Result<(), Refusal> {
         let minute = 60 * self.settings.hz;
         if self.changes.len() >= MEMORY_MAX {
-            self.changes.retain(|_, c| now_tick.wrapping_sub(c.since_tick) < minute);
+            self.changes
+                .retain(|_, c| now_tick.wrapping_sub(c.since_tick) < minute);
         }
-        let fresh = Changes { since_tick: now_tick, count: 0 };
+        let fresh = Changes {
+            since_tick: now_tick,
+            count: 0,
+        };
         let changes = self.changes.entry(*key).or_insert(fresh);
         if now_tick.wrapping_sub(changes.since_tick) >= minute {
             *changes = fresh;
         }
         changes.count += 1;
-        if changes.count > CHANGES_MAX { Err(Refusal::Unstable) } else { Ok(()) }
+        if changes.count > CHANGES_MAX {
+            Err(Refusal::Unstable)
+        } else {
+            Ok(())
+        }
     }
 
     fn take_state(&mut self) -> Option<u32> {
@@ -398,7 +427,9 @@ impl Manager {
     fn interval_ticks(&self, c: &fw_candidate, index: u32) -> u32 {
         let mut interval = self.settings.revalidate_s * self.settings.hz;
         if c.conn.present != 0 {
-            interval = interval.min(c.conn.timeout_ticks / 4).max(self.settings.hz / 4);
+            interval = interval
+                .min(c.conn.timeout_ticks / 4)
+                .max(self.settings.hz / 4);
         }
         // spread by up to an eighth, so that flows learned together part
         interval - index.wrapping_mul(0x9e37_79b9) % (interval / 8 + 1)
@@ -447,7 +478,10 @@ impl Manager {
         connection.flows[dir] = Some(index);
         if let Some(peer) = connection.flows[1 - dir] {
             ops.push(Op::SetPeer { index, peer });
-            ops.push(Op::SetPeer { index: peer, peer: index });
+            ops.push(Op::SetPeer {
+                index: peer,
+                peer: index,
+            });
         }
         if !tcp || connection.preparation == Preparation::Done {
             self.activate(index, now_tick, ops);
@@ -458,18 +492,24 @@ impl Manager {
     }
 
     fn activate(&mut self, index: u32, now_tick: u32, ops: &mut Vec<Op>) {
-        let Some(flow) = self.flows.get_mut(&index) else { return };
+        let Some(flow) = self.flows.get_mut(&index) else {
+            return;
+        };
         flow.active = true;
         self.stats.activated += 1;
         let waited = u64::from(now_tick.wrapping_sub(flow.first_tick)) * 1000;
         let waited_ms = waited / u64::from(self.settings.hz);
-        self.stats.learnable_to_fast.record(u32::try_from(waited_ms).unwrap_or(u32::MAX));
+        self.stats
+            .learnable_to_fast
+            .record(u32::try_from(waited_ms).unwrap_or(u32::MAX));
         ops.push(Op::Activate { index });
     }
 
     /// conntrack's answer to [`Op::Prepare`].
     pub fn prepared(&mut self, conn: &ConnKey, ok: bool, now_tick: u32, ops: &mut Vec<Op>) {
-        let Some(connection) = self.conns.get_mut(conn) else { return };
+        let Some(connection) = self.conns.get_mut(conn) else {
+            return;
+        };
         if !ok {
             *self.stats.refused.entry(Refusal::Preparation).or_default() += 1;
             self.end_connection(conn, now_tick, ops);
@@ -488,7 +528,9 @@ impl Manager {
     /// The data plane suspended the connection of this state.
     pub fn suspended(&mut self, index: u32, reason: u32, now_tick: u32, ops: &mut Vec<Op>) {
         self.stats.suspended += 1;
-        let Some(flow) = self.flows.get(&index) else { return };
+        let Some(flow) = self.flows.get(&index) else {
+            return;
+        };
         match flow.conn {
             Some(conn) => self.end_connection(&conn, now_tick, ops),
             None => {
@@ -496,7 +538,13 @@ impl Manager {
                 let inverse = flow.out.inverse();
                 let port = flow.port_out;
                 self.remove(index, now_tick, ops);
-                let peer = self.by_key.get(&FlowKey { tuple: inverse, port }).copied();
+                let peer = self
+                    .by_key
+                    .get(&FlowKey {
+                        tuple: inverse,
+                        port,
+                    })
+                    .copied();
                 if let (Some(peer), FW_R_CLOSING) = (peer, reason) {
                     self.remove(peer, now_tick, ops);
                 }
@@ -506,7 +554,9 @@ impl Manager {
 
     /// Both directions leave the table.
     pub(crate) fn end_connection(&mut self, conn: &ConnKey, now_tick: u32, ops: &mut Vec<Op>) {
-        let Some(connection) = self.conns.remove(conn) else { return };
+        let Some(connection) = self.conns.remove(conn) else {
+            return;
+        };
         for index in connection.flows.into_iter().flatten() {
             self.stats.ended += 1;
             self.remove(index, now_tick, ops);
@@ -514,13 +564,16 @@ impl Manager {
     }
 
     pub(crate) fn remove(&mut self, index: u32, now_tick: u32, ops: &mut Vec<Op>) {
-        let Some(flow) = self.flows.remove(&index) else { return };
+        let Some(flow) = self.flows.remove(&index) else {
+            return;
+        };
         ops.push(Op::RemoveFlow { index });
         if self.by_key.get(&flow.key) == Some(&index) {
             self.by_key.remove(&flow.key);
         }
         if self.nexthops.unlink(flow.nexthop, index) {
-            self.quarantine.push_back((now_tick, Retired::Nexthop(flow.nexthop)));
+            self.quarantine
+                .push_back((now_tick, Retired::Nexthop(flow.nexthop)));
         }
         self.quarantine.push_back((now_tick, Retired::State(index)));
         if let Some(conn) = flow.conn

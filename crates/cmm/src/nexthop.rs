@@ -29,7 +29,13 @@ pub(crate) struct Nexthops {
 
 impl Nexthops {
     pub fn new(max: u32) -> Self {
-        Self { by_key: HashMap::new(), by_index: HashMap::new(), free: Vec::new(), next: 1, max }
+        Self {
+            by_key: HashMap::new(),
+            by_index: HashMap::new(),
+            free: Vec::new(),
+            next: 1,
+            max,
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -50,7 +56,13 @@ impl Nexthops {
             None => return None,
         };
         self.by_key.insert(key, index);
-        self.by_index.insert(index, Nexthop { key, flows: BTreeSet::new() });
+        self.by_index.insert(
+            index,
+            Nexthop {
+                key,
+                flows: BTreeSet::new(),
+            },
+        );
         Some((index, true))
     }
 
@@ -62,7 +74,9 @@ impl Nexthops {
 
     /// True if that was the last flow: the next hop is no longer known.
     pub fn unlink(&mut self, index: u32, flow: u32) -> bool {
-        let Some(nexthop) = self.by_index.get_mut(&index) else { return false };
+        let Some(nexthop) = self.by_index.get_mut(&index) else {
+            return false;
+        };
         nexthop.flows.remove(&flow);
         if !nexthop.flows.is_empty() {
             return false;
@@ -81,11 +95,18 @@ impl Nexthops {
     /// Next hops behind a port with this destination MAC.
     pub fn behind(&self, port: u32, mac: [u8; 6]) -> Vec<u32> {
         let hit = |n: &Nexthop| n.key.port == port && n.key.l2[..6] == mac;
-        self.by_index.iter().filter(|(_, n)| hit(n)).map(|(i, _)| *i).collect()
+        self.by_index
+            .iter()
+            .filter(|(_, n)| hit(n))
+            .map(|(i, _)| *i)
+            .collect()
     }
 
     pub fn flows(&self, index: u32) -> impl Iterator<Item = u32> + '_ {
-        self.by_index.get(&index).into_iter().flat_map(|n| n.flows.iter().copied())
+        self.by_index
+            .get(&index)
+            .into_iter()
+            .flat_map(|n| n.flows.iter().copied())
     }
 
     pub fn l2(&self, index: u32) -> Option<&[u8; FW_L2_MAX as usize]> {

@@ -30,9 +30,16 @@ impl Exclusion {
         self.proto.is_none_or(|proto| proto == tuple.proto)
             && any(&self.src, |net| net.contains(tuple.src))
             && any(&self.dst, |net| net.contains(tuple.dst))
-            && any(&self.sport, |(low, high)| (low..=high).contains(&&tuple.sport))
-            && any(&self.dport, |(low, high)| (low..=high).contains(&&tuple.dport))
-            && self.ifindex.as_ref().is_none_or(|list| ports.iter().any(|p| list.contains(p)))
+            && any(&self.sport, |(low, high)| {
+                (low..=high).contains(&&tuple.sport)
+            })
+            && any(&self.dport, |(low, high)| {
+                (low..=high).contains(&&tuple.dport)
+            })
+            && self
+                .ifindex
+                .as_ref()
+                .is_none_or(|list| ports.iter().any(|p| list.contains(p)))
     }
 }
 
@@ -49,7 +56,11 @@ pub struct Policy {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { tcp: true, udp: true, exclude: Vec::new() }
+        Self {
+            tcp: true,
+            udp: true,
+            exclude: Vec::new(),
+        }
     }
 }
 
@@ -64,7 +75,11 @@ impl Policy {
             _ => false,
         };
         let reply = out.inverse();
-        proto && !self.exclude.iter().any(|e| e.matches(tuple, ports) || e.matches(&reply, ports))
+        proto
+            && !self
+                .exclude
+                .iter()
+                .any(|e| e.matches(tuple, ports) || e.matches(&reply, ports))
     }
 }
 
@@ -87,7 +102,11 @@ impl RuleScope {
     /// Every flow.
     #[must_use]
     pub fn everything() -> Self {
-        Self { ipv4: true, ipv6: true, ..Self::default() }
+        Self {
+            ipv4: true,
+            ipv6: true,
+            ..Self::default()
+        }
     }
 
     /// True if it concerns a flow.
@@ -96,7 +115,11 @@ impl RuleScope {
         let among = |list: &Option<Vec<u32>>, port| list.as_ref().is_none_or(|l| l.contains(&port));
         among(&self.iif, port_in)
             && among(&self.oif, port_out)
-            && (if tuple.src.is_ipv4() { self.ipv4 } else { self.ipv6 })
+            && (if tuple.src.is_ipv4() {
+                self.ipv4
+            } else {
+                self.ipv6
+            })
             && (self.protos.is_empty() || self.protos.contains(&tuple.proto))
     }
 }

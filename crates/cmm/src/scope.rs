@@ -21,7 +21,10 @@ impl Manager {
         }
         let gone = |old: &Port| (old.input && !port.input) || (old.output && !port.output);
         let unfit = self.ports.get(&ifindex).is_some_and(gone);
-        let slot_moved = self.ports.get(&ifindex).is_some_and(|old| old.slot != port.slot);
+        let slot_moved = self
+            .ports
+            .get(&ifindex)
+            .is_some_and(|old| old.slot != port.slot);
         self.ports.insert(ifindex, port);
         if unfit || slot_moved {
             self.remove_port_flows(ifindex, now_tick, ops);
@@ -53,7 +56,13 @@ impl Manager {
             }
             Event::AddrChanged(addr) | Event::AddrGone(addr) => {
                 let len = if addr.local.is_ipv4() { 32 } else { 128 };
-                self.unconfirm_prefix(&Prefix { addr: addr.local, len }, ops);
+                self.unconfirm_prefix(
+                    &Prefix {
+                        addr: addr.local,
+                        len,
+                    },
+                    ops,
+                );
             }
             Event::NeighChanged(neigh) => self.neighbour(neigh, true, ops),
             Event::NeighGone(neigh) => self.neighbour(neigh, false, ops),
@@ -76,7 +85,9 @@ impl Manager {
     /// Routes decide by destination; rp_filter looks the source up too.
     fn unconfirm_prefix(&mut self, prefix: &Prefix, ops: &mut Vec<Op>) {
         self.unconfirm_where(ops, |f| {
-            [f.out.dst, f.key.tuple.dst, f.key.tuple.src].into_iter().any(|ip| prefix.contains(ip))
+            [f.out.dst, f.key.tuple.dst, f.key.tuple.src]
+                .into_iter()
+                .any(|ip| prefix.contains(ip))
         });
     }
 
@@ -88,7 +99,11 @@ impl Manager {
     }
 
     fn indices(&self, concerned: impl Fn(&Flow) -> bool) -> Vec<u32> {
-        self.flows.iter().filter(|(_, f)| concerned(f)).map(|(index, _)| *index).collect()
+        self.flows
+            .iter()
+            .filter(|(_, f)| concerned(f))
+            .map(|(index, _)| *index)
+            .collect()
     }
 
     /// The kernel's neighbours at start: what later changes are compared with.
@@ -97,13 +112,18 @@ impl Manager {
     }
 
     fn neighbour(&mut self, neigh: &Neigh, present: bool, ops: &mut Vec<Op>) {
-        let mac = neigh.lladdr.filter(|_| present && neigh.is_valid()).map(|mac| mac.0);
+        let mac = neigh
+            .lladdr
+            .filter(|_| present && neigh.is_valid())
+            .map(|mac| mac.0);
         let key = (neigh.ifindex, neigh.ip);
         let old = match mac {
             Some(mac) => self.neighbours.insert(key, mac),
             None => self.neighbours.remove(&key),
         };
-        let Some(old) = old.filter(|old| Some(*old) != mac) else { return };
+        let Some(old) = old.filter(|old| Some(*old) != mac) else {
+            return;
+        };
         // One write stops them all; then each waits for its own confirmation.
         for nexthop in self.nexthops.behind(neigh.ifindex, old) {
             ops.push(Op::InvalidateNexthop { index: nexthop });
@@ -115,21 +135,28 @@ impl Manager {
                 (self.nexthops.key(nexthop), self.ports.get(&neigh.ifindex))
             {
                 let nexthop_record = key.record(port.slot, port.mtu);
-                ops.push(Op::SetNexthop { index: nexthop, nexthop: nexthop_record });
+                ops.push(Op::SetNexthop {
+                    index: nexthop,
+                    nexthop: nexthop_record,
+                });
             }
         }
     }
 
     fn connection_updated(&mut self, tracked: &Tracked, now_tick: u32, ops: &mut Vec<Op>) {
         let key = key_of(tracked);
-        let Some(connection) = self.conns.get(&key) else { return };
+        let Some(connection) = self.conns.get(&key) else {
+            return;
+        };
         const KEEP: u32 = freeway_abi::FW_CT_STATUS_KEEP;
         let changed = tracked.mark != connection.mark
             || tracked.helper.is_some()
             || tracked.labels
             || (tracked.status.0 ^ connection.status) & KEEP != 0
             || tracked.status.any(CtStatus::DYING)
-            || tracked.tcp.is_some_and(|tcp| tcp.state != TcpState::Established);
+            || tracked
+                .tcp
+                .is_some_and(|tcp| tcp.state != TcpState::Established);
         if changed {
             self.end_connection(&key, now_tick, ops);
         }
@@ -137,5 +164,8 @@ impl Manager {
 }
 
 fn key_of(tracked: &Tracked) -> ConnKey {
-    ConnKey { orig: tracked.orig, zone: tracked.zone }
+    ConnKey {
+        orig: tracked.orig,
+        zone: tracked.zone,
+    }
 }

@@ -15,7 +15,11 @@ pub struct Latency {
 
 impl Default for Latency {
     fn default() -> Self {
-        Self { buckets: vec![0; 1001], count: 0, max_ms: 0 }
+        Self {
+            buckets: vec![0; 1001],
+            count: 0,
+            max_ms: 0,
+        }
     }
 }
 

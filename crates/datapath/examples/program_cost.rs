@@ -26,7 +26,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut l2_in = [0; 14];
         l2_in.copy_from_slice(&frame[..14]);
         let index = 1 + u32::from(v6);
-        let mut nexthop = fw_nexthop { valid: 1, port: 1, l2_len: 14, ..Default::default() };
+        let mut nexthop = fw_nexthop {
+            valid: 1,
+            port: 1,
+            l2_len: 14,
+            ..Default::default()
+        };
         nexthop.l2[..14].copy_from_slice(&l2_in);
         datapath.nexthops.set(index, nexthop);
         let mut flow = fw_flow {
@@ -64,10 +69,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             (flow.key.daddr_be, flow.daddr_be) = (2, 2);
         }
         assert!(datapath.flows.insert(index, &flow), "the table is empty");
-        let mut costs: Vec<u32> =
-            (0..9).map(|_| run(&datapath, Hook::Xdp, &frame)).collect::<Result<_, _>>()?;
+        let mut costs: Vec<u32> = (0..9)
+            .map(|_| run(&datapath, Hook::Xdp, &frame))
+            .collect::<Result<_, _>>()?;
         costs.sort_unstable();
-        println!("{name}: hit {} ns (median of 9), {} packets", costs[4], datapath.flows.state(index).packets);
+        println!(
+            "{name}: hit {} ns (median of 9), {} packets",
+            costs[4],
+            datapath.flows.state(index).packets
+        );
         let mut miss = frame.clone();
         miss[14 + if v6 { 41 } else { 21 }] ^= 1;
         println!("{name}: miss {} ns", run(&datapath, Hook::Xdp, &miss)?);
@@ -94,7 +104,10 @@ fn frame(l2: &[u8; 12], v6: bool) -> Vec<u8> {
     let mut ip = vec![0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0];
     ip.extend(1u32.to_ne_bytes());
     ip.extend(2u32.to_ne_bytes());
-    let sum: u32 = ip.chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    let sum: u32 = ip
+        .chunks_exact(2)
+        .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])))
+        .sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     ip[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
     f.extend([8, 0]);

@@ -58,7 +58,12 @@ impl Attachment {
         hook: Hook,
     ) -> Result<Self, DatapathError> {
         let result = match hook {
-            Hook::Xdp => link(prog, ifindex, libbpf_sys::BPF_XDP, libbpf_sys::XDP_FLAGS_DRV_MODE),
+            Hook::Xdp => link(
+                prog,
+                ifindex,
+                libbpf_sys::BPF_XDP,
+                libbpf_sys::XDP_FLAGS_DRV_MODE,
+            ),
             Hook::Ingress => tc(prog, ifindex, libbpf_sys::BPF_TCX_INGRESS),
             Hook::Egress => tc(prog, ifindex, libbpf_sys::BPF_TCX_EGRESS),
         };
@@ -100,7 +105,11 @@ fn filter(prog: BorrowedFd<'_>, ifindex: u32, point: libbpf_rs::TcAttachPoint) -
 }
 
 fn clsact(prog: BorrowedFd<'_>, ifindex: u32, kind: u32) -> io::Result<Attachment> {
-    let point = if kind == libbpf_sys::BPF_TCX_INGRESS { TC_INGRESS } else { TC_EGRESS };
+    let point = if kind == libbpf_sys::BPF_TCX_INGRESS {
+        TC_INGRESS
+    } else {
+        TC_EGRESS
+    };
     let mut hook = filter(prog, ifindex, point);
     let to_io = |e: libbpf_rs::Error| io::Error::other(e.to_string());
     // "exists" is as good as created

@@ -18,7 +18,11 @@ impl Clock {
     pub(crate) fn new(prog: OwnedFd) -> Result<Self, DatapathError> {
         let mut clock = Self { prog, hz: 0 };
         let first = clock.ask()?;
-        clock.hz = if first.hz > 0 { first.hz } else { clock.measure(first.tick)? };
+        clock.hz = if first.hz > 0 {
+            first.hz
+        } else {
+            clock.measure(first.tick)?
+        };
         Ok(clock)
     }
 
@@ -36,7 +40,10 @@ impl Clock {
     /// A duration in ticks, rounded up.
     #[must_use]
     pub fn ticks(&self, duration: Duration) -> u32 {
-        let ticks = duration.as_millis().saturating_mul(u128::from(self.hz)).div_ceil(1000);
+        let ticks = duration
+            .as_millis()
+            .saturating_mul(u128::from(self.hz))
+            .div_ceil(1000);
         u32::try_from(ticks).unwrap_or(u32::MAX / 2)
     }
 

@@ -55,5 +55,9 @@ pub enum DatapathError {
 }
 
 fn hint(in_use: bool) -> &'static str {
-    if in_use { " (another program is attached there; detach it first)" } else { "" }
+    if in_use {
+        " (another program is attached there; detach it first)"
+    } else {
+        ""
+    }
 }

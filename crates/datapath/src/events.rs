@@ -50,7 +50,10 @@ impl Events {
     pub(crate) fn new(map: &MapHandle) -> Result<Self, DatapathError> {
         let read = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&read);
-        let error = |source| DatapathError::Map { map: "fw_events", source };
+        let error = |source| DatapathError::Map {
+            map: "fw_events",
+            source,
+        };
         let mut builder = RingBufferBuilder::new();
         builder
             .add(map, move |record: &[u8]| {
@@ -58,7 +61,10 @@ impl Events {
                 0
             })
             .map_err(error)?;
-        Ok(Self { ring: builder.build().map_err(error)?, read })
+        Ok(Self {
+            ring: builder.build().map_err(error)?,
+            read,
+        })
     }
 
     /// Takes at most `limit` events that are there now.

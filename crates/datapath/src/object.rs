@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
-    FW_REASONS_MAX, FW_SLOTS, Pod, fw_bucket, fw_config, fw_flow, fw_nexthop, fw_port_fault, fw_watch,
+    FW_REASONS_MAX, FW_SLOTS, Pod, fw_bucket, fw_config, fw_flow, fw_nexthop, fw_port_fault,
+    fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
@@ -37,7 +38,13 @@ pub struct LoadOptions {
 
 impl Default for LoadOptions {
     fn default() -> Self {
-        Self { flows: 65_536, nexthops: 4096, conntrack: true, ct_check_s: 1, tc_forwards: false }
+        Self {
+            flows: 65_536,
+            nexthops: 4096,
+            conntrack: true,
+            ct_check_s: 1,
+            tc_forwards: false,
+        }
     }
 }
 
@@ -76,6 +83,7 @@ pub struct Datapath {
 impl Datapath {
     /// Loads all programs. Nothing is attached, and the deadline is past.
     pub fn load(options: &LoadOptions) -> Result<Self, DatapathError> {
+        libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log_libbpf)));
         let watchdog = load("watchdog", WATCHDOG, |_, _| Ok(()))?;
         let clock = Clock::new(prog_fd(&watchdog, "watchdog", "freeway_clock")?)?;
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1).max(1) as u32;
@@ -170,7 +178,9 @@ impl Datapath {
     pub fn prog_ids(&self) -> Vec<u32> {
         let objects = [&self.xdp, &self.tc];
         let progs = objects.iter().flat_map(|o| o.progs());
-        progs.filter_map(|p| libbpf_rs::Program::id_from_fd(p.as_fd()).ok()).collect()
+        progs
+            .filter_map(|p| libbpf_rs::Program::id_from_fd(p.as_fd()).ok())
+            .collect()
     }
 
     /// Readable when the data plane has events.
@@ -197,7 +207,11 @@ impl Datapath {
 
     /// Makes a port a redirect target under a slot of the device map, and watches it.
     pub fn set_port(&self, slot: u32, ifindex: u32) -> Result<(), DatapathError> {
-        self.update("fw_faults", &ifindex.to_ne_bytes(), fw_port_fault::default().as_bytes())?;
+        self.update(
+            "fw_faults",
+            &ifindex.to_ne_bytes(),
+            fw_port_fault::default().as_bytes(),
+        )?;
         self.update("fw_ports", &slot.to_ne_bytes(), &ifindex.to_ne_bytes())
     }
 
@@ -212,9 +226,16 @@ impl Datapath {
     pub fn fault(&self, ifindex: u32) -> PortFault {
         self.maps
             .get("fw_faults")
-            .and_then(|map| map.lookup(&ifindex.to_ne_bytes(), MapFlags::ANY).ok().flatten())
+            .and_then(|map| {
+                map.lookup(&ifindex.to_ne_bytes(), MapFlags::ANY)
+                    .ok()
+                    .flatten()
+            })
             .and_then(|bytes| fw_port_fault::from_bytes(&bytes))
-            .map(|f| PortFault { failed: f.failed, errno: -f.error })
+            .map(|f| PortFault {
+                failed: f.failed,
+                errno: -f.error,
+            })
             .unwrap_or_default()
     }
 
@@ -225,9 +246,16 @@ impl Datapath {
             .map(|reason: u32| {
                 let values = map
                     .lookup_percpu(&reason.to_ne_bytes(), MapFlags::ANY)
-                    .map_err(|source| DatapathError::Map { map: "fw_reasons", source })?;
+                    .map_err(|source| DatapathError::Map {
+                        map: "fw_reasons",
+                        source,
+                    })?;
                 let cpus = values.unwrap_or_default();
-                Ok(cpus.iter().filter_map(|v| v.first_chunk()).map(|v| u64::from_ne_bytes(*v)).sum())
+                Ok(cpus
+                    .iter()
+                    .filter_map(|v| v.first_chunk())
+                    .map(|v| u64::from_ne_bytes(*v))
+                    .sum())
             })
             .collect()
     }
@@ -256,7 +284,10 @@ impl Datapath {
 }
 
 fn get<'m>(maps: &'m MapByName, name: &'static str) -> Result<&'m MapHandle, DatapathError> {
-    maps.get(name).ok_or(DatapathError::Missing { object: "xdp", name })
+    maps.get(name).ok_or(DatapathError::Missing {
+        object: "xdp",
+        name,
+    })
 }
 
 fn load(
@@ -264,8 +295,16 @@ fn load(
     bytes: &[u8],
     mut prepare: impl FnMut(&str, &mut libbpf_rs::OpenMapMut<'_>) -> libbpf_rs::Result<()>,
 ) -> Result<Object, DatapathError> {
-    let error = |what| move |source| DatapathError::Object { object, what, source };
-    let mut open = ObjectBuilder::default().open_memory(bytes).map_err(error("opening"))?;
+    let error = |what| {
+        move |source| DatapathError::Object {
+            object,
+            what,
+            source,
+        }
+    };
+    let mut open = ObjectBuilder::default()
+        .open_memory(bytes)
+        .map_err(error("opening"))?;
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         prepare(&name, &mut map).map_err(error("sizing its maps"))?;
@@ -278,8 +317,10 @@ fn handles(object: &Object) -> Result<MapByName, DatapathError> {
         .maps()
         .map(|map| {
             let name = map.name().to_string_lossy().into_owned();
-            let handle = MapHandle::try_from(&map)
-                .map_err(|source| DatapathError::Map { map: "handle", source })?;
+            let handle = MapHandle::try_from(&map).map_err(|source| DatapathError::Map {
+                map: "handle",
+                source,
+            })?;
             Ok((name, handle))
         })
         .collect()
@@ -302,12 +343,20 @@ fn prog_fd(
 
 fn attach_tracepoint(object: &Object, name: &'static str) -> Result<Link, DatapathError> {
     let prog = object.progs_mut().find(|p| p.name() == name);
-    let prog = prog.ok_or(DatapathError::Missing { object: "watchdog", name })?;
+    let prog = prog.ok_or(DatapathError::Missing {
+        object: "watchdog",
+        name,
+    })?;
     prog.attach().map_err(|source| DatapathError::Object {
         object: "watchdog",
         what: "attaching to the xdp tracepoints",
         source,
     })
+}
+
+/// The library's own words, for whoever debugs: errors are reported by their results.
+fn log_libbpf(_level: libbpf_rs::PrintLevel, message: String) {
+    tracing::debug!("libbpf: {}", message.trim_end());
 }
 
 /// Elements are as many as a power of two, and the first stays unused.

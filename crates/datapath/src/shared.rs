@@ -10,7 +10,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use freeway_abi::{FW_ST_SUSPENDED, Pod, fw_bucket, fw_control, fw_flow, fw_nexthop, fw_slot, fw_state};
+use freeway_abi::{
+    FW_ST_SUSPENDED, Pod, fw_bucket, fw_control, fw_flow, fw_nexthop, fw_slot, fw_state,
+};
 
 use crate::DatapathError;
 
@@ -43,10 +45,20 @@ impl<T: Pod> Shared<T> {
                 0,
             )
         };
-        let base = (base != libc::MAP_FAILED).then_some(base).and_then(|p| NonNull::new(p.cast()));
+        let base = (base != libc::MAP_FAILED)
+            .then_some(base)
+            .and_then(|p| NonNull::new(p.cast()));
         match base {
-            Some(base) => Ok(Self { base, bytes, len, kind: PhantomData }),
-            None => Err(DatapathError::Mmap { map: name, source: io::Error::last_os_error() }),
+            Some(base) => Ok(Self {
+                base,
+                bytes,
+                len,
+                kind: PhantomData,
+            }),
+            None => Err(DatapathError::Mmap {
+                map: name,
+                source: io::Error::last_os_error(),
+            }),
         }
     }
 
@@ -57,7 +69,8 @@ impl<T: Pod> Shared<T> {
 
     fn read(&self, index: u32) -> T {
         // SAFETY: in bounds and aligned; any bit pattern is a value.
-        self.slot(index).map_or_else(T::default, |p| unsafe { p.read_volatile() })
+        self.slot(index)
+            .map_or_else(T::default, |p| unsafe { p.read_volatile() })
     }
 
     fn write(&self, index: u32, value: T) {
@@ -71,7 +84,8 @@ impl<T: Pod> Shared<T> {
     fn atomic(&self, index: u32, offset: usize) -> Option<&AtomicU32> {
         debug_assert!(offset + 4 <= size_of::<T>() && offset.is_multiple_of(4));
         // SAFETY: in bounds and aligned; the memory lives as long as self.
-        self.slot(index).map(|p| unsafe { AtomicU32::from_ptr(p.cast::<u8>().add(offset).cast().as_ptr()) })
+        self.slot(index)
+            .map(|p| unsafe { AtomicU32::from_ptr(p.cast::<u8>().add(offset).cast().as_ptr()) })
     }
 
     fn store(&self, index: u32, offset: usize, value: u32) {
@@ -124,11 +138,19 @@ impl Flows {
     #[must_use]
     pub fn insert(&self, index: u32, flow: &fw_flow) -> bool {
         self.flows.write(index, *flow);
-        let Some(place) = self.flows.slot(index) else { return false };
+        let Some(place) = self.flows.slot(index) else {
+            return false;
+        };
         // SAFETY: the mapped buckets are as many as the mask says; the data
         // plane only reads them, and this is the one writer.
         let result = unsafe {
-            fw_table_insert(self.buckets.base.as_ptr().cast(), self.mask, self.seed, place.as_ptr(), index)
+            fw_table_insert(
+                self.buckets.base.as_ptr().cast(),
+                self.mask,
+                self.seed,
+                place.as_ptr(),
+                index,
+            )
         };
         result == 0
     }
@@ -136,10 +158,18 @@ impl Flows {
     /// Hides a flow; the data plane may hold it a moment longer.
     pub fn remove(&self, index: u32) {
         self.set_status(index, FW_ST_SUSPENDED);
-        let Some(place) = self.flows.slot(index) else { return };
+        let Some(place) = self.flows.slot(index) else {
+            return;
+        };
         // SAFETY: as in insert().
         unsafe {
-            fw_table_remove(self.buckets.base.as_ptr().cast(), self.mask, self.seed, place.as_ptr(), index);
+            fw_table_remove(
+                self.buckets.base.as_ptr().cast(),
+                self.mask,
+                self.seed,
+                place.as_ptr(),
+                index,
+            );
         }
     }
 
@@ -152,7 +182,9 @@ impl Flows {
     /// A copy of a flow's state.
     #[must_use]
     pub fn state(&self, index: u32) -> fw_state {
-        let Some(place) = self.flows.slot(index) else { return fw_state::default() };
+        let Some(place) = self.flows.slot(index) else {
+            return fw_state::default();
+        };
         // SAFETY: in bounds and aligned; any bit pattern is a value.
         unsafe { (&raw const (*place.as_ptr()).state).read_volatile() }
     }
@@ -160,9 +192,13 @@ impl Flows {
     /// Changes the status if it is still `from`; false if the data plane was first.
     #[must_use]
     pub fn swap_status(&self, index: u32, from: u32, to: u32) -> bool {
-        self.flows.atomic(index, state_field!(status)).is_some_and(|status| {
-            status.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
-        })
+        self.flows
+            .atomic(index, state_field!(status))
+            .is_some_and(|status| {
+                status
+                    .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+                    .is_ok()
+            })
     }
 
     /// Sets the status whatever it was.
@@ -221,13 +257,24 @@ impl Nexthops {
 
     /// Writes a next hop that no flow refers to yet; `valid` goes last.
     pub fn set(&self, index: u32, nexthop: fw_nexthop) {
-        self.0.write(index, fw_nexthop { valid: 0, ..nexthop });
-        self.0.store(index, std::mem::offset_of!(fw_nexthop, valid), nexthop.valid);
+        self.0.write(
+            index,
+            fw_nexthop {
+                valid: 0,
+                ..nexthop
+            },
+        );
+        self.0.store(
+            index,
+            std::mem::offset_of!(fw_nexthop, valid),
+            nexthop.valid,
+        );
     }
 
     /// One write, and every flow through it waits in the kernel.
     pub fn invalidate(&self, index: u32) {
-        self.0.store(index, std::mem::offset_of!(fw_nexthop, valid), 0);
+        self.0
+            .store(index, std::mem::offset_of!(fw_nexthop, valid), 0);
     }
 
     /// A copy.

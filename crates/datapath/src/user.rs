@@ -24,11 +24,22 @@ unsafe extern "C" {
     fn fw_user_remove(env: *mut Env, index: u32);
     fn fw_user_count(env: *const Env, reason: u32) -> u64;
     fn fw_user_event(env: *mut Env, event: *mut u8, size: u32) -> u32;
-    fn fw_user_forward(env: *mut Env, frame: *mut u8, len: *mut u32, port: u32, out: *mut u32)
-    -> u32;
+    fn fw_user_forward(
+        env: *mut Env,
+        frame: *mut u8,
+        len: *mut u32,
+        port: u32,
+        out: *mut u32,
+    ) -> u32;
     fn fw_user_ingress(env: *mut Env, frame: *mut u8, len: u32, port: u32, gso: u32) -> u32;
-    fn fw_user_egress(env: *mut Env, frame: *mut u8, len: u32, port: u32, gso: u32, token: u32)
-    -> u32;
+    fn fw_user_egress(
+        env: *mut Env,
+        frame: *mut u8,
+        len: u32,
+        port: u32,
+        gso: u32,
+        token: u32,
+    ) -> u32;
 }
 
 /// What the pipeline did with a frame.
@@ -109,9 +120,8 @@ impl Pipeline {
     pub fn event(&mut self) -> Option<DataplaneEvent> {
         let mut record = [0u8; size_of::<fw_candidate>()];
         // SAFETY: writes at most the size given.
-        let len = unsafe {
-            fw_user_event(self.0.as_ptr(), record.as_mut_ptr(), record.len() as u32)
-        };
+        let len =
+            unsafe { fw_user_event(self.0.as_ptr(), record.as_mut_ptr(), record.len() as u32) };
         DataplaneEvent::decode(record.get(..len as usize)?)
     }
 
@@ -121,13 +131,22 @@ impl Pipeline {
         let mut out = 0;
         // SAFETY: the frame is `len` bytes long, and C stays within.
         let reason = unsafe {
-            fw_user_forward(self.0.as_ptr(), frame.as_mut_ptr(), &mut len, port, &mut out)
+            fw_user_forward(
+                self.0.as_ptr(),
+                frame.as_mut_ptr(),
+                &mut len,
+                port,
+                &mut out,
+            )
         };
         let fast = reason == freeway_abi::FW_R_FAST;
         if fast {
             frame.truncate(len as usize);
         }
-        Verdict { reason, port_out: fast.then_some(out) }
+        Verdict {
+            reason,
+            port_out: fast.then_some(out),
+        }
     }
 
     /// tc ingress of the slow path: the token, or 0.
@@ -141,7 +160,16 @@ impl Pipeline {
     pub fn egress(&mut self, frame: &mut [u8], port: u32, gso_size: u32, token: u32) -> u32 {
         let len = u32::try_from(frame.len()).unwrap_or(0);
         // SAFETY: the frame is `len` bytes long, and C stays within.
-        unsafe { fw_user_egress(self.0.as_ptr(), frame.as_mut_ptr(), len, port, gso_size, token) }
+        unsafe {
+            fw_user_egress(
+                self.0.as_ptr(),
+                frame.as_mut_ptr(),
+                len,
+                port,
+                gso_size,
+                token,
+            )
+        }
     }
 }
 

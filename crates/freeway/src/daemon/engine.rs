@@ -215,7 +215,8 @@ impl Engine {
         self.datapath.control.set_deadline(deadline);
         self.renewed = Instant::now();
         let mut ops = Vec::new();
-        self.manager.tick(now_tick, &exec::View(&self.datapath.flows), &mut ops);
+        self.manager
+            .tick(now_tick, &exec::View(&self.datapath.flows), &mut ops);
         self.execute(ops)
     }
 
@@ -224,7 +225,12 @@ impl Engine {
         let mut events = Vec::new();
         self.mirror.read(&mut events).map_err(failure)?;
         self.apply(&events)?;
-        if events.iter().any(|e| !matches!(e, Event::ConnectionUpdated(_) | Event::ConnectionDestroyed(_))) {
+        if events.iter().any(|e| {
+            !matches!(
+                e,
+                Event::ConnectionUpdated(_) | Event::ConnectionDestroyed(_)
+            )
+        }) {
             self.invalidation.record(received.elapsed());
         }
         Ok(())
@@ -280,8 +286,10 @@ impl Engine {
     fn resync(&mut self) -> Result<(), DaemonError> {
         self.counts.resyncs += 1;
         let events = self.mirror.resync().map_err(failure)?;
-        let events: Vec<Event> =
-            events.into_iter().filter(|e| !matches!(e, Event::Overrun { .. })).collect();
+        let events: Vec<Event> = events
+            .into_iter()
+            .filter(|e| !matches!(e, Event::Overrun { .. }))
+            .collect();
         self.apply(&events)?;
         let mut ops = Vec::new();
         self.manager.new_epoch(&mut ops);
@@ -311,7 +319,8 @@ impl Engine {
                 }
                 DataplaneEvent::Suspended(ev) => {
                     self.counts.suspended += 1;
-                    self.manager.suspended(ev.state, ev.reason, now_tick, &mut ops);
+                    self.manager
+                        .suspended(ev.state, ev.reason, now_tick, &mut ops);
                 }
                 DataplaneEvent::Watch(seen) => {
                     self.counts.watched += 1;
@@ -347,9 +356,10 @@ impl Engine {
         if before.sniffers != self.polled.sniffers {
             let now_tick = self.now_tick()?;
             let polled = &self.polled;
-            self.manager.refuse_where(Refusal::Sniffed, now_tick, &mut ops, |flow| {
-                polled.sniffed(&flow.key, &flow.out, flow.port_out)
-            });
+            self.manager
+                .refuse_where(Refusal::Sniffed, now_tick, &mut ops, |flow| {
+                    polled.sniffed(&flow.key, &flow.out, flow.port_out)
+                });
         }
         self.execute(ops)?;
         self.staleness_bound_s = self.oldest_confirmation_s()?;

@@ -62,20 +62,34 @@ impl Engine {
             Op::RemoveFlow { index } => datapath.flows.remove(index),
             Op::Activate { index } => {
                 // false: the data plane saw the connection close meanwhile
-                let _ = datapath.flows.swap_status(index, FW_ST_PREPARING, FW_ST_ACTIVE);
+                let _ = datapath
+                    .flows
+                    .swap_status(index, FW_ST_PREPARING, FW_ST_ACTIVE);
             }
             Op::SetPeer { index, peer } => datapath.flows.set_peer(index, peer),
             Op::Unconfirm { index } => datapath.flows.unconfirm(index),
             Op::SetEpoch { epoch } => datapath.control.set_epoch(epoch),
             Op::Prepare { conn } => prepare.push(conn),
-            Op::SetTimeout { orig, zone, seconds } => {
-                timeouts.push(SetTimeout { orig, zone, seconds });
+            Op::SetTimeout {
+                orig,
+                zone,
+                seconds,
+            } => {
+                timeouts.push(SetTimeout {
+                    orig,
+                    zone,
+                    seconds,
+                });
             }
         }
     }
 
     fn prepare(&mut self, conns: &[ConnKey], now_tick: u32, ops: &mut Vec<Op>) {
-        let message = |c: &ConnKey| TcpPrepare { orig: c.orig, zone: c.zone, timeout_s: None };
+        let message = |c: &ConnKey| TcpPrepare {
+            orig: c.orig,
+            zone: c.zone,
+            timeout_s: None,
+        };
         let batch: Vec<TcpPrepare> = conns.iter().map(message).collect();
         for (conn, result) in conns.iter().zip(self.conntrack.prepare_tcp(&batch)) {
             if let Err(error) = &result {

@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use freeway_abi::{FW_AF_INET, FW_AF_INET6, FW_R_FAST, FW_STAGE_TC_EGRESS, Reason, fw_watch, fw_watch_event};
+use freeway_abi::{
+    FW_AF_INET, FW_AF_INET6, FW_R_FAST, FW_STAGE_TC_EGRESS, Reason, fw_watch, fw_watch_event,
+};
 use freeway_cmm::{FlowKey, Refusal, words_of};
 use freeway_kernel::model::{Connection as Tracked, CtStatus, Neigh, Tuple};
 use tokio::time::Instant;
@@ -13,8 +15,8 @@ use tokio::time::Instant;
 use super::Engine;
 use super::status::stage;
 use crate::api::{
-    Connection, Endpoints, Explain, ExplainQuery, Failure, FlowState, Neighbour, Proto, Seen, Verdict,
-    Watched, Why,
+    Connection, Endpoints, Explain, ExplainQuery, Failure, FlowState, Neighbour, Proto, Seen,
+    Verdict, Watched, Why,
 };
 use crate::daemon::Reply;
 
@@ -58,8 +60,13 @@ impl Explanations {
     }
 
     pub(super) fn seen(&mut self, event: &fw_watch_event) {
-        let Some(watch) = &mut self.current else { return };
-        *watch.seen.entry((event.stage, event.ev.reason, event.port)).or_default() += 1;
+        let Some(watch) = &mut self.current else {
+            return;
+        };
+        *watch
+            .seen
+            .entry((event.stage, event.ev.reason, event.port))
+            .or_default() += 1;
         if watch.seen.values().sum::<u64>() >= PACKETS_ENOUGH {
             watch.ends = watch.ends.min(Instant::now() + Duration::from_millis(20));
         }
@@ -69,10 +76,13 @@ impl Explanations {
 impl Engine {
     pub(super) fn explain(&mut self, query: ExplainQuery, reply: Reply<Explain>) {
         if self.explanations.waiting.len() >= WAITING_MAX {
-            let busy = Failure::unavailable("too many explanations at once", "try again in a moment");
+            let busy =
+                Failure::unavailable("too many explanations at once", "try again in a moment");
             return drop(reply.send(Err(busy)));
         }
-        self.explanations.waiting.push_back(Question { query, reply });
+        self.explanations
+            .waiting
+            .push_back(Question { query, reply });
         self.next_explanation();
     }
 
@@ -80,14 +90,20 @@ impl Engine {
         if self.explanations.current.is_some() {
             return;
         }
-        let Some(question) = self.explanations.waiting.pop_front() else { return };
+        let Some(question) = self.explanations.waiting.pop_front() else {
+            return;
+        };
         let query = question.query;
         let tuple = fw_watch {
             saddr_be: words_of(query.src.ip()),
             daddr_be: words_of(query.dst.ip()),
             sport_be: query.src.port().to_be(),
             dport_be: query.dst.port().to_be(),
-            family: if query.src.is_ipv4() { FW_AF_INET } else { FW_AF_INET6 } as u8,
+            family: if query.src.is_ipv4() {
+                FW_AF_INET
+            } else {
+                FW_AF_INET6
+            } as u8,
             proto: query.proto.0,
             pad: 0,
         };
@@ -96,11 +112,18 @@ impl Engine {
         }
         let began = Instant::now();
         let ends = began + Duration::from_millis(query.watch_ms.min(WATCH_MAX_MS).into());
-        self.explanations.current = Some(Watch { question, began, ends, seen: BTreeMap::new() });
+        self.explanations.current = Some(Watch {
+            question,
+            began,
+            ends,
+            seen: BTreeMap::new(),
+        });
     }
 
     pub(super) fn finish_explanation(&mut self) {
-        let Some(watch) = self.explanations.current.take() else { return };
+        let Some(watch) = self.explanations.current.take() else {
+            return;
+        };
         if let Err(error) = self.datapath.watch(None) {
             tracing::warn!("ending a watch: {error}");
         }
@@ -120,12 +143,19 @@ impl Engine {
             dport: query.dst.port(),
         };
         let connection = self.conntrack.get(&tuple, 0).ok().flatten();
-        let keys: Vec<FlowKey> =
-            self.ports.by_index.keys().map(|port| FlowKey { tuple, port: *port }).collect();
+        let keys: Vec<FlowKey> = self
+            .ports
+            .by_index
+            .keys()
+            .map(|port| FlowKey { tuple, port: *port })
+            .collect();
         let managed = keys.iter().find_map(|key| self.manager.find(key));
         let flow = managed.map(|(index, f)| self.flow(index, f, now_tick));
         let reply_flow = managed
-            .map(|(_, f)| FlowKey { tuple: f.out.inverse(), port: f.port_out })
+            .map(|(_, f)| FlowKey {
+                tuple: f.out.inverse(),
+                port: f.port_out,
+            })
             .and_then(|key| self.manager.find(&key))
             .map(|(index, f)| self.flow(index, f, now_tick));
         let refusal = keys.iter().find_map(|key| self.manager.refusal(key));
@@ -135,9 +165,18 @@ impl Engine {
         let verdict = verdict(watch, flow.as_ref().map(|f| f.state), self.on);
         let mut notes = self.notes(&tuple, connection.as_ref(), flow.is_some());
         if watched.packets == 0 {
-            notes.push(format!("no packet of it came in {:.1} s of watching", watched.seconds));
+            notes.push(format!(
+                "no packet of it came in {:.1} s of watching",
+                watched.seconds
+            ));
         }
-        let summary = summary(verdict, flow.as_ref().map(|f| f.state), &reasons, watched.packets, self.on);
+        let summary = summary(
+            verdict,
+            flow.as_ref().map(|f| f.state),
+            &reasons,
+            watched.packets,
+            self.on,
+        );
         Explain {
             tuple: Endpoints::from(query),
             verdict,
@@ -164,7 +203,12 @@ impl Engine {
             }
         });
         Watched {
-            packets: watch.seen.iter().filter(|((at, ..), _)| *at != FW_STAGE_TC_EGRESS).map(|(_, n)| n).sum(),
+            packets: watch
+                .seen
+                .iter()
+                .filter(|((at, ..), _)| *at != FW_STAGE_TC_EGRESS)
+                .map(|(_, n)| n)
+                .sum(),
             seconds: watch.began.elapsed().as_secs_f64(),
             results: results.collect(),
         }
@@ -194,18 +238,21 @@ impl Engine {
             notes.push("one end is this router: local traffic is always the kernel's".into());
         }
         if let Some(helper) = connection.and_then(|c| c.helper.as_ref()) {
-            notes.push(format!("conntrack helper {helper} must see each packet (ALG)"));
+            notes.push(format!(
+                "conntrack helper {helper} must see each packet (ALG)"
+            ));
         }
         if connection.is_none() && !has_flow {
             notes.push("conntrack has no entry for it".into());
         }
         if !self.ruleset.status.findings.is_empty() {
-            notes.extend(self.ruleset.status.findings.iter().map(|f| format!("firewall: {f}")));
-        }
-        for port in self.ports.by_index.values().filter(|p| !p.input) {
-            if let Some(reason) = port.reasons.first() {
-                tracing::trace!(reason, "port");
-            }
+            notes.extend(
+                self.ruleset
+                    .status
+                    .findings
+                    .iter()
+                    .map(|f| format!("firewall: {f}")),
+            );
         }
         notes
     }
@@ -252,21 +299,35 @@ fn summary(
     on: bool,
 ) -> String {
     // the manager's refusal says most, then tc egress, then XDP
-    let why = |stage: &str| reasons.iter().find(|w| w.stage == stage).map(|w| w.words.clone());
+    let why = |stage: &str| {
+        reasons
+            .iter()
+            .find(|w| w.stage == stage)
+            .map(|w| w.words.clone())
+    };
     match verdict {
-        _ if !on => "In the kernel: the fast path is switched off.".into(),
-        Verdict::Fast if packets > 0 => "Fast: its packets are forwarded in XDP.".into(),
-        Verdict::Fast => "Fast: it is in the flow table, and no packet came while watching.".into(),
+        _ if !on => "The fast path is switched off.".into(),
+        Verdict::Fast if packets > 0 => "Its packets are forwarded in XDP.".into(),
+        Verdict::Fast => "It is in the flow table, and no packet came while watching.".into(),
         Verdict::Kernel => {
             let state = state.map(|s| format!("its flow is {s}"));
-            let words = why("refused").or_else(|| why("learn")).or(state).or_else(|| why("punt"));
-            format!("In the kernel: {}.", words.unwrap_or_else(|| "it is being learned".into()))
+            let words = why("refused")
+                .or_else(|| why("learn"))
+                .or(state)
+                .or_else(|| why("punt"));
+            sentence(&words.unwrap_or_else(|| "it is being learned".into()))
         }
         Verdict::Unknown => match why("refused") {
             Some(words) => format!("Not in the flow table; when last seen: {words}."),
             None => "Not in the flow table, and no packet of it came while watching.".into(),
         },
     }
+}
+
+fn sentence(words: &str) -> String {
+    let mut chars = words.chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(chars).chain(['.']).collect()
 }
 
 fn stage_name(at: u32) -> &'static str {
@@ -303,7 +364,11 @@ fn connection_shown(c: &Tracked) -> Connection {
     Connection {
         orig: ends(&c.orig),
         reply: ends(&c.reply),
-        status: names.iter().filter(|(bit, _)| c.status.has(*bit)).map(|(_, n)| (*n).into()).collect(),
+        status: names
+            .iter()
+            .filter(|(bit, _)| c.status.has(*bit))
+            .map(|(_, n)| (*n).into())
+            .collect(),
         state: c.tcp.map(|tcp| format!("{:?}", tcp.state).to_lowercase()),
         timeout_s: c.timeout_s,
         mark: c.mark,
@@ -325,4 +390,3 @@ fn neigh_state(state: u16) -> &'static str {
         _ => "none",
     }
 }
-

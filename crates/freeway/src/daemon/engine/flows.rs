@@ -11,7 +11,9 @@ impl Engine {
     pub(super) fn flows(&self, filter: &FlowFilter, now_tick: u32) -> Flows {
         let mut all: Vec<(u32, &Managed)> = self.manager.flows().collect();
         all.sort_unstable_by_key(|(_, f)| (f.key.tuple, f.key.port));
-        let limit = filter.limit.map_or(usize::MAX, |l| usize::try_from(l).unwrap_or(usize::MAX));
+        let limit = filter
+            .limit
+            .map_or(usize::MAX, |l| usize::try_from(l).unwrap_or(usize::MAX));
         let mut total = 0;
         let mut flows = Vec::new();
         for (index, managed) in all {

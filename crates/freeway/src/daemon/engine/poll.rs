@@ -41,7 +41,10 @@ impl Polled {
             tracing::debug!("listing netfilter hooks: {error}");
             None
         });
-        let foreign = hooks.into_iter().flatten().filter(hooks::HookedFunction::is_foreign);
+        let foreign = hooks
+            .into_iter()
+            .flatten()
+            .filter(hooks::HookedFunction::is_foreign);
         Self {
             sysctls: Sysctls::read(),
             sniffers: sockets.into_iter().filter(|s| s.protocol != 0).collect(),
@@ -78,7 +81,10 @@ impl Polled {
             return (Vec::new(), true);
         };
         let names = NAMES.iter().filter(|(bit, _)| features.has(*bit));
-        (names.map(|(_, name)| (*name).to_owned()).collect(), features.has(XdpFeatures::NDO_XMIT))
+        (
+            names.map(|(_, name)| (*name).to_owned()).collect(),
+            features.has(XdpFeatures::NDO_XMIT),
+        )
     }
 }
 
@@ -86,9 +92,20 @@ impl Polled {
 pub(super) fn blockers(link: &Link, ours: &[u32]) -> Vec<String> {
     let mut reasons = Vec::new();
     if let Ok(Some(tcx)) = progs::tcx(link.ifindex) {
-        for program in tcx.ingress.iter().chain(&tcx.egress).filter(|p| !ours.contains(&p.id)) {
-            let name = if program.name.is_empty() { "unnamed" } else { &program.name };
-            reasons.push(format!("a foreign tcx program ({name}) must see its packets"));
+        for program in tcx
+            .ingress
+            .iter()
+            .chain(&tcx.egress)
+            .filter(|p| !ours.contains(&p.id))
+        {
+            let name = if program.name.is_empty() {
+                "unnamed"
+            } else {
+                &program.name
+            };
+            reasons.push(format!(
+                "a foreign tcx program ({name}) must see its packets"
+            ));
         }
     }
     // A virtual link's tags stay inline when its configuration says that it is a wire.

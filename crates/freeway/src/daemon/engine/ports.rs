@@ -13,8 +13,16 @@ use crate::config::{Config, PathChoice};
 use crate::daemon::DaemonError;
 
 /// Qdiscs that pass packets on in order and do not shape them.
-const UNSHAPED: [&str; 8] =
-    ["noqueue", "mq", "pfifo_fast", "pfifo", "bfifo", "fq", "fq_codel", "clsact"];
+const UNSHAPED: [&str; 8] = [
+    "noqueue",
+    "mq",
+    "pfifo_fast",
+    "pfifo",
+    "bfifo",
+    "fq",
+    "fq_codel",
+    "clsact",
+];
 /// Failed redirects after which an output is left to the kernel.
 const FAULTS_MAX: u64 = 8;
 
@@ -94,14 +102,20 @@ fn unfit(link: &Link, config: &Config) -> Option<String> {
         }
         Some(kind) => return Some(format!("{kind} interfaces are left to the kernel")),
     }
-    link.master.map(|_| "ports of a bridge, bond or VRF are left to the kernel".into())
+    link.master
+        .map(|_| "ports of a bridge, bond or VRF are left to the kernel".into())
 }
 
 /// The configuration's policy in the manager's terms.
 pub(super) fn policy(config: &Config, mirror: &Mirror) -> Policy {
     let index = |name: &String| mirror.link_by_name(name).map(|l| l.ifindex);
     let networks = |list: &[crate::api::Prefix]| {
-        list.iter().map(|p| Prefix { addr: p.addr, len: p.len }).collect()
+        list.iter()
+            .map(|p| Prefix {
+                addr: p.addr,
+                len: p.len,
+            })
+            .collect()
     };
     let ranges = |list: &[crate::api::PortRange]| list.iter().map(|r| (r.first, r.last)).collect();
     let exclusion = |e: &crate::config::Exclude| Exclusion {
@@ -125,9 +139,11 @@ fn forwards(link: &Link, mirror: &Mirror) -> bool {
         conf.and_then(|c| c.forwarding)
     };
     let index = link.ifindex.cast_signed();
-    [Family::Ipv4, Family::Ipv6]
-        .into_iter()
-        .any(|family| on(family, index).or_else(|| on(family, -1)).unwrap_or(false))
+    [Family::Ipv4, Family::Ipv6].into_iter().any(|family| {
+        on(family, index)
+            .or_else(|| on(family, -1))
+            .unwrap_or(false)
+    })
 }
 
 impl Engine {
@@ -149,7 +165,10 @@ impl Engine {
                 let _ = self.datapath.clear_port(port.slot, ifindex);
             }
         }
-        for link in links.iter().filter(|l| l.kind.is_some() || l.hw_type != 772) {
+        for link in links
+            .iter()
+            .filter(|l| l.kind.is_some() || l.hw_type != 772)
+        {
             if self.concerns(link) {
                 self.update_port(link, now_tick, &mut ops);
             }
@@ -169,7 +188,10 @@ impl Engine {
         let mut port = match self.ports.by_index.remove(&link.ifindex) {
             Some(port) => port,
             None => match self.ports.free_slot() {
-                Some(slot) => Port { slot, ..Port::default() },
+                Some(slot) => Port {
+                    slot,
+                    ..Port::default()
+                },
                 None => return,
             },
         };
@@ -198,7 +220,8 @@ impl Engine {
         if let Some(reason) = unfit(link, &self.config) {
             port.reasons.push(reason);
         } else if !explicit && !forwards(link, &self.mirror) {
-            port.reasons.push("it does not forward (net.ipv4.ip_forward, net.ipv6.conf forwarding)".into());
+            port.reasons
+                .push("it does not forward (net.ipv4.ip_forward, net.ipv6.conf forwarding)".into());
         }
         if !port.reasons.is_empty() {
             port.xdp = None;
@@ -231,14 +254,20 @@ impl Engine {
         };
         let shaper = self.mirror.qdiscs().values().find(shaping);
         if let Some(qdisc) = shaper {
-            port.reasons.push(format!("its qdisc {} must see what leaves here", qdisc.kind));
+            port.reasons.push(format!(
+                "its qdisc {} must see what leaves here",
+                qdisc.kind
+            ));
         }
         let fault = self.datapath.fault(link.ifindex);
         port.faults = fault.failed;
         let failing = fault.failed >= FAULTS_MAX;
         if failing {
             let errno = std::io::Error::from_raw_os_error(fault.errno);
-            port.reasons.push(format!("the driver lost {} redirected frames: {errno}", fault.failed));
+            port.reasons.push(format!(
+                "the driver lost {} redirected frames: {errno}",
+                fault.failed
+            ));
         }
         let (features, can_send) = self.polled.xdp_features(link.ifindex);
         port.xdp_features = features;
@@ -264,7 +293,10 @@ impl Engine {
         let filters = self.mirror.filters().get(&link.ifindex);
         for filter in filters.into_iter().flatten().filter(foreign) {
             let name = filter.name.as_deref().unwrap_or("");
-            reasons.push(format!("a foreign tc filter ({} {name}) must see its packets", filter.kind));
+            reasons.push(format!(
+                "a foreign tc filter ({} {name}) must see its packets",
+                filter.kind
+            ));
         }
         reasons.extend(super::poll::blockers(link, &ours));
         if self.mirror.xfrm_offload_ports().contains(&link.ifindex) {

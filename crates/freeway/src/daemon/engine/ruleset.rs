@@ -25,14 +25,20 @@ impl Engine {
             Ok(rules) => {
                 let analysis = analyse_state(&rules, PacketState::Established);
                 let new = analyse_state(&rules, PacketState::New);
-                let marks = analysis.marks.iter().map(|m| format!("{}; such flows stay in the kernel", words(m)));
+                let marks = analysis
+                    .marks
+                    .iter()
+                    .map(|m| format!("{}; such flows stay in the kernel", words(m)));
                 self.ruleset.new_safe = new.safe && new.marks.is_empty();
                 self.ruleset.status = RulesetStatus {
                     generation: rules.generation,
                     safe: analysis.safe,
                     findings: analysis.findings.iter().map(words).chain(marks).collect(),
                 };
-                (self.scopes(&analysis.findings), self.scopes(&analysis.marks))
+                (
+                    self.scopes(&analysis.findings),
+                    self.scopes(&analysis.marks),
+                )
             }
             Err(error) => {
                 tracing::warn!("reading the nftables ruleset: {error}; flows stay in the kernel");
@@ -44,13 +50,15 @@ impl Engine {
         };
         for function in &self.polled.foreign_hooks {
             self.ruleset.status.safe = false;
-            let words = format!("netfilter hook {function} is not known and may have to see every packet");
+            let words =
+                format!("netfilter hook {function} is not known and may have to see every packet");
             self.ruleset.status.findings.push(words);
             unsafe_scopes.push(RuleScope::everything());
         }
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
-        self.manager.set_ruleset(unsafe_scopes, mark_scopes, now_tick, &mut ops);
+        self.manager
+            .set_ruleset(unsafe_scopes, mark_scopes, now_tick, &mut ops);
         self.execute(ops)?;
         let one_way = self.config.policy.udp_one_way && self.ruleset.new_safe;
         self.datapath.control.set_udp_one_way(one_way.into());
@@ -79,14 +87,23 @@ impl Engine {
 fn words(f: &Finding) -> String {
     let place = match f.handle {
         0 => format!("{} {} {}", f.family, f.table, f.chain),
-        handle => format!("{} {} {}, rule {} (handle {handle})", f.family, f.table, f.chain, f.rule_index + 1),
+        handle => format!(
+            "{} {} {}, rule {} (handle {handle})",
+            f.family,
+            f.table,
+            f.chain,
+            f.rule_index + 1
+        ),
     };
     format!("{place}: {}: {}", f.expression, f.reason)
 }
 
 /// The kfuncs are part of conntrack, which may be absent or unloaded.
 pub(super) fn has_conntrack_kfuncs() -> bool {
-    ["/proc/sys/net/netfilter/nf_conntrack_max", "/proc/sys/net/nf_conntrack_max"]
-        .iter()
-        .any(|path| std::path::Path::new(path).exists())
+    [
+        "/proc/sys/net/netfilter/nf_conntrack_max",
+        "/proc/sys/net/nf_conntrack_max",
+    ]
+    .iter()
+    .any(|path| std::path::Path::new(path).exists())
 }

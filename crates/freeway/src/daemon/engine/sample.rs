@@ -13,7 +13,10 @@ pub(super) struct Frames {
 
 impl Frames {
     pub(super) fn of(tuple: &Tuple, out: &Tuple) -> Self {
-        Self { incoming: frame(tuple), outgoing: frame(out) }
+        Self {
+            incoming: frame(tuple),
+            outgoing: frame(out),
+        }
     }
 }
 
@@ -66,8 +69,14 @@ mod tests {
             dport: 2,
         };
         let v4 = frame(&tuple("192.0.2.1", "198.51.100.1", 17));
-        assert_eq!(v4.len(), 14 + usize::from(u16::from_be_bytes([v4[16], v4[17]])));
+        assert_eq!(
+            v4.len(),
+            14 + usize::from(u16::from_be_bytes([v4[16], v4[17]]))
+        );
         let v6 = frame(&tuple("2001:db8::1", "2001:db8::2", 6));
-        assert_eq!(v6.len(), 54 + usize::from(u16::from_be_bytes([v6[18], v6[19]])));
+        assert_eq!(
+            v6.len(),
+            54 + usize::from(u16::from_be_bytes([v6[18], v6[19]]))
+        );
     }
 }

@@ -25,7 +25,10 @@ impl Engine {
                 if was_on != switch.on {
                     self.switch(switch.on)?;
                 }
-                drop(reply.send(Ok(Switched { on: switch.on, was_on })));
+                drop(reply.send(Ok(Switched {
+                    on: switch.on,
+                    was_on,
+                })));
             }
             Request::Flush(reply) => {
                 let flows = self.flush()?;
@@ -74,8 +77,10 @@ impl Engine {
     }
 
     fn flow_counts(&self) -> FlowCounts {
-        let mut counts =
-            FlowCounts { capacity: self.config.flows.max.into(), ..FlowCounts::default() };
+        let mut counts = FlowCounts {
+            capacity: self.config.flows.max.into(),
+            ..FlowCounts::default()
+        };
         for (index, _) in self.manager.flows() {
             let state = self.datapath.flows.state(index);
             match state.status {
@@ -94,7 +99,11 @@ impl Engine {
             let fast = port.input && port.output;
             let mut reasons = port.reasons.clone();
             if port.input != port.output && port.up {
-                let half = if port.input { "fast for what comes in only" } else { "fast for what leaves only" };
+                let half = if port.input {
+                    "fast for what comes in only"
+                } else {
+                    "fast for what leaves only"
+                };
                 reasons.insert(0, half.into());
             }
             Some(Port {
@@ -105,7 +114,11 @@ impl Engine {
                     (true, true) => PortState::Fast,
                     (true, false) => PortState::Kernel,
                 },
-                path: if fast { PortPath::Xdp } else { PortPath::Kernel },
+                path: if fast {
+                    PortPath::Xdp
+                } else {
+                    PortPath::Kernel
+                },
                 reasons,
                 mtu: link.mtu,
                 mac: link.mac.map(|m| m.to_string()),
@@ -118,16 +131,25 @@ impl Engine {
 
     fn notices(&self) -> Vec<String> {
         let mut notices = Vec::new();
-        if self.ports.by_index.values().filter(|p| p.input || p.output).count() == 0 {
+        if self
+            .ports
+            .by_index
+            .values()
+            .filter(|p| p.input || p.output)
+            .count()
+            == 0
+        {
             notices.push("no port is fit for the fast path: see the reason at each port".into());
         }
         if !self.ruleset.status.findings.is_empty() {
             notices.push("rules of the firewall keep flows in the kernel: see ruleset".into());
         }
         for socket in &self.polled.sniffers {
-            let place = socket.ifindex.map_or("all ports".into(), |index| self.port_name(index));
+            let place = socket
+                .ifindex
+                .map_or("all ports".into(), |index| self.port_name(index));
             notices.push(format!(
-                "a packet socket on {place} (inode {}) sees its flows' packets: they stay in the kernel",
+                "a packet socket on {place} (inode {}): flows whose packets it takes stay in the kernel",
                 socket.inode
             ));
         }
@@ -144,13 +166,19 @@ impl Engine {
     fn stats(&self) -> Result<Stats, DaemonError> {
         let counts = self.datapath.reasons().map_err(failure)?;
         let stats = self.manager.stats();
-        let mut fast = Packets { packets: stats.retired_packets, bytes: stats.retired_bytes };
+        let mut fast = Packets {
+            packets: stats.retired_packets,
+            bytes: stats.retired_bytes,
+        };
         for index in self.manager.live_states() {
             let state = self.datapath.flows.state(index);
             fast.packets += state.packets;
             fast.bytes += state.bytes;
         }
-        let reasons = REASONS.iter().enumerate().filter(|(i, _)| *i != FW_R_FAST as usize);
+        let reasons = REASONS
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| *i != FW_R_FAST as usize);
         Ok(Stats {
             fast,
             reasons: reasons
@@ -167,7 +195,10 @@ impl Engine {
                 changed: self.counts.changed,
                 suspended: self.counts.suspended,
                 watched: self.counts.watched,
-                lost: counts.get(freeway_abi::FW_R_LEARN_RING as usize).copied().unwrap_or(0),
+                lost: counts
+                    .get(freeway_abi::FW_R_LEARN_RING as usize)
+                    .copied()
+                    .unwrap_or(0),
             },
             refused: Refusal::ALL
                 .iter()

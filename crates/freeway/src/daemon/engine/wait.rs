@@ -23,12 +23,17 @@ impl Readable {
         for fd in fds {
             // SAFETY: the owners of the descriptors outlive the set: both belong to `run`.
             let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
-            epoll.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(failure)?;
+            epoll
+                .add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))
+                .map_err(failure)?;
         }
         // SAFETY: the set owns the epoll descriptor, which stays open and is never replaced.
         let set = unsafe { AsyncFd::register_with_interest(epoll.0, Interest::READABLE) };
         let set = set.map_err(failure)?;
-        Ok(Self { set, again: Notify::new() })
+        Ok(Self {
+            set,
+            again: Notify::new(),
+        })
     }
 
     /// Completes when one is readable. The caller drains them all, or calls [`Readable::again`].
