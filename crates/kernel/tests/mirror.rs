@@ -170,6 +170,12 @@ fn bridges_and_stations() {
             "left",
             |e| matches!(e, Event::LinkChanged(l) if l.ifindex == v0 && l.master.is_none()),
         );
+        // The watch over carriers takes up to a second.
+        let start = Instant::now();
+        while mirror.links()[&br0].running {
+            mirror.read(&mut Vec::new()).unwrap();
+            assert!(start.elapsed() < PATIENCE);
+        }
         assert_in_step(&mut mirror);
         assert_eq!(mirror.links()[&v0].port, PortDetail::None);
     });
