@@ -209,14 +209,14 @@ struct fw_config {
 	__u32 bucket_mask;
 	__u32 flow_mask;
 	__u32 nexthop_mask;
-	__u32 pad;
+	__u32 kern_ctx;  /* bpf_cast_to_kern_ctx() is there (6.2) */
 	__u64 hash_seed; /* random, so that nobody can aim at a bucket */
 };
 
 /* Context of the clock program: user space asks for the data plane's time. */
 struct fw_clock {
 	__u32 tick;
-	__u32 hz; /* 0: the kernel's configuration is not readable */
+	__u32 pad;
 };
 
 /* What was observed at egress lately, and whether it was offered. */

@@ -19,8 +19,6 @@ struct {
 
 struct bpf_prog;
 
-extern int CONFIG_HZ __kconfig __weak;
-
 static void fault(__u32 ifindex, __u32 frames, int error)
 {
 	/* Only ports that the daemon has entered are watched. */
@@ -42,7 +40,8 @@ int BPF_PROG(freeway_devmap_xmit, const struct net_device *from, const struct ne
 	return 0;
 }
 
-SEC("tp_btf/xdp_redirect_err")
+/* Raw: before 6.13 the verifier takes an argument of type const void * for no type at all. */
+SEC("raw_tp/xdp_redirect_err")
 int BPF_PROG(freeway_redirect_err, const struct net_device *dev, const struct bpf_prog *prog,
 	     const void *target, int err)
 {
@@ -61,7 +60,6 @@ SEC("syscall")
 int freeway_clock(struct fw_clock *clock)
 {
 	clock->tick = bpf_jiffies64();
-	clock->hz = CONFIG_HZ;
 	return 0;
 }
 

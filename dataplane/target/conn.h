@@ -26,26 +26,27 @@ static __always_inline __u32 fw_sock_tuple(struct bpf_sock_tuple *to, const stru
 	return sizeof(to->ipv6);
 }
 
+/* `tuple` is room for the kfunc's argument, on the stack or in a map. */
 static __always_inline struct nf_conn *fw_conn_lookup(fw_ctx *ctx, const struct fw_tuple *t,
 						      __u8 family, __u8 proto,
+						      struct bpf_sock_tuple *tuple,
 						      struct bpf_ct_opts *opts)
 {
-	struct bpf_sock_tuple tuple;
-
-	__builtin_memset(&tuple, 0, sizeof(tuple));
+	__builtin_memset(tuple, 0, sizeof(*tuple));
 	__builtin_memset(opts, 0, sizeof(*opts));
 	opts->netns_id = -1; /* BPF_F_CURRENT_NETNS */
 	opts->l4proto = proto;
 	/* The length tells the kfunc the family, and must be a constant. */
-	if (fw_sock_tuple(&tuple, t, family) == sizeof(tuple.ipv4))
-		return fw_conn_find(ctx, &tuple, sizeof(tuple.ipv4), opts);
-	return fw_conn_find(ctx, &tuple, sizeof(tuple.ipv6), opts);
+	if (fw_sock_tuple(tuple, t, family) == sizeof(tuple->ipv4))
+		return fw_conn_find(ctx, tuple, sizeof(tuple->ipv4), opts);
+	return fw_conn_find(ctx, tuple, sizeof(tuple->ipv6), opts);
 }
 
 /* Is the connection behind a hit still what it was when the flow was learned? */
 static __noinline enum fw_reason fw_conn_check_slow(fw_ctx *ctx, const struct fw_tuple *t,
 						    struct fw_state *st, __u32 family_proto)
 {
+	struct bpf_sock_tuple tuple;
 	struct bpf_ct_opts opts;
 	struct nf_conn *ct;
 	enum fw_reason reason = FW_R_NONE;
@@ -53,7 +54,7 @@ static __noinline enum fw_reason fw_conn_check_slow(fw_ctx *ctx, const struct fw
 
 	if (!t || !st)
 		return FW_R_CONN_GONE;
-	ct = fw_conn_lookup(ctx, t, family_proto >> 8, proto, &opts);
+	ct = fw_conn_lookup(ctx, t, family_proto >> 8, proto, &tuple, &opts);
 	if (!ct)
 		return FW_R_CONN_GONE;
 	if ((ct->status & FW_IPS_DYING) || ct->mark != st->ct_mark ||

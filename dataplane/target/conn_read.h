@@ -51,14 +51,15 @@ static __always_inline void fw_conn_fill(struct fw_conn *c, struct nf_conn *ct, 
 static __always_inline void fw_conn_read(fw_ctx *ctx, struct fw_conn *c, const struct fw_tuple *out,
 					 const struct fw_pkt *p)
 {
-	struct fw_tuple inverse;
+	struct fw_tuple *inverse = &c->orig;
 	struct bpf_ct_opts opts;
 	struct nf_conn *ct;
 
 	__builtin_memset(c, 0, sizeof(*c));
 	if (!fw_cfg.ct)
 		return;
-	if (bpf_ksym_exists(bpf_cast_to_kern_ctx)) {
+	/* not bpf_ksym_exists(): before 6.4 that loads for no kfunc that exists */
+	if (fw_cfg.kern_ctx) {
 		struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
 		unsigned long nfct = skb->_nfct;
 
@@ -67,19 +68,22 @@ static __always_inline void fw_conn_read(fw_ctx *ctx, struct fw_conn *c, const s
 			fw_conn_fill(c, ct, (nfct & FW_CT_INFO_MASK) >= FW_CT_IS_REPLY);
 		return;
 	}
-	if (!bpf_ksym_exists(bpf_skb_ct_lookup))
-		return;
+	/* *c is room until it is filled: on 6.1 the stack is all used */
 	for (int i = 0; i < 4; i++) {
-		inverse.saddr_be[i] = out->daddr_be[i];
-		inverse.daddr_be[i] = out->saddr_be[i];
+		inverse->saddr_be[i] = out->daddr_be[i];
+		inverse->daddr_be[i] = out->saddr_be[i];
 	}
-	inverse.sport_be = out->dport_be;
-	inverse.dport_be = out->sport_be;
-	ct = fw_conn_lookup(ctx, &inverse, p->family, p->proto, &opts);
-	if (!ct)
+	inverse->sport_be = out->dport_be;
+	inverse->dport_be = out->sport_be;
+	ct = fw_conn_lookup(ctx, inverse, p->family, p->proto, (void *)&c->reply, &opts);
+	if (!ct) {
+		__builtin_memset(c, 0, sizeof(*c));
 		return;
+	}
 	fw_conn_fill(c, ct, !opts.dir);
 	bpf_ct_release(ct);
 }
+
+_Static_assert(sizeof(struct bpf_sock_tuple) <= sizeof(struct fw_tuple), "room for the kfunc");
 
 #endif

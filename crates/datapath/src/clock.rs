@@ -2,7 +2,7 @@
 //! The data plane's time: jiffies, 32 bits, as its programs read them.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freeway_abi::{Pod, fw_clock};
 
@@ -16,13 +16,11 @@ pub struct Clock {
 
 impl Clock {
     pub(crate) fn new(prog: OwnedFd) -> Result<Self, DatapathError> {
-        let mut clock = Self { prog, hz: 0 };
-        let first = clock.ask()?;
-        clock.hz = if first.hz > 0 {
-            first.hz
-        } else {
-            clock.measure(first.tick)?
+        let clock = Self {
+            prog,
+            hz: ticks_per_second(),
         };
+        clock.ask()?;
         Ok(clock)
     }
 
@@ -47,18 +45,6 @@ impl Clock {
         u32::try_from(ticks).unwrap_or(u32::MAX / 2)
     }
 
-    /// Where the kernel does not show its configuration, count for a while.
-    fn measure(&self, first_tick: u32) -> Result<u32, DatapathError> {
-        let start = Instant::now();
-        std::thread::sleep(Duration::from_millis(200));
-        let ticks = f64::from(self.ask()?.tick.wrapping_sub(first_tick));
-        let rate = ticks / start.elapsed().as_secs_f64();
-        let nearest = [100.0, 250.0, 300.0, 1000.0f64]
-            .into_iter()
-            .min_by(|a, b| (a - rate).abs().total_cmp(&(b - rate).abs()));
-        Ok(nearest.unwrap_or(250.0) as u32)
-    }
-
     fn ask(&self) -> Result<fw_clock, DatapathError> {
         let mut clock = fw_clock::default();
         let mut opts = libbpf_sys::bpf_test_run_opts {
@@ -77,5 +63,22 @@ impl Clock {
             what: "running freeway_clock",
             source: libbpf_rs::Error::from_raw_os_error(-rc),
         })
+    }
+}
+
+/// CONFIG_HZ, whether or not the kernel shows its configuration: the coarse
+/// clocks advance once a tick and say so (TICK_NSEC).
+fn ticks_per_second() -> u32 {
+    let mut tick = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the structure it is given.
+    let rc = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &mut tick) };
+    let tick_ns = u32::try_from(tick.tv_nsec).unwrap_or(0);
+    if rc == 0 && tick_ns > 0 {
+        (1_000_000_000 + tick_ns / 2) / tick_ns
+    } else {
+        250
     }
 }

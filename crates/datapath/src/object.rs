@@ -99,7 +99,7 @@ impl Datapath {
             bucket_mask: bucket_mask(options.flows),
             flow_mask: element_mask(options.flows),
             nexthop_mask: element_mask(options.nexthops),
-            pad: 0,
+            kern_ctx: has_kfunc(c"bpf_cast_to_kern_ctx").into(),
             hash_seed: random(),
         };
         let size = |name: &str, map: &mut libbpf_rs::OpenMapMut<'_>| match name {
@@ -357,6 +357,20 @@ fn attach_tracepoint(object: &Object, name: &'static str) -> Result<Link, Datapa
 /// The library's own words, for whoever debugs: errors are reported by their results.
 fn log_libbpf(_level: libbpf_rs::PrintLevel, message: String) {
     tracing::debug!("libbpf: {}", message.trim_end());
+}
+
+/// True if the kernel proper, not a module, has this kfunc.
+fn has_kfunc(name: &std::ffi::CStr) -> bool {
+    // SAFETY: the name is terminated, and the BTF is used only between load and free.
+    unsafe {
+        let btf = libbpf_sys::btf__load_vmlinux_btf();
+        if btf.is_null() {
+            return false;
+        }
+        let id = libbpf_sys::btf__find_by_name_kind(btf, name.as_ptr(), libbpf_sys::BTF_KIND_FUNC);
+        libbpf_sys::btf__free(btf);
+        id > 0
+    }
 }
 
 /// Elements are as many as a power of two, and the first stays unused.
