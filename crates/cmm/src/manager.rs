@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 
 use freeway_abi::{
-    FW_CT_STATUS_KEEP, FW_EV_CHANGED, FW_FLOW_CT, FW_FLOW_NAT, FW_R_CLOSING, FW_ST_PREPARING,
-    fw_candidate, fw_flow, fw_state,
+    FW_CT_STATUS_KEEP, FW_EV_CHANGED, FW_FLOW_CT, FW_FLOW_NAT, FW_INDEX_NONE, FW_R_CLOSING,
+    FW_ST_PREPARING, fw_candidate, fw_flow, fw_state,
 };
 
 use crate::flow::{Connection, Flow, Preparation};
@@ -583,6 +583,13 @@ impl Manager {
                 if *slot == Some(index) {
                     *slot = None;
                 }
+            }
+            // the index will be another flow's
+            for peer in connection.flows.into_iter().flatten() {
+                ops.push(Op::SetPeer {
+                    index: peer,
+                    peer: FW_INDEX_NONE,
+                });
             }
             if connection.flows == [None; 2] {
                 self.conns.remove(&conn);
