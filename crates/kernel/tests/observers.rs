@@ -208,3 +208,21 @@ fn a_new_kernel_has_what_it_should() {
         assert!(hooks.is_none_or(|hooks| hooks.iter().all(|hook| !hook.function.is_empty())));
     });
 }
+
+#[test]
+fn the_kernels_own_hooks_are_known() {
+    in_namespace(|| {
+        common::nft(
+            "table inet t { chain out { type nat hook postrouting priority 100; masquerade }
+             chain forward { type filter hook forward priority 0; ct state established accept }
+             chain in { type nat hook prerouting priority -100; tcp dport 80 dnat ip to 192.0.2.1 } }",
+        );
+        let Some(hooks) = hooks::forwarding_hooks().unwrap() else {
+            eprintln!("skipped: this kernel does not list its hooks");
+            return;
+        };
+        assert!(hooks.iter().any(|hook| hook.nftables), "{hooks:#?}");
+        let foreign: Vec<_> = hooks.iter().filter(|hook| hook.is_foreign()).collect();
+        assert!(foreign.is_empty(), "{foreign:#?}");
+    });
+}
