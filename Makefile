@@ -73,6 +73,7 @@ install: man ## install below DESTDIR and PREFIX (/usr/local)
 	sed 's|/usr/sbin/freeway|$(PREFIX)/sbin/freeway|' packaging/freeway.service | \
 		install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/freeway.service
 	install -D -m 0644 packaging/freeway.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/freeway.conf
+	install -D -m 0644 packaging/freeway.toml $(DESTDIR)$(PREFIX)/share/doc/freeway/freeway.toml
 
 .PHONY: clean
 clean: ## remove what was built
