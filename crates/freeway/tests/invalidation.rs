@@ -31,6 +31,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::Router;
+use freeway_lab::clock::monotonic_ns;
 use freeway_lab::frame::MAC_WAN;
 use freeway_lab::{
     FlowSpec, Generator, Lab, Load, MeasureSpec, Options, Proto, Rule, Running, Sink, SinkSpec,
@@ -40,7 +41,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use support_invalidation::{
-    Acked, Masqueraded, Netlink, Target, link_mac, link_mtu, link_up, neighbour_delete,
+    Acked, Netlink, Target, Tracked, link_mac, link_mtu, link_up, neighbour_delete,
     neighbour_replace, route_delete, route_replace, rule_drop_sports, rules_flush,
 };
 
@@ -64,6 +65,13 @@ const FAR: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 5);
 const FLOWS: u32 = 32;
 /// First port of the bystanders; a multiple of [`FLOWS`].
 const BYSTANDER_PORT: u16 = 0x4000 + FLOWS as u16;
+
+/// The first connection of those that are changed.
+const VICTIM: u32 = 2 * FLOWS;
+/// Connections that are older than the daemon. The kernel announces no change of them; the data plane looks at each
+/// connection once a second.
+const OLDER: u32 = 5;
+const OLDER_MS: f64 = 1300.0;
 
 /// Rules of the sink.
 const OLD: usize = 0;
@@ -246,8 +254,11 @@ struct Watch {
 impl Site {
     fn build(name: &str, options: Options) -> Site {
         let lab = common::build_with(name, options);
-        if name == "nat" {
-            lab.prime(Proto::Udp, 2 * FLOWS, Some(0)).unwrap();
+        let tracked = name == "nat";
+        let connections = VICTIM + trials() as u32 * 2;
+        if tracked {
+            let old = connections + OLDER;
+            lab.prime(Proto::Udp, old, Some(0)).unwrap();
         }
         let spec = MeasureSpec {
             flows: 2 * FLOWS,
@@ -266,6 +277,14 @@ impl Site {
         let pid = Pid::from_raw(daemon.child.id().cast_signed());
         if let Err(error) = sched_setaffinity(pid, &second) {
             println!("the daemon shares CPU 0 with the generator: {error}");
+        }
+        if tracked {
+            // Connections that are older than the daemon announce nothing: all but the last ones are opened anew.
+            let mut netlink = Netlink::netfilter(lab.router());
+            for flow in 0..connections {
+                netlink.change(connection(flow).delete());
+            }
+            lab.prime(Proto::Udp, connections, Some(0)).unwrap();
         }
         let spec = FlowSpec {
             near_port: BYSTANDER_PORT,
@@ -299,30 +318,29 @@ impl Site {
         Load::paced(Until::Stopped, self.pps).on_cpu(0)
     }
 
-    fn flows(&self, first: u16) -> Vec<Value> {
-        let last = first + (FLOWS as u16 - 1);
-        let filter = format!("proto udp sport {first}-{last} limit 1000");
+    fn flows(&self, first: u16, count: u32) -> Vec<Value> {
+        let last = first + (count as u16 - 1);
+        let filter = format!("proto udp sport {first}-{last}");
         self.daemon.flows(&filter)
     }
 
     /// Fast packets of the flows from these ports.
     fn fast(&self, first: u16) -> u64 {
         let packets = |flow: &Value| flow["packets"].as_u64().unwrap();
-        self.flows(first).iter().map(packets).sum()
+        self.flows(first, FLOWS).iter().map(packets).sum()
     }
 
     /// Waits until all flows from these ports are active and have forwarded since.
     #[track_caller]
-    fn wait_fast(&self, first: u16) {
+    fn wait_fast(&self, first: u16, count: u32) {
         let end = Instant::now() + Duration::from_secs(5);
         let active = |flows: &[Value]| flows.iter().filter(|f| f["state"] == "active").count();
-        let sum = |flows: &[Value]| -> u64 {
-            flows.iter().map(|f| f["packets"].as_u64().unwrap()).sum()
-        };
+        let sum =
+            |flows: &[Value]| -> u64 { flows.iter().map(|f| f["packets"].as_u64().unwrap()).sum() };
         let mut before = u64::MAX;
         loop {
-            let flows = self.flows(first);
-            if active(&flows) >= FLOWS as usize {
+            let flows = self.flows(first, count);
+            if active(&flows) >= count as usize {
                 if sum(&flows) > before {
                     return;
                 }
@@ -330,7 +348,7 @@ impl Site {
             }
             assert!(
                 Instant::now() < end,
-                "only {} of {FLOWS} flows from port {first} are active\n{}",
+                "only {} of {count} flows from port {first} are active\n{}",
                 active(&flows),
                 self.daemon.stats()
             );
@@ -373,7 +391,13 @@ impl Site {
     fn last_old(&self) -> u64 {
         thread::sleep(WATCH);
         let mark = self.sink.mark(OLD).unwrap();
-        assert!(mark.count > 0, "no frame by the old state before the change");
+        assert!(
+            mark.count > 0,
+            "no frame by the old state before the change: {:?} {:?}, {}",
+            (0..4).map(|i| self.sink.mark(i).unwrap()).collect::<Vec<_>>(),
+            self.sink.counts(),
+            self.daemon.stats()
+        );
         mark.last_seen_ns
     }
 }
@@ -398,7 +422,7 @@ impl Trials<'_> {
         let mut netlink = site.netlink();
         let mut row = Row::new(kind);
         let watch = site.start_bystanders();
-        site.wait_fast(BYSTANDER_PORT);
+        site.wait_fast(BYSTANDER_PORT, FLOWS);
         for _ in 0..trials() {
             let first = self.next_port;
             self.next_port += FLOWS as u16;
@@ -410,19 +434,23 @@ impl Trials<'_> {
                 near_port: first,
                 ..site.lab.flows(Proto::Udp, FLOWS, 300)
             };
+            site.sink.set_rule(CONCERNED, destination(FAR)).unwrap();
             let generator = Arc::new(Generator::new(site.lab.client_port(), &spec).unwrap());
             let running = generator.start(site.load()).unwrap();
-            site.wait_fast(first);
+            site.wait_fast(first, FLOWS);
             site.sink.set_rule(OLD, old).unwrap();
             site.sink
                 .set_rule(NEW, new.unwrap_or(destination(FAR)))
                 .unwrap();
             thread::sleep(Duration::from_millis(2));
-            let acked = change(&mut netlink);
+            let m=site.sink.mark(OLD).unwrap(); if m.count==0 {eprintln!("{:?} {:?} {:?} {:#?}", site.sink.mark(CONCERNED), site.bystanders.frames(), generator.frames(), site.flows(first,FLOWS)); thread::sleep(Duration::from_millis(20));eprintln!("{:?} {:?} {:?}", site.sink.mark(CONCERNED), site.bystanders.frames(), generator.frames()); eprintln!("{:?}", site.sink.counts()); }let acked = change(&mut netlink);
             row.add(acked, site.last_old());
             let mark = site.sink.mark(NEW).unwrap();
             if new.is_some() {
-                assert!(mark.last_seen_ns > acked.acked_ns, "{kind}: nothing arrives");
+                assert!(
+                    mark.last_seen_ns > acked.acked_ns,
+                    "{kind}: nothing arrives"
+                );
             }
             running.stop().unwrap();
             undo(&mut netlink);
@@ -544,7 +572,7 @@ fn down(site: &Site, old: Rule, mut restore: impl FnMut(&mut Netlink)) -> Row {
     for _ in 0..trials() {
         let load = Load::paced(Until::Stopped, pps).on_cpu(0);
         let running = generator.start(load).unwrap();
-        site.wait_fast(0x3000);
+        site.wait_fast(0x3000, FLOWS);
         site.sink.set_rule(OLD, old).unwrap();
         thread::sleep(Duration::from_millis(2));
         let acked = netlink.change(link_up(wan, false));
@@ -592,16 +620,16 @@ fn rules_and_connections() {
     let watch = site.start_bystanders();
     let running = generator.start(site.load()).unwrap();
     for _ in 0..trials() {
-        site.wait_fast(0x4000);
-        site.wait_fast(BYSTANDER_PORT);
+        site.wait_fast(0x4000, FLOWS);
+        site.wait_fast(BYSTANDER_PORT, FLOWS);
         site.sink.set_rule(OLD, concerned).unwrap();
         thread::sleep(Duration::from_millis(2));
         let acked = netlink.nft(rule_drop_sports("victim", "forward", last));
         row.add(acked, site.last_old());
         netlink.nft(rules_flush("victim", "forward"));
     }
-    site.wait_fast(0x4000);
-    site.wait_fast(BYSTANDER_PORT);
+    site.wait_fast(0x4000, FLOWS);
+    site.wait_fast(BYSTANDER_PORT, FLOWS);
     row.bystanders = Some(site.stop_bystanders(watch));
     running.stop().unwrap();
     rows.take(&row, false);
@@ -614,11 +642,11 @@ fn rules_and_connections() {
     let running = generator.start(site.load()).unwrap();
     let mut again_ms = Vec::new();
     for _ in 0..trials() {
-        site.wait_fast(0x4000);
+        site.wait_fast(0x4000, FLOWS);
         let acked = netlink.nft(rule_drop_sports("victim", "forward", 1));
-        site.wait_fast(0x4000);
-        site.wait_fast(BYSTANDER_PORT);
-        let now = freeway_lab::clock::monotonic_ns();
+        site.wait_fast(0x4000, FLOWS);
+        site.wait_fast(BYSTANDER_PORT, FLOWS);
+        let now = monotonic_ns();
         again_ms.push((now - acked.acked_ns) as f64 / 1e6);
         netlink.nft(rules_flush("victim", "forward"));
     }
@@ -637,67 +665,85 @@ fn rules_and_connections() {
     assert_eq!((lost, bystanders.sent - bystanders.arrived), (0, 0));
 
     // From now on a connection that is gone cannot come back by itself.
-    let guard = format!(
-        "add rule inet marks forward ct state new udp sport 16384-{last} drop\n"
-    );
-    site.lab
-        .router()
-        .tool_with_input("nft -f -", &guard)
-        .unwrap();
+    let guard = "add rule inet marks forward ct state new drop\n";
+    let router = site.lab.router();
+    router.tool_with_input("nft -f -", guard).unwrap();
+    let mut victims = VICTIM..;
     let row = connections(
         &site,
-        &generator,
         "conntrack -D",
-        |netlink, connection| netlink.change(connection.delete()),
-        |netlink, connection| {
-            netlink.change(connection.create());
-        },
+        trials(),
+        &mut victims,
+        |connection| connection.delete(),
     );
     rows.take(&row, true);
     let row = connections(
         &site,
-        &generator,
         "conntrack mark",
-        |netlink, connection| netlink.change(connection.mark(1)),
-        |netlink, connection| {
-            netlink.change(connection.mark(0));
-        },
+        trials(),
+        &mut victims,
+        |connection| connection.mark(1),
     );
     rows.take(&row, true);
+    let row = connections(
+        &site,
+        "conntrack -D, old",
+        OLDER as usize,
+        &mut victims,
+        |connection| connection.delete(),
+    );
+    row.print();
+    let worst = quantile(&row.ack_ms, 1.0);
+    if worst > OLDER_MS {
+        rows.0.push(format!("{}: worst is {worst:.0} ms", row.kind));
+    }
     site.daemon.stop();
     rows.judge();
 }
 
-/// Repeats a change of one connection, each time another.
+/// Connection number `flow` of the lab.
+fn connection(flow: u32) -> Tracked {
+    Tracked {
+        client: Ipv4Addr::new(192, 0, 2, 2),
+        server: Ipv4Addr::new(198, 51, 100, 2),
+        sport: 0x4000 + flow as u16,
+        dport: 9000,
+    }
+}
+
+/// Repeats a change, each time of another connection, which does not come back.
 fn connections(
     site: &Site,
-    generator: &Arc<Generator>,
     kind: &'static str,
-    mut change: impl FnMut(&mut Netlink, &Masqueraded) -> Acked,
-    mut undo: impl FnMut(&mut Netlink, &Masqueraded),
+    trials: usize,
+    victims: &mut std::ops::RangeFrom<u32>,
+    change: impl Fn(&Tracked) -> (u16, u16, Vec<u8>),
 ) -> Row {
     let mut netlink = Netlink::netfilter(site.lab.router());
     let mut row = Row::new(kind);
-    let running = generator.start(site.load()).unwrap();
     let watch = site.start_bystanders();
-    site.wait_fast(BYSTANDER_PORT);
-    for trial in 0..trials() {
-        let sport = 0x4000 + (trial as u32 % FLOWS) as u16;
-        let connection = Masqueraded {
-            client: Ipv4Addr::new(192, 0, 2, 2),
-            router: Ipv4Addr::new(198, 51, 100, 1),
-            server: Ipv4Addr::new(198, 51, 100, 2),
-            sport,
-            dport: 9000,
+    site.wait_fast(BYSTANDER_PORT, FLOWS);
+    for victim in victims.take(trials) {
+        let connection = connection(victim);
+        let spec = FlowSpec {
+            near_port: connection.sport,
+            ..site.lab.flows(Proto::Udp, 1, 128)
         };
-        site.wait_fast(0x4000);
-        site.sink.set_rule(OLD, source_ports(sport, 1)).unwrap();
-        thread::sleep(Duration::from_millis(5));
-        let acked = change(&mut netlink, &connection);
-        row.add(acked, site.last_old());
-        undo(&mut netlink, &connection);
+        let generator = Arc::new(Generator::new(site.lab.client_port(), &spec).unwrap());
+        let running = generator.start(site.load()).unwrap();
+        site.wait_fast(connection.sport, 1);
+        let rule = source_ports(connection.sport, 1);
+        site.sink.set_rule(OLD, rule).unwrap();
+        thread::sleep(Duration::from_millis(2));
+        let acked = netlink.change(change(&connection));
+        let quiet = Instant::now() + Duration::from_secs(3);
+        let mut last = site.last_old();
+        while monotonic_ns() - last < 25_000_000 && Instant::now() < quiet {
+            last = site.last_old();
+        }
+        row.add(acked, last);
+        running.stop().unwrap();
     }
     row.bystanders = Some(site.stop_bystanders(watch));
-    running.stop().unwrap();
     row
 }

@@ -12,7 +12,6 @@ use freeway_lab::clock::monotonic_ns;
 const REQUEST: u16 = 0x01;
 const ACK: u16 = 0x04;
 const REPLACE: u16 = 0x100;
-const EXCL: u16 = 0x200;
 const CREATE: u16 = 0x400;
 
 /// CLOCK_MONOTONIC around a change.
@@ -227,11 +226,10 @@ pub fn link_up(ifindex: u32, up: bool) -> Part {
     (16, 0, link_body(ifindex, up.into(), 1))
 }
 
-/// A UDP connection behind a masquerade that keeps the port.
+/// A UDP connection from the client to the server.
 #[derive(Clone, Copy, Debug)]
-pub struct Masqueraded {
+pub struct Tracked {
     pub client: Ipv4Addr,
-    pub router: Ipv4Addr,
     pub server: Ipv4Addr,
     pub sport: u16,
     pub dport: u16,
@@ -240,21 +238,17 @@ pub struct Masqueraded {
 const CT_NEW: u16 = 1 << 8;
 const CT_DELETE: u16 = 1 << 8 | 2;
 
-impl Masqueraded {
-    fn tuple(kind: u16, from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) -> Vec<u8> {
+impl Tracked {
+    fn body(&self) -> Vec<u8> {
+        let mut body = vec![libc::AF_INET as u8, 0, 0, 0];
+        let (from, to) = ((self.client, self.sport), (self.server, self.dport));
         let ip = [attr(1, &from.0.octets()), attr(2, &to.0.octets())];
         let proto = [
             attr(1, &[17]),
             attr(2, &from.1.to_be_bytes()),
             attr(3, &to.1.to_be_bytes()),
         ];
-        nest(kind, &[nest(1, &ip), nest(2, &proto)])
-    }
-
-    fn body(&self) -> Vec<u8> {
-        let mut body = vec![libc::AF_INET as u8, 0, 0, 0];
-        let (from, to) = ((self.client, self.sport), (self.server, self.dport));
-        body.extend(Self::tuple(1, from, to));
+        body.extend(nest(1, &[nest(1, &ip), nest(2, &proto)]));
         body
     }
 
@@ -266,24 +260,6 @@ impl Masqueraded {
         let mut body = self.body();
         body.extend(attr(8, &mark.to_be_bytes()));
         (CT_NEW, 0, body)
-    }
-
-    /// An assured connection.
-    pub fn create(&self) -> Part {
-        let mut body = self.body();
-        let (from, to) = ((self.server, self.dport), (self.client, self.sport));
-        body.extend(Self::tuple(2, from, to));
-        // IPS_SEEN_REPLY, IPS_ASSURED, IPS_CONFIRMED
-        body.extend(attr(3, &0x0eu32.to_be_bytes()));
-        body.extend(attr(7, &120u32.to_be_bytes()));
-        let port = self.sport.to_be_bytes();
-        let nat = [
-            attr(1, &self.router.octets()),
-            attr(2, &self.router.octets()),
-            nest(3, &[attr(1, &port), attr(2, &port)]),
-        ];
-        body.extend(nest(6, &nat));
-        (CT_NEW, CREATE | EXCL, body)
     }
 }
 
