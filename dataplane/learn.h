@@ -242,8 +242,9 @@ static __always_inline enum fw_reason fw_confirm(struct fw_state *st, const stru
 	if (slot->epoch != fw_ctl.epoch)
 		return FW_R_LEARN_EPOCH;
 	st->misses = 0;
-	if (st->pending || slot->len_l3 > st->len_max) {
-		/* a revalidation proves no more than its own length */
+	if (st->pending || st->epoch != slot->epoch || slot->len_l3 > st->len_max) {
+		/* a revalidation, or a confirmation after a change (of the MTU,
+		 * perhaps), proves no more than its own length */
 		st->len_max = slot->len_l3;
 		st->pending = 0;
 	}

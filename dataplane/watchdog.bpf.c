@@ -4,6 +4,7 @@
  * tracepoints know; this counts them by egress port. And the clock.
  */
 #include <linux/bpf.h>
+#include <linux/errno.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "target/bytes.h"
@@ -21,6 +22,10 @@ struct bpf_prog;
 
 static void fault(__u32 ifindex, __u32 frames, int error)
 {
+	/* Not the driver's: the port went down or its MTU shrank a moment ago, and
+	 * netlink tells the daemon so. */
+	if (error == -ENETDOWN || error == -EMSGSIZE)
+		return;
 	/* Only ports that the daemon has entered are watched. */
 	struct fw_port_fault *f = bpf_map_lookup_elem(&fw_faults, &ifindex);
 
