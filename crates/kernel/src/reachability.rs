@@ -7,6 +7,8 @@
 //! what is known and what may differ between packets of one flow (length, ECN, payload...): a decision on such a
 //! bit is a finding, and so is every expression that is not known to be a function of the flow.
 
+mod evaluate;
+mod lookup;
 mod packet;
 mod registers;
 mod report;

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What happened.
+
+use serde::Serialize;
+
+use super::*;
+
+/// The event socket that lost messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// Links, addresses, netconf, rules, nexthops, qdiscs, filters.
+    Link,
+    /// Neighbours and FDB.
+    Neigh,
+    /// Routes.
+    Route,
+    /// nftables.
+    Nft,
+    /// Connection tracking.
+    Conntrack,
+    /// IPsec policies and states.
+    Xfrm,
+}
+
+/// Something changed in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[allow(clippy::large_enum_variant)]
+pub enum Event {
+    /// A link is new or changed.
+    LinkChanged(Link),
+    /// A link is gone (deleted, or moved to another namespace).
+    LinkGone {
+        /// Its index.
+        ifindex: u32,
+    },
+    /// An address is new or changed.
+    AddrChanged(Addr),
+    /// An address is gone.
+    AddrGone(Addr),
+    /// A route is new or changed.
+    RouteChanged(Route),
+    /// A route is gone.
+    RouteGone(Route),
+    /// Routes changed, and it is not known which.
+    RoutesUnknown,
+    /// A policy rule is new or gone.
+    RuleChanged(Rule),
+    /// A nexthop object (or a bucket of it) is new, changed or gone.
+    NexthopChanged {
+        /// Its identifier.
+        id: u32,
+    },
+    /// A neighbour is new, or its address or validity changed.
+    NeighChanged(Neigh),
+    /// A neighbour is gone.
+    NeighGone(Neigh),
+    /// An FDB entry is new or its station moved.
+    FdbChanged(Fdb),
+    /// An FDB entry is gone.
+    FdbGone(Fdb),
+    /// Qdiscs of a link changed.
+    QdiscChanged {
+        /// The link.
+        ifindex: u32,
+    },
+    /// tc filters of a link changed.
+    FilterChanged {
+        /// The link.
+        ifindex: u32,
+    },
+    /// Forwarding switches of an interface changed.
+    NetconfChanged {
+        /// The interface, -1 for "all", -2 for "default".
+        ifindex: i32,
+        /// IP version.
+        family: Family,
+    },
+    /// The nftables ruleset changed in more than set elements.
+    RulesetChanged {
+        /// Its generation.
+        generation: u32,
+    },
+    /// Elements of one nftables set changed, nothing else.
+    SetElementsChanged {
+        /// NFPROTO_ number of the table.
+        family: u8,
+        /// The table.
+        table: String,
+        /// The set.
+        set: String,
+    },
+    /// An IPsec policy or state is new, changed or gone.
+    XfrmChanged,
+    /// A connection is gone.
+    ConnectionDestroyed(Connection),
+    /// A connection changed (state, status, mark, helper, labels).
+    ConnectionUpdated(Connection),
+    /// The kernel dropped messages: resynchronise.
+    Overrun {
+        /// The socket that lost them.
+        source: Source,
+    },
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Network interfaces.
+
+use serde::Serialize;
+
+use super::Mac;
+
+/// A network interface (RTM_NEWLINK, `rtnl_fill_ifinfo`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Link {
+    /// Interface index.
+    pub ifindex: u32,
+    /// Interface name.
+    pub name: String,
+    /// The driver kind of a virtual link (veth, bridge, vlan, bond, vrf, ppp, macsec...), `None` for hardware.
+    pub kind: Option<String>,
+    /// ARPHRD_ number: 1 is Ethernet, 512 PPP, 772 loopback.
+    pub hw_type: u16,
+    /// The MAC address, if it has one of 6 bytes.
+    pub mac: Option<Mac>,
+    /// MTU in bytes, without the L2 header.
+    pub mtu: u32,
+    /// Raw IFF_ flags.
+    pub flags: u32,
+    /// IFF_UP: the administrator wants it up.
+    pub up: bool,
+    /// IFF_RUNNING: operational.
+    pub running: bool,
+    /// IFLA_CARRIER: the wire is connected.
+    pub carrier: bool,
+    /// RFC 2863 operational state (IF_OPER_): 6 is up, 2 down, 0 unknown.
+    pub oper_state: u8,
+    /// The bridge, bond, VRF... that it belongs to.
+    pub master: Option<u32>,
+    /// The lower device (of a VLAN, macvlan) or the peer (of a veth in the same namespace).
+    pub link: Option<u32>,
+    /// Set when `link` counts in another network namespace.
+    pub link_netnsid: Option<i32>,
+    /// References that put the link into promiscuous mode (bridges do, tcpdump does).
+    pub promiscuity: u32,
+    /// Name of the root qdisc.
+    pub qdisc: Option<String>,
+    /// Attached XDP programs.
+    pub xdp: Vec<XdpProg>,
+    /// Transmit queues.
+    pub tx_queues: u32,
+    /// Receive queues.
+    pub rx_queues: u32,
+    /// Interface group.
+    pub group: u32,
+    /// What is particular to the kind.
+    pub detail: LinkDetail,
+    /// What is particular to being a port of the master.
+    pub port: PortDetail,
+}
+
+impl Link {
+    /// True for an Ethernet-framed link.
+    pub fn is_ethernet(&self) -> bool {
+        self.hw_type == 1
+    }
+}
+
+/// An XDP program on a link (IFLA_XDP).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct XdpProg {
+    /// Program id, 0 when the kernel does not tell.
+    pub id: u32,
+    /// How it is attached.
+    pub mode: XdpMode,
+}
+
+/// Where an XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum XdpMode {
+    /// In the driver.
+    Native,
+    /// In the stack, after the skb is made.
+    Generic,
+    /// In the device.
+    Offload,
+}
+
+/// What is particular to a kind of link (IFLA_INFO_DATA).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkDetail {
+    /// Nothing that matters here.
+    #[default]
+    None,
+    /// A VLAN.
+    Vlan {
+        /// VLAN identifier.
+        id: u16,
+        /// Tag protocol, 0x8100 or 0x88a8.
+        protocol: u16,
+    },
+    /// A bridge.
+    Bridge {
+        /// vlan_filtering is on.
+        vlan_filtering: bool,
+        /// Spanning tree: 0 off, 1 kernel, 2 user space.
+        stp_state: u32,
+        /// Multiple spanning trees (BR_BOOLOPT_MST_ENABLE).
+        mst: bool,
+    },
+    /// A bond.
+    Bond {
+        /// BOND_MODE_: 0 balance-rr, 1 active-backup, 2 balance-xor, 3 broadcast, 4 802.3ad, 5 balance-tlb, 6 balance-alb.
+        mode: u8,
+        /// The active slave of active-backup.
+        active_slave: Option<u32>,
+    },
+    /// A VRF.
+    Vrf {
+        /// Its routing table.
+        table: u32,
+    },
+}
+
+/// What is particular to a port of a master (IFLA_INFO_SLAVE_DATA).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PortDetail {
+    /// No port, or nothing that matters here.
+    #[default]
+    None,
+    /// A bridge port.
+    Bridge {
+        /// BR_STATE_: 0 disabled, 1 listening, 2 learning, 3 forwarding, 4 blocking.
+        state: u8,
+        /// Hairpin mode.
+        hairpin: bool,
+        /// Isolated from other isolated ports.
+        isolated: bool,
+    },
+    /// A bond slave.
+    Bond {
+        /// 0 active, 1 backup.
+        state: u8,
+        /// 0 up, 1 fail, 2 down, 3 back.
+        mii_status: u8,
+    },
+}
