@@ -13,7 +13,7 @@ impl Manager {
     pub fn tick(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
         self.end_quarantine(now_tick, view);
         let mut idle = Vec::new();
-        let mut renew: Vec<ConnKey> = Vec::new();
+        let mut renew: Vec<(ConnKey, u32)> = Vec::new();
         for (&index, flow) in &mut self.flows {
             let state = view.state(index);
             if state.status == FW_ST_SUSPENDED {
@@ -33,22 +33,40 @@ impl Manager {
                 idle.push((index, known.then_some(idle_ticks / self.settings.hz)));
                 continue;
             }
-            if state.bytes.wrapping_sub(flow.prepared_bytes) >= self.settings.prepare_bytes
-                && flow.key.tuple.proto == 6
+            if flow.key.tuple.proto != 6 {
+                continue;
+            }
+            // A packet in the window that the kernel saw since then, such as a revalidation, has set MAXACK_SET
+            // and DATA_UNACKNOWLEDGED again: a RST would not close, and an idle connection would end too early.
+            let seen = flow
+                .conn
+                .and_then(|conn| self.conns.get(&conn))
+                .is_some_and(|c| {
+                    let since = state.confirmed_tick.wrapping_sub(c.prepared_tick);
+                    since < u32::MAX / 2
+                });
+            if seen || state.bytes.wrapping_sub(flow.prepared_bytes) >= self.settings.prepare_bytes
             {
                 flow.prepared_bytes = state.bytes;
-                renew.extend(flow.conn);
+                renew.extend(flow.conn.map(|conn| (conn, idle_ticks)));
             }
         }
+        // once for each connection, by the direction used last
         renew.sort_unstable();
-        renew.dedup();
-        for conn in renew {
-            if self
-                .conns
-                .get(&conn)
-                .is_some_and(|c| c.preparation == Preparation::Done)
-            {
+        renew.dedup_by_key(|(conn, _)| *conn);
+        for (conn, idle_ticks) in renew {
+            let Some(connection) = self.conns.get(&conn) else {
+                continue;
+            };
+            if connection.preparation == Preparation::Done {
+                let idle_s =
+                    u32::try_from(idle_ticks.cast_signed()).unwrap_or(0) / self.settings.hz;
                 ops.push(Op::Prepare { conn });
+                ops.push(Op::SetTimeout {
+                    orig: conn.orig,
+                    zone: conn.zone,
+                    seconds: connection.timeout_s.saturating_sub(idle_s).max(1),
+                });
             }
         }
         idle.sort_unstable_by_key(|(index, _)| *index);

@@ -33,6 +33,10 @@ pub struct Settings {
     pub idle_tcp_s: u32,
     /// The same for UDP.
     pub idle_udp_s: u32,
+    /// Seconds that conntrack gives an established TCP connection.
+    pub tcp_established_s: u32,
+    /// The same while data is not acknowledged.
+    pub tcp_unacknowledged_s: u32,
     /// Fast bytes of a direction after which conntrack is asked again to be liberal.
     pub prepare_bytes: u64,
     /// What may be fast.
@@ -48,6 +52,8 @@ impl Default for Settings {
             revalidate_s: 10,
             idle_tcp_s: 60,
             idle_udp_s: 30,
+            tcp_established_s: 432_000,
+            tcp_unacknowledged_s: 300,
             // conntrack drops a RST 2 GiB behind what it believes (kernel-side
             // arithmetic of before(seq, td_maxack)); half of that leaves time.
             prepare_bytes: 1 << 30,
@@ -466,12 +472,17 @@ impl Manager {
             return;
         };
         let tcp = key.orig.proto == 6;
+        let mut timeout_s = c.conn.timeout_ticks.div_ceil(self.settings.hz);
+        if tcp && timeout_s <= self.settings.tcp_unacknowledged_s {
+            // learned from a packet with data, which is acknowledged by now
+            timeout_s = self.settings.tcp_established_s;
+        }
         let connection = self.conns.entry(key).or_insert(Connection {
             flows: [None; 2],
             preparation: Preparation::None,
             status: c.conn.status,
             mark: c.conn.mark,
-            timeout_s: c.conn.timeout_ticks / self.settings.hz,
+            timeout_s,
             prepared_tick: now_tick,
         });
         let dir = usize::from(c.conn.dir != 0);
@@ -611,6 +622,12 @@ impl Manager {
             self.remember(key, Refusal::TableFull);
         }
         self.remove(index, now_tick, ops);
+    }
+
+    /// Conntrack's timeouts for TCP, in seconds, for connections that are learned from now on.
+    pub fn set_tcp_timeouts(&mut self, established_s: u32, unacknowledged_s: u32) {
+        self.settings.tcp_established_s = established_s;
+        self.settings.tcp_unacknowledged_s = unacknowledged_s;
     }
 
     /// Replaces the policy; flows that it no longer allows leave.

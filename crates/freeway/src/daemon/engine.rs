@@ -177,6 +177,7 @@ impl Engine {
         control.set_sample_budget(per_tick(SAMPLES_PER_S));
         control.set_epoch(engine.manager.epoch());
         engine.polled = Polled::read();
+        engine.set_tcp_timeouts();
         engine.read_neighbours();
         engine.update_policy()?;
         engine.read_ruleset()?;
@@ -351,6 +352,7 @@ impl Engine {
         }
         let mut ops = Vec::new();
         if before.sysctls != self.polled.sysctls {
+            self.set_tcp_timeouts();
             self.manager.new_epoch(&mut ops);
         }
         if before.sniffers != self.polled.sniffers {
@@ -364,6 +366,17 @@ impl Engine {
         self.execute(ops)?;
         self.staleness_bound_s = self.oldest_confirmation_s()?;
         Ok(())
+    }
+
+    fn set_tcp_timeouts(&mut self) {
+        let sysctls = &self.polled.sysctls;
+        let defaults = Settings::default();
+        let seconds =
+            |value: Option<u64>, default| value.map_or(default, |s| s.try_into().unwrap_or(default));
+        self.manager.set_tcp_timeouts(
+            seconds(sysctls.tcp_timeout_established_s, defaults.tcp_established_s),
+            seconds(sysctls.tcp_timeout_unacknowledged_s, defaults.tcp_unacknowledged_s),
+        );
     }
 
     fn oldest_confirmation_s(&self) -> Result<f64, DaemonError> {
