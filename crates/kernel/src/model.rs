@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the kernel has and what happened to it: plain data, no I/O.
 //!
-//! Numbers are in host byte order, ports too; addresses are [`IpAddr`]s.
+//! Numbers are in host byte order, ports too; addresses are `std::net::IpAddr`s.
 
 mod address;
 mod connection;
