@@ -24,6 +24,7 @@ static __always_inline int fw_tc_forward(struct __sk_buff *ctx, struct fw_pkt *p
 		ctx->tc_index = FW_TOKEN_OWN;
 		return bpf_redirect(nh->port, 0);
 	}
+	reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), p, reason);
 	fw_count(reason);
 	return FW_NEXT;
 }
