@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The three targets behind one interface. What a target cannot do is declared here.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use freeway_abi::{FW_R_COUNT, FW_R_FAST, fw_conn, fw_control, fw_flow, fw_nexthop, fw_state};
+use freeway_datapath::user::Pipeline;
+use freeway_datapath::{Datapath, DataplaneEvent, Hook, LoadOptions};
+
+pub const FLOWS: u32 = 64;
+pub const NEXTHOPS: u32 = 16;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub fast: bool,
+    pub frame: Vec<u8>,
+    /// Native only: the BPF targets tell the reason by its counter.
+    pub reason: Option<u32>,
+    /// Native only: in a test run nothing is redirected in earnest.
+    pub port_out: Option<u32>,
+}
+
+pub trait Target {
+    fn name(&self) -> &'static str;
+    /// Frames that are shorter cannot be put in.
+    fn shortest_frame(&self) -> usize;
+    /// conntrack's answer can be chosen; otherwise there is no connection.
+    fn chooses_conntrack(&self) -> bool;
+    /// Frames may come in at other ports than 1.
+    fn any_port(&self) -> bool;
+    /// A forwarded packet is counted under a reason too, not only by its flow.
+    fn counts_fast(&self) -> bool;
+    fn is_tc(&self) -> bool;
+    fn hz(&self) -> u32;
+    fn now(&self) -> u32;
+    fn control(&mut self, control: &fw_control);
+    fn conn(&mut self, conn: &fw_conn);
+    fn nexthop(&mut self, index: u32, nexthop: fw_nexthop);
+    fn insert(&mut self, index: u32, flow: &fw_flow);
+    fn remove(&mut self, index: u32);
+    fn state(&mut self, index: u32) -> fw_state;
+    fn counts(&self) -> Vec<u64>;
+    fn events(&mut self) -> Vec<DataplaneEvent>;
+    fn run(&mut self, frame: &[u8], port: u32) -> Outcome;
+}
+
+/// The pipeline in this process.
+pub struct Native(pub Pipeline);
+
+impl Native {
+    /// Shortly before the clock wraps.
+    pub const NOW: u32 = 0xffff_ff00;
+
+    pub fn new() -> Self {
+        let mut pipeline = Pipeline::new(FLOWS, NEXTHOPS).expect("memory");
+        pipeline.set_now(Self::NOW);
+        Self(pipeline)
+    }
+}
+
+impl Target for Native {
+    fn name(&self) -> &'static str {
+        "user"
+    }
+    fn shortest_frame(&self) -> usize {
+        0
+    }
+    fn chooses_conntrack(&self) -> bool {
+        true
+    }
+    fn any_port(&self) -> bool {
+        true
+    }
+    fn counts_fast(&self) -> bool {
+        true
+    }
+    fn is_tc(&self) -> bool {
+        false
+    }
+    fn hz(&self) -> u32 {
+        250
+    }
+    fn now(&self) -> u32 {
+        Self::NOW
+    }
+    fn control(&mut self, control: &fw_control) {
+        *self.0.control() = *control;
+    }
+    fn conn(&mut self, conn: &fw_conn) {
+        self.0.set_conn(conn);
+    }
+    fn nexthop(&mut self, index: u32, nexthop: fw_nexthop) {
+        *self.0.nexthop(index).expect("an index") = nexthop;
+    }
+    fn insert(&mut self, index: u32, flow: &fw_flow) {
+        *self.0.flow(index).expect("an index") = *flow;
+        assert!(self.0.insert(index), "no room in the table");
+    }
+    fn remove(&mut self, index: u32) {
+        self.0.remove(index);
+    }
+    fn state(&mut self, index: u32) -> fw_state {
+        self.0.flow(index).expect("an index").state
+    }
+    fn counts(&self) -> Vec<u64> {
+        (0..FW_R_COUNT).map(|reason| self.0.count(reason)).collect()
+    }
+    fn events(&mut self) -> Vec<DataplaneEvent> {
+        self.0.event().into_iter().collect()
+    }
+    fn run(&mut self, frame: &[u8], port: u32) -> Outcome {
+        let mut frame = frame.to_vec();
+        let verdict = self.0.forward(&mut frame, port);
+        Outcome {
+            fast: verdict.reason == FW_R_FAST,
+            frame,
+            reason: Some(verdict.reason),
+            port_out: verdict.port_out,
+        }
+    }
+}
+
+/// The loaded programs, run by BPF_PROG_TEST_RUN on frames that come in at `lo`, which is port 1.
+pub struct Loaded {
+    datapath: Datapath,
+    hook: Hook,
+}
+
+impl Loaded {
+    /// The device map's slot that leads somewhere.
+    pub const SLOT: u32 = 5;
+
+    pub fn new(hook: Hook) -> Self {
+        let options = LoadOptions {
+            flows: FLOWS,
+            nexthops: NEXTHOPS,
+            tc_forwards: true,
+            ..LoadOptions::default()
+        };
+        let datapath = Datapath::load(&options).expect("the programs load");
+        // Without a device there the verdict would be "pass", as it is for any other slot.
+        datapath
+            .set_port(Self::SLOT, 1)
+            .expect("lo in the device map");
+        Self { datapath, hook }
+    }
+}
+
+impl Target for Loaded {
+    fn name(&self) -> &'static str {
+        if self.is_tc() { "tc" } else { "xdp" }
+    }
+    fn shortest_frame(&self) -> usize {
+        // the kernel's own test_run wants the L3 header for an skb
+        if self.is_tc() { 14 + 40 } else { 14 }
+    }
+    fn chooses_conntrack(&self) -> bool {
+        false
+    }
+    fn any_port(&self) -> bool {
+        false
+    }
+    fn counts_fast(&self) -> bool {
+        false
+    }
+    fn is_tc(&self) -> bool {
+        self.hook == Hook::Ingress
+    }
+    fn hz(&self) -> u32 {
+        self.datapath.clock.hz()
+    }
+    fn now(&self) -> u32 {
+        self.datapath.clock.now_tick().expect("the time")
+    }
+    fn control(&mut self, control: &fw_control) {
+        let to = &self.datapath.control;
+        to.set_deadline(control.deadline_tick);
+        to.set_on(control.on);
+        to.set_learn(control.learn);
+        to.set_epoch(control.epoch);
+        to.set_reval_budget(control.reval_budget);
+        to.set_offer_budget(control.offer_budget);
+        to.set_sample_budget(control.sample_budget);
+    }
+    fn conn(&mut self, _conn: &fw_conn) {}
+    fn nexthop(&mut self, index: u32, nexthop: fw_nexthop) {
+        self.datapath.nexthops.set(index, nexthop);
+    }
+    fn insert(&mut self, index: u32, flow: &fw_flow) {
+        assert!(
+            self.datapath.flows.insert(index, flow),
+            "no room in the table"
+        );
+    }
+    fn remove(&mut self, index: u32) {
+        self.datapath.flows.remove(index);
+    }
+    fn state(&mut self, index: u32) -> fw_state {
+        self.datapath.flows.state(index)
+    }
+    fn counts(&self) -> Vec<u64> {
+        let mut counts = self.datapath.reasons().expect("counters");
+        counts.truncate(FW_R_COUNT as usize);
+        counts
+    }
+    fn events(&mut self) -> Vec<DataplaneEvent> {
+        self.datapath.events.take(100)
+    }
+    fn run(&mut self, frame: &[u8], _port: u32) -> Outcome {
+        const XDP_PASS: u32 = 2;
+        const XDP_REDIRECT: u32 = 4;
+        const TC_ACT_UNSPEC: u32 = u32::MAX;
+        const TC_ACT_REDIRECT: u32 = 7;
+        let prog = self.datapath.prog(self.hook).expect("the program");
+        let mut out = vec![0u8; 4096];
+        let mut opts = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: frame.len() as u32,
+            data_out: out.as_mut_ptr().cast(),
+            data_size_out: out.len() as u32,
+            repeat: 1,
+            ..Default::default()
+        };
+        // SAFETY: both buffers outlive the call and are as long as said.
+        let rc = unsafe { libbpf_sys::bpf_prog_test_run_opts(prog.as_fd().as_raw_fd(), &mut opts) };
+        assert_eq!(rc, 0, "BPF_PROG_TEST_RUN of {} bytes", frame.len());
+        out.truncate(opts.data_size_out as usize);
+        // metadata lies before the frame
+        if !self.is_tc() && opts.retval == XDP_PASS {
+            out.drain(..out.len() - frame.len());
+        }
+        let fast = match (self.is_tc(), opts.retval) {
+            (false, XDP_REDIRECT) | (true, TC_ACT_REDIRECT) => true,
+            (false, XDP_PASS) | (true, TC_ACT_UNSPEC) => false,
+            (_, other) => panic!("verdict {other}"),
+        };
+        Outcome {
+            fast,
+            frame: out,
+            reason: None,
+            port_out: None,
+        }
+    }
+}
