@@ -327,6 +327,9 @@ static __always_inline void fw_candidate_fill(struct fw_candidate *c, const stru
 	to[1] = *(const fw_u64_any *)(data + 8);
 	to[2] = 0;
 	to[3] = 0;
+	/* two bytes too many were copied */
+	*(fw_u16_any *)(c->l2_in + FW_ETH_LEN) = 0;
+	*(fw_u16_any *)(c->l2_out + FW_ETH_LEN) = 0;
 	for (int i = 0; i < 4; i++) {
 		c->saddr_be[i] = out->t.saddr_be[i];
 		c->daddr_be[i] = out->t.daddr_be[i];
