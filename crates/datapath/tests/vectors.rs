@@ -88,37 +88,6 @@ struct Event {
     state: u32,
 }
 
-fn directory() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors")
-}
-
-fn read(path: &PathBuf) -> Table {
-    let text = std::fs::read_to_string(path).unwrap();
-    text.parse()
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// `base` names a table of common.toml; the rest goes over it.
-fn over(common: &Table, kind: &str, table: &Table) -> Table {
-    let mut result = match table.get("base") {
-        Some(base) => {
-            let name = base.as_str().unwrap();
-            let named = common[kind]
-                .get(name)
-                .unwrap_or_else(|| panic!("no {kind} {name}"));
-            over(common, kind, named.as_table().unwrap())
-        }
-        None => Table::new(),
-    };
-    result.extend(
-        table
-            .iter()
-            .filter(|(key, _)| *key != "base")
-            .map(|(k, v)| (k.clone(), v.clone())),
-    );
-    result
-}
-
 fn number(reason: &str) -> usize {
     REASONS
         .iter()
@@ -169,7 +138,9 @@ fn run(
     common: &Table,
     vector: &Vector,
 ) -> Result<Vec<String>, &'static str> {
-    let frame: Frame = over(common, "frame", &vector.frame).try_into().unwrap();
+    let frame: Frame = support::over(common, "frame", &vector.frame)
+        .try_into()
+        .unwrap();
     let bytes = frame.bytes();
     if bytes.len() < target.shortest_frame() {
         return Err("a frame this short cannot be put in");
@@ -183,7 +154,7 @@ fn run(
     let flows: Vec<Flow> = vector
         .flows
         .iter()
-        .map(|flow| over(common, "flow", flow).try_into().unwrap())
+        .map(|flow| support::over(common, "flow", flow).try_into().unwrap())
         .collect();
     let hz = target.hz();
     let start = target.now();
@@ -247,7 +218,7 @@ fn run(
     };
     let wanted = match &vector.out {
         Some(out) => {
-            let mut leaves = over(common, "frame", &vector.frame);
+            let mut leaves = support::over(common, "frame", &vector.frame);
             leaves.insert("padding".into(), Value::Integer(0));
             leaves.extend(out.clone());
             leaves.try_into::<Frame>().unwrap().bytes()
@@ -337,8 +308,8 @@ fn run(
 
 /// Runs all vectors of all files.
 fn run_all(target: &mut dyn Target) {
-    let common = read(&directory().join("common.toml"));
-    let mut files: Vec<PathBuf> = std::fs::read_dir(directory())
+    let common = support::read("common.toml");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(support::directory())
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| {
@@ -350,7 +321,7 @@ fn run_all(target: &mut dyn Target) {
     let mut skipped: BTreeMap<&str, u32> = BTreeMap::new();
     for path in files {
         let file = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let mut table = read(&path);
+        let mut table = support::read(&format!("{file}.toml"));
         let Some(Value::Array(vectors)) = table.remove("vector") else {
             continue;
         };

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs the learning vectors of tests/vectors/learn.toml natively: a frame comes in, a frame leaves,
+//! and what is learned from the pair is compared with what the two frames say.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use freeway_abi::{
+    FW_EV_CANDIDATE, FW_EV_CHANGED, FW_KEY_IP6, FW_R_COUNT, REASONS, fw_candidate, fw_conn,
+    fw_tuple,
+};
+use freeway_datapath::DataplaneEvent;
+use serde::Deserialize;
+use support::frame::{Frame, mac, octets};
+use support::state::{Change, Flow, delta, words};
+use support::target::{Native, Target};
+use toml::Table;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Vector {
+    name: String,
+    /// A flow that is in the table.
+    flow: Option<Table>,
+    frame: Table,
+    /// How the frame that leaves differs from the one that came in.
+    out: Table,
+    #[serde(default)]
+    gso_in: u32,
+    #[serde(default)]
+    gso_out: u32,
+    #[serde(default = "port_out")]
+    port_out: u32,
+    conn: Option<Conn>,
+    #[serde(default)]
+    control: Control,
+    /// What each frame that leaves teaches. Empty: the frame that came in gets no token.
+    steps: Vec<String>,
+    /// Frames that leave for each that comes in.
+    #[serde(default = "one")]
+    copies: usize,
+    /// Ticks between coming in and leaving, and between two steps.
+    #[serde(default)]
+    queued: u32,
+    #[serde(default)]
+    pause: u32,
+    /// `candidate` or `changed`, after the last step.
+    event: Option<String>,
+    /// Of the flow.
+    state: Option<Change>,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn port_out() -> u32 {
+    2
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Control {
+    epoch: u32,
+    /// The epoch when the frame leaves.
+    epoch_out: u32,
+    offer_budget: u32,
+    udp_one_way: u32,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            epoch: 1,
+            epoch_out: 1,
+            offer_budget: 1000,
+            udp_one_way: 0,
+        }
+    }
+}
+
+/// The connection; its tuples are those of the two frames unless said otherwise.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Conn {
+    status: u32,
+    mark: u32,
+    dir: u8,
+    tcp_state: u8,
+    helper: u8,
+    seqadj: u8,
+    /// Of another connection.
+    foreign: bool,
+}
+
+impl Default for Conn {
+    fn default() -> Self {
+        // SEEN_REPLY, ASSURED, CONFIRMED; established
+        Self {
+            status: 0xe,
+            mark: 0,
+            dir: 0,
+            tcp_state: 3,
+            helper: 0,
+            seqadj: 0,
+            foreign: false,
+        }
+    }
+}
+
+fn tuple(frame: &Frame) -> fw_tuple {
+    fw_tuple {
+        saddr_be: words(frame.src),
+        daddr_be: words(frame.dst),
+        sport_be: frame.sport.to_be(),
+        dport_be: frame.dport.to_be(),
+    }
+}
+
+fn inverse(t: &fw_tuple) -> fw_tuple {
+    fw_tuple {
+        saddr_be: t.daddr_be,
+        daddr_be: t.saddr_be,
+        sport_be: t.dport_be,
+        dport_be: t.sport_be,
+    }
+}
+
+impl Conn {
+    fn record(&self, came: &Frame, left: &Frame) -> fw_conn {
+        let (mut mine, other) = (tuple(came), inverse(&tuple(left)));
+        if self.foreign {
+            mine.dport_be ^= 1;
+        }
+        let (orig, reply) = if self.dir == 0 {
+            (mine, other)
+        } else {
+            (other, mine)
+        };
+        fw_conn {
+            orig,
+            reply,
+            status: self.status,
+            mark: self.mark,
+            timeout_ticks: 10_000,
+            present: 1,
+            dir: self.dir,
+            tcp_state: self.tcp_state,
+            helper: self.helper,
+            seqadj: self.seqadj,
+            ..Default::default()
+        }
+    }
+}
+
+fn header(frame: &Frame) -> [u8; 14] {
+    frame.bytes()[..14].try_into().unwrap()
+}
+
+/// The candidate that a pair of frames makes, deltas summed up from all the bytes that differ.
+fn wanted(came: &Frame, left: &Frame, conn: &fw_conn) -> fw_candidate {
+    let addresses = |f: &Frame| [octets(f.src), octets(f.dst)].concat();
+    let ports = |f: &Frame| [f.sport.to_be_bytes(), f.dport.to_be_bytes()].concat();
+    let (t, out) = (tuple(came), tuple(left));
+    let family = if came.src.is_ipv4() { 4 } else { 6 };
+    let mut c = fw_candidate {
+        saddr_be: out.saddr_be,
+        daddr_be: out.daddr_be,
+        sport_be: out.sport_be,
+        dport_be: out.dport_be,
+        l2_in_len: 14,
+        l2_out_len: 14,
+        len_l3: came.len_l3() as u16,
+        l4_delta: delta(
+            &[addresses(came), ports(came)].concat(),
+            &[addresses(left), ports(left)].concat(),
+        ),
+        l3_delta: delta(
+            &[addresses(came), vec![came.ttl, came.proto, 0x45, came.tos]].concat(),
+            &[addresses(left), vec![left.ttl, left.proto, 0x45, left.tos]].concat(),
+        ),
+        family,
+        tos_in: came.tos,
+        tos_out: left.tos,
+        ttl_in: came.ttl,
+        ttl_out: left.ttl,
+        nat: u8::from(t != out),
+        conn: *conn,
+        ..Default::default()
+    };
+    c.key.saddr_be = t.saddr_be;
+    c.key.daddr_be = t.daddr_be;
+    c.key.sport_be = t.sport_be;
+    c.key.dport_be = t.dport_be;
+    c.key.port_proto = 1 << 8 | u32::from(came.proto) | if family == 6 { FW_KEY_IP6 } else { 0 };
+    c.l2_in[..14].copy_from_slice(&header(came));
+    c.l2_out[..14].copy_from_slice(&header(left));
+    c
+}
+
+fn name(reason: u32) -> &'static str {
+    REASONS[reason as usize].name
+}
+
+fn run(vector: &Vector, common: &Table) {
+    let context = &vector.name;
+    let named = |kind: &str, table: &Table| support::over(common, kind, table);
+    let came_table = named("frame", &vector.frame);
+    let mut left_table = came_table.clone();
+    left_table.extend(vector.out.clone());
+    let came: Frame = came_table.try_into().unwrap();
+    let left: Frame = left_table.try_into().unwrap();
+    let mut target = Native::new();
+    let mut now = target.now();
+    let (hz, start) = (target.hz(), now);
+    target.0.control().deadline_tick = now.wrapping_add(1 << 20);
+    let conn = vector
+        .conn
+        .as_ref()
+        .map_or_else(fw_conn::default, |c| c.record(&came, &left));
+    target.conn(&conn);
+    let before = vector.flow.as_ref().map(|table| {
+        let flow: Flow = named("flow", table).try_into().unwrap();
+        let state = flow.state(now, hz);
+        target.nexthop(1, flow.nexthop(0));
+        target.insert(1, &flow.record(1, false, state));
+        state
+    });
+    let counts = target.counts();
+    let mut expected = vec![0u64; FW_R_COUNT as usize];
+    let mut first_tick = None;
+    let mut event = None;
+    let rounds = vector.steps.chunks(vector.copies.max(1));
+    if vector.steps.is_empty() {
+        assert_eq!(
+            target.0.ingress(&mut came.bytes(), 1, 0),
+            0,
+            "{context}: a token"
+        );
+    }
+    for round in rounds {
+        target.0.control().epoch = vector.control.epoch;
+        target.0.control().offer_budget = vector.control.offer_budget;
+        target.0.control().udp_one_way = vector.control.udp_one_way;
+        let mut bytes = came.bytes();
+        let token = target.0.ingress(&mut bytes, 1, vector.gso_in);
+        assert_ne!(token, 0, "{context}: no token");
+        assert_eq!(
+            bytes,
+            came.bytes(),
+            "{context}: tc ingress wrote to the frame"
+        );
+        now = now.wrapping_add(vector.queued);
+        target.0.set_now(now);
+        target.0.control().epoch = vector.control.epoch_out;
+        for step in round {
+            let mut bytes = left.bytes();
+            let reason = target
+                .0
+                .egress(&mut bytes, vector.port_out, vector.gso_out, token);
+            assert_eq!(name(reason), step, "{context}, steps {:?}", vector.steps);
+            assert_eq!(
+                bytes,
+                left.bytes(),
+                "{context}: tc egress wrote to the frame"
+            );
+            expected[reason as usize] += 1;
+            first_tick.get_or_insert(now);
+            event = target.0.event();
+        }
+        now = now.wrapping_add(vector.pause);
+        target.0.set_now(now);
+    }
+    let counted: Vec<u64> = target
+        .counts()
+        .iter()
+        .zip(&counts)
+        .map(|(a, b)| a - b)
+        .collect();
+    assert_eq!(counted, expected, "{context}: counters");
+    match (&vector.event, event) {
+        (None, None) => {}
+        (Some(kind), Some(DataplaneEvent::Candidate(c))) => {
+            let kind_number = match kind.as_str() {
+                "candidate" => FW_EV_CANDIDATE,
+                "changed" => FW_EV_CHANGED,
+                _ => panic!("no event: {kind}"),
+            };
+            assert_eq!(c.ev.kind, kind_number, "{context}");
+            assert_eq!(
+                c.ev.state,
+                u32::from(kind == "changed"),
+                "{context}: flow concerned"
+            );
+            assert_eq!(c.port_out, vector.port_out, "{context}");
+            assert_eq!(c.epoch, vector.control.epoch, "{context}");
+            assert_eq!(
+                Some(c.first_tick),
+                first_tick,
+                "{context}: first of the two"
+            );
+            let rest = wanted(&came, &left, &conn);
+            let have = fw_candidate {
+                ev: Default::default(),
+                port_out: 0,
+                epoch: 0,
+                token: 0,
+                first_tick: 0,
+                ..*c
+            };
+            assert_eq!(have, rest, "{context}");
+        }
+        (wanted, have) => panic!("{context}: event {have:?}, expected {wanted:?}"),
+    }
+    if let Some(before) = before {
+        let change = vector.state.clone().unwrap_or_default();
+        let last = now.wrapping_sub(vector.pause);
+        let _ = start;
+        assert_eq!(
+            target.state(1),
+            change.apply(before, last, hz),
+            "{context}: the flow's state"
+        );
+    }
+}
+
+#[test]
+fn pairs_of_frames_teach() {
+    let common = support::read("common.toml");
+    let table = support::read("learn.toml");
+    let vectors = table["learn"].as_array().unwrap();
+    for value in vectors {
+        let vector: Vector = value
+            .clone()
+            .try_into()
+            .unwrap_or_else(|error| panic!("{error}: {value}"));
+        run(&vector, &common);
+    }
+    println!("{} learning vectors passed", vectors.len());
+    assert!(vectors.len() > 50);
+}
