@@ -410,6 +410,8 @@ impl Engine {
         let now_tick = self.now_tick()?;
         let mut ops: Vec<Op> = Vec::new();
         self.manager.flush(now_tick, &mut ops);
+        // within an epoch a flow is offered once a second: without a new one they would all wait for it
+        self.manager.new_epoch(&mut ops);
         self.execute(ops)?;
         Ok(count)
     }
