@@ -32,7 +32,8 @@ static __always_inline int fw_detour_harmless(const struct fw_state *st, const s
 {
 	if (fw_reached(now, st->reval_tick + (st->interval >> 2)))
 		return 1;
-	if (now - st->used_tick >= 1 + fw_cfg.hz / 1000)
+	/* a tick may have begun just now: a gap of 1 ms takes one more */
+	if (now - st->used_tick >= 1 + (fw_cfg.hz + 999) / 1000)
 		return 1;
 	return p->proto == FW_PROTO_TCP && p->len_l3 < 64 + FW_IP4_LEN;
 }
