@@ -28,13 +28,21 @@ fn main() -> Result<(), Box<dyn Error>> {
             .clang_args(multiarch())
             .build()?;
     }
-    cc::Build::new()
+    let mut native = cc::Build::new();
+    native
         .compiler(&clang)
         .file(dataplane.join("user.c"))
         .flag("-std=gnu11")
         .flag("-Wno-unused-parameter")
-        .warnings_into_errors(true)
-        .compile("freeway_user");
+        .warnings_into_errors(true);
+    // For tests; the linker must be told too, see tests/sanitize.
+    println!("cargo::rerun-if-env-changed=FREEWAY_SANITIZE");
+    if let Ok(sanitizers) = env::var("FREEWAY_SANITIZE") {
+        native
+            .flag(format!("-fsanitize={sanitizers}"))
+            .flag("-fno-sanitize-recover=all");
+    }
+    native.compile("freeway_user");
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use freeway_abi::{
 };
 use freeway_datapath::DataplaneEvent;
 use serde::Deserialize;
-use support::frame::{Frame, mac, octets};
+use support::frame::{Frame, octets};
 use support::state::{Change, Flow, delta, words};
 use support::target::{Native, Target};
 use toml::Table;
@@ -212,7 +212,7 @@ fn run(vector: &Vector, common: &Table) {
     let left: Frame = left_table.try_into().unwrap();
     let mut target = Native::new();
     let mut now = target.now();
-    let (hz, start) = (target.hz(), now);
+    let hz = target.hz();
     target.0.control().deadline_tick = now.wrapping_add(1 << 20);
     let conn = vector
         .conn
@@ -315,7 +315,6 @@ fn run(vector: &Vector, common: &Table) {
     if let Some(before) = before {
         let change = vector.state.clone().unwrap_or_default();
         let last = now.wrapping_sub(vector.pause);
-        let _ = start;
         assert_eq!(
             target.state(1),
             change.apply(before, last, hz),
