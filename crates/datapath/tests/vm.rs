@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `make test-vm` runs on Debian's kernels: the programs load there in every variant, at what cost
+//! to the verifier, and do what the vectors say.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "vectors.rs"]
+mod vectors;
+
+use freeway_datapath::{Datapath, LoadOptions};
+use libbpf_rs::query::ProgInfoIter;
+
+/// The verifier gives up at a million; room for what other kernels do differently.
+const INSTRUCTIONS_MAX: u32 = 700_000;
+
+#[test]
+fn programs_load() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: loading BPF programs needs root");
+        return;
+    }
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    for (conntrack, tc_forwards) in [(true, true), (true, false), (false, false)] {
+        let options = LoadOptions {
+            conntrack,
+            tc_forwards,
+            ..LoadOptions::default()
+        };
+        let datapath = Datapath::load(&options).unwrap();
+        let ids = datapath.prog_ids();
+        assert_eq!(ids.len(), 3);
+        for prog in ProgInfoIter::default().filter(|prog| ids.contains(&prog.id)) {
+            let name = prog.name.to_string_lossy();
+            println!(
+                "{} {name}: {} instructions verified, conntrack {conntrack}, tc forwards {tc_forwards}",
+                kernel.trim(),
+                prog.verified_insns
+            );
+            assert!(prog.verified_insns < INSTRUCTIONS_MAX, "{name}");
+        }
+    }
+}
