@@ -48,7 +48,7 @@ async fn serve(config: Config, mut socket: ControlSocket) -> Result<(), Stop> {
                 socket.path().display()
             ))
         })?;
-        tracing::info!("control socket {}", socket.path().display());
+        tracing::debug!("control socket {}", socket.path().display());
         let router = server::router(requests.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
     }
