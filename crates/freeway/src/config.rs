@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use crate::api::{PortRange, Prefix, Proto};
 use crate::exit::{Exit, Stop};
@@ -35,10 +36,13 @@ pub struct Config {
 #[serde(default, deny_unknown_fields)]
 pub struct Flows {
     /// Most flows (directions of conversations) in the table.
+    #[serde(deserialize_with = "within::<_, 1, { 1 << 23 }>")]
     pub max: u32,
     /// Seconds without a packet after which a TCP flow leaves the table.
+    #[serde(deserialize_with = "within::<_, 1, { u32::MAX }>")]
     pub tcp_idle_s: u32,
     /// Seconds without a packet after which a UDP flow leaves the table.
+    #[serde(deserialize_with = "within::<_, 1, { u32::MAX }>")]
     pub udp_idle_s: u32,
 }
 
@@ -207,7 +211,7 @@ impl Config {
                 .map_or(String::new(), |span| place(text, span.start));
             let key = error
                 .span()
-                .map_or(String::new(), |span| key_at(text, span));
+                .map_or(String::new(), |span| key_at(text, span, error.message()));
             Stop::new(
                 Exit::Config,
                 format!("{name}{place}: {key}{}", error.message()),
@@ -221,21 +225,6 @@ impl Config {
 
     /// What types cannot express.
     fn check(&self) -> Result<(), String> {
-        if self.flows.max == 0 || self.flows.max > 1 << 23 {
-            return Err(format!(
-                "flows.max is {}; it may be 1 to {}",
-                self.flows.max,
-                1 << 23
-            ));
-        }
-        for (key, value) in [
-            ("tcp_idle_s", self.flows.tcp_idle_s),
-            ("udp_idle_s", self.flows.udp_idle_s),
-        ] {
-            if value == 0 {
-                return Err(format!("flows.{key} is 0; it must be at least 1"));
-            }
-        }
         if let Some(index) = self.policy.exclude.iter().position(Exclude::is_empty) {
             let nth = index + 1;
             return Err(format!(
@@ -244,6 +233,22 @@ impl Config {
             ));
         }
         Ok(())
+    }
+}
+
+/// A number between two limits.
+fn within<'de, D: Deserializer<'de>, const MIN: u32, const MAX: u32>(
+    from: D,
+) -> Result<u32, D::Error> {
+    let value = u32::deserialize(from)?;
+    match value {
+        _ if (MIN..=MAX).contains(&value) => Ok(value),
+        _ if MAX == u32::MAX => Err(D::Error::custom(format!(
+            "{value} is too low; it must be at least {MIN}"
+        ))),
+        _ => Err(D::Error::custom(format!(
+            "{value} is out of range; it may be {MIN} to {MAX}"
+        ))),
     }
 }
 
@@ -259,17 +264,22 @@ fn place(text: &str, at: usize) -> String {
     format!(":{line}:{column}")
 }
 
-/// `key 'x': ` if the span lies in the value of an assignment; what serde says of values does not name their key.
-fn key_at(text: &str, span: std::ops::Range<usize>) -> String {
+/// `key 'x': ` if the span is a key, or lies in the value of an assignment, and the message does not name it.
+fn key_at(text: &str, span: std::ops::Range<usize>, message: &str) -> String {
     let start = text
         .get(..span.start)
         .and_then(|before| before.rfind('\n'))
         .map_or(0, |at| at + 1);
     let before = text.get(start..span.start).unwrap_or_default();
-    match before.split_once('=') {
-        Some((key, _)) if !key.trim().is_empty() => format!("key `{}`: ", key.trim()),
-        _ => String::new(),
+    let key = match before.split_once('=') {
+        Some((key, _)) => key.trim(),
+        None => text.get(span).unwrap_or_default(),
+    };
+    let bare = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if key.is_empty() || !key.chars().all(bare) || message.contains(&format!("`{key}`")) {
+        return String::new();
     }
+    format!("key `{key}`: ")
 }
 
 #[cfg(test)]
@@ -371,6 +381,11 @@ mod tests {
             ),
             ("[flows\n", ":1:7: ", "unclosed table"),
             (
+                "[policy]\ntcp = true\ntcp = false\n",
+                ":3:1: key `tcp`",
+                "duplicate key",
+            ),
+            (
                 "[daemon]\nmetrics = \"here\"\n",
                 ":2:11: key `metrics`",
                 "socket address",
@@ -387,8 +402,8 @@ mod tests {
 
     #[test]
     fn values_have_limits() {
-        assert!(error("flows.max = 0").contains("flows.max is 0"));
-        assert!(error("flows.udp_idle_s = 0").contains("flows.udp_idle_s is 0"));
+        assert!(error("flows.max = 0").contains(":1:13: key `flows.max`: 0 is out of range"));
+        assert!(error("[flows]\nudp_idle_s = 0").contains(":2:14: key `udp_idle_s`: 0 is too low"));
         assert!(error("[[policy.exclude]]").contains("names nothing"));
     }
 
