@@ -168,7 +168,7 @@ fn fragments_go_through_the_kernel() {
     );
     let fast = stats.fast();
     echo(&near, &far, b"whole");
-    assert!(router.stats().fast() >= fast + 1, "{}", router.stats());
+    assert!(router.stats().fast() > fast, "{}", router.stats());
     router.stop();
 }
 
