@@ -364,7 +364,12 @@ impl Site {
                 Instant::now() < end,
                 "only {} of {count} flows from port {first} are active\n{}",
                 active(&flows),
-                format_args!("{}\n{:#}\n{:#?}", self.daemon.stats(), self.daemon.status(), flows)
+                format_args!(
+                    "{}\n{:#}\n{:#?}",
+                    self.daemon.stats(),
+                    self.daemon.status(),
+                    flows
+                )
             );
             thread::sleep(Duration::from_millis(2));
         }
@@ -721,15 +726,23 @@ fn rules_and_connections() {
     router.tool_with_input("nft -f -", guard).unwrap();
     let mut victims = VICTIM..;
     let row = twice(|| {
-        connections(&site, "conntrack -D", trials(), &mut victims, |connection| {
-            connection.delete()
-        })
+        connections(
+            &site,
+            "conntrack -D",
+            trials(),
+            &mut victims,
+            |connection| connection.delete(),
+        )
     });
     rows.take(&row, true);
     let row = twice(|| {
-        connections(&site, "conntrack mark", trials(), &mut victims, |connection| {
-            connection.mark(1)
-        })
+        connections(
+            &site,
+            "conntrack mark",
+            trials(),
+            &mut victims,
+            |connection| connection.mark(1),
+        )
     });
     rows.take(&row, true);
     victims = VICTIM + trials() as u32 * 4..;
