@@ -16,8 +16,10 @@ static __always_inline int fw_tc_forward(struct __sk_buff *ctx, struct fw_pkt *p
 	const struct fw_nexthop *nh = NULL;
 	enum fw_reason reason;
 
-	if (ctx->vlan_present || fw_gso_size(ctx))
+	if (ctx->vlan_present || fw_gso_size(ctx)) {
+		fw_count(ctx->vlan_present ? FW_R_VLAN : FW_R_GSO);
 		return FW_NEXT;
+	}
 	fw_pull(ctx);
 	reason = fw_pipeline(ctx, p, &nh);
 	if (!reason && nh) {
@@ -76,4 +78,4 @@ int freeway_egress(struct __sk_buff *ctx)
 	return FW_NEXT;
 }
 
-char LICENSE[] SEC("license") __weak = "GPL";
+char LICENSE[] SEC("license") = "GPL";

@@ -68,4 +68,4 @@ int freeway_clock(struct fw_clock *clock)
 	return 0;
 }
 
-char LICENSE[] SEC("license") __weak = "GPL";
+char LICENSE[] SEC("license") = "GPL";

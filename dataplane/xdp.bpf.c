@@ -56,4 +56,4 @@ int freeway_xdp(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-char LICENSE[] SEC("license") __weak = "GPL";
+char LICENSE[] SEC("license") = "GPL";

@@ -8,11 +8,8 @@
 #include "bytes.h"
 #include "../abi.h"
 
-/*
- * Weak, so that the static linker merges the definitions of the XDP and the tc
- * object into one.
- */
-#define FW_MAP(name) name __weak SEC(".maps")
+/* The XDP and the tc object each define the maps; the loader makes them one. */
+#define FW_MAP(name) name SEC(".maps")
 
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -63,17 +60,17 @@ struct {
 	__type(value, struct fw_watch);
 } FW_MAP(fw_watches);
 
-struct fw_control fw_ctl __weak SEC(".data.control") = {.epoch = 1};
-const volatile struct fw_config fw_cfg __weak SEC(".rodata.config") = {.hz = 250};
+struct fw_control fw_ctl SEC(".data.control") = {.epoch = 1};
+const volatile struct fw_config fw_cfg SEC(".rodata.config") = {.hz = 250};
 
 /*
  * The arrays that a hit reads are global data, resized before loading to a
  * power of two: an access is arithmetic and a mask that the verifier knows,
  * without a helper call, a NULL check or a way over the stack.
  */
-struct fw_bucket fw_buckets[1] __weak SEC(".data.buckets");
-struct fw_flow fw_flows[1] __weak SEC(".data.flows");
-struct fw_nexthop fw_nexthops[1] __weak SEC(".data.nexthops");
+struct fw_bucket fw_buckets[1] SEC(".data.buckets");
+struct fw_flow fw_flows[1] SEC(".data.flows");
+struct fw_nexthop fw_nexthops[1] SEC(".data.nexthops");
 
 #define FW_ELEMENT(name, type, array, mask)                                                        \
 	static __always_inline struct type *name(__u32 index)                                      \

@@ -36,7 +36,7 @@ pub struct Config {
 #[serde(default, deny_unknown_fields)]
 pub struct Flows {
     /// Most flows (directions of conversations) in the table.
-    #[serde(deserialize_with = "within::<_, 1, { 1 << 23 }>")]
+    #[serde(deserialize_with = "within::<_, 1, { (1 << 21) - 1 }>")]
     pub max: u32,
     /// Seconds without a packet after which a TCP flow leaves the table.
     #[serde(deserialize_with = "within::<_, 1, { u32::MAX }>")]
@@ -49,7 +49,7 @@ pub struct Flows {
 impl Default for Flows {
     fn default() -> Self {
         Flows {
-            max: 65_536,
+            max: 65_535,
             tcp_idle_s: 60,
             udp_idle_s: 30,
         }

@@ -67,7 +67,8 @@ pub struct Why {
     pub name: String,
     /// The reason in words.
     pub words: String,
-    /// Where it arose: `xdp`, `tc ingress`, `tc egress`, `manager`, `port`, `ruleset`, `policy`.
+    /// What it is about: `fast`, `punt` (given to the kernel), `learn` (nothing was learned), `keep` (it was), `refused`
+    /// (by the connection manager).
     pub stage: String,
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Stats {
     /// Forwarded by the fast path. Bytes are L2, as sent, without FCS.
     pub fast: Packets,
-    /// Every reason with its packets, in the order of `docs/reasons.md`, zeros included.
+    /// Every reason but `fast` with its packets, in the order of `docs/reasons.md`, zeros included.
     pub reasons: Vec<ReasonCount>,
     /// Events from the data plane.
     pub events: Events,

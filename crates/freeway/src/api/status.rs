@@ -82,7 +82,7 @@ pub struct Port {
     pub mac: Option<String>,
     /// Frames that were redirected to this port and lost.
     pub redirect_failures: u64,
-    /// What the driver says that it can do: basic, redirect, ndo-xmit...
+    /// What the driver says that it can do: basic, redirect, ndo_xmit...
     pub xdp_features: Vec<String>,
 }
 

@@ -347,7 +347,8 @@ impl Engine {
     fn poll(&mut self) -> Result<(), DaemonError> {
         let before = std::mem::replace(&mut self.polled, Polled::read());
         self.update_ports()?;
-        if before.foreign_hooks != self.polled.foreign_hooks {
+        if before.foreign_hooks != self.polled.foreign_hooks || before.legacy != self.polled.legacy
+        {
             self.read_ruleset()?;
         }
         let mut ops = Vec::new();
@@ -371,11 +372,18 @@ impl Engine {
     fn set_tcp_timeouts(&mut self) {
         let sysctls = &self.polled.sysctls;
         let defaults = Settings::default();
-        let seconds =
-            |value: Option<u64>, default| value.map_or(default, |s| s.try_into().unwrap_or(default));
+        let seconds = |value: Option<u64>, default| {
+            value.map_or(default, |s| s.try_into().unwrap_or(default))
+        };
         self.manager.set_tcp_timeouts(
-            seconds(sysctls.tcp_timeout_established_s, defaults.tcp_established_s),
-            seconds(sysctls.tcp_timeout_unacknowledged_s, defaults.tcp_unacknowledged_s),
+            seconds(
+                sysctls.tcp_timeout_established_s,
+                defaults.tcp_established_s,
+            ),
+            seconds(
+                sysctls.tcp_timeout_unacknowledged_s,
+                defaults.tcp_unacknowledged_s,
+            ),
         );
     }
 

@@ -227,8 +227,8 @@ fn examine_driver(report: &mut Report, area: &str, machine: &Machine, link: &Lin
     if on("rx-vlan-hw-parse") && link.kind.is_none() {
         report.advise(
             area,
-            Severity::Note,
-            "the hardware hides VLAN tags from XDP, which matters if VLANs are used on it",
+            Severity::Warning,
+            "the hardware hides VLAN tags from XDP: the port stays in the kernel",
             format!("ethtool -K {name} rxvlan off"),
         );
     }

@@ -20,8 +20,8 @@ use crate::api::{
 };
 use crate::daemon::Reply;
 
-/// Longest watch.
-const WATCH_MAX_MS: u32 = 2000;
+/// Longest watch: others wait for it.
+const WATCH_MAX_MS: u32 = 60_000;
 /// After so many packets the answer is clear.
 const PACKETS_ENOUGH: u64 = 8;
 /// Questions that may wait for the one watch there is.
@@ -149,7 +149,11 @@ impl Engine {
             .keys()
             .map(|port| FlowKey { tuple, port: *port })
             .collect();
-        let managed = keys.iter().find_map(|key| self.manager.find(key));
+        let managed = keys
+            .iter()
+            .find_map(|key| self.manager.find(key))
+            // or the tuple as it leaves
+            .or_else(|| self.manager.flows().find(|(_, f)| f.out == tuple));
         let flow = managed.map(|(index, f)| self.flow(index, f, now_tick));
         let reply_flow = managed
             .map(|(_, f)| FlowKey {

@@ -8,6 +8,7 @@ use freeway_kernel::ethtool::Ethtool;
 use freeway_kernel::hooks;
 use freeway_kernel::model::{Link, Tuple};
 use freeway_kernel::netdev::{self, XdpFeatures};
+use freeway_kernel::nft::{self, LegacyTable};
 use freeway_kernel::probe::{Outcome, ProbeResult};
 use freeway_kernel::progs;
 use freeway_kernel::sockets::{PacketSocket, packet_sockets};
@@ -21,6 +22,8 @@ use crate::api::{Feature, FeatureState};
 pub(super) struct Polled {
     pub sysctls: Sysctls,
     pub sniffers: Vec<PacketSocket>,
+    /// Tables of the legacy iptables, which tell of no change.
+    pub legacy: Vec<LegacyTable>,
     /// Functions on the forwarding hooks that nobody has judged.
     pub foreign_hooks: Vec<String>,
     features: Option<BTreeMap<u32, XdpFeatures>>,
@@ -48,6 +51,7 @@ impl Polled {
         Self {
             sysctls: Sysctls::read(),
             sniffers: sockets.into_iter().filter(|s| s.protocol != 0).collect(),
+            legacy: nft::legacy_tables(),
             foreign_hooks: foreign.map(|h| h.function).collect(),
             features,
         }
