@@ -216,9 +216,14 @@ struct Rows(Vec<String>);
 impl Rows {
     fn take(&mut self, row: &Row, stays_fast: bool) {
         row.print();
-        let p99 = quantile(&row.ack_ms, 0.99);
-        if p99 > LIMIT_MS {
-            self.0.push(format!("{}: p99 is {p99:.3} ms", row.kind));
+        // Few trials have no p99, and one of them may have met a busy machine.
+        // A change that is not followed shows in all of them.
+        let share = if row.ack_ms.len() >= 100 { 0.99 } else { 0.75 };
+        let judged = quantile(&row.ack_ms, share);
+        if judged > LIMIT_MS {
+            let percentile = share * 100.0;
+            self.0
+                .push(format!("{}: p{percentile:.0} is {judged:.3} ms", row.kind));
         }
         let Some(b) = &row.bystanders else { return };
         if b.arrived != b.sent {

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use freeway_kernel::conntrack::{Conntrack, ConnectionFilter};
+use freeway_kernel::conntrack::{ConnectionFilter, Conntrack};
 use freeway_kernel::model::Connection;
 use freeway_lab::{Lab, Netns, Options, Topology};
 use nix::sys::signal::{Signal, kill};
@@ -95,7 +95,17 @@ impl Router {
             .router()
             .spawn(
                 freeway()
-                    .args(["run", "--config", "/dev/stdin", "--log", "warn", "-i", "lan0", "-i", "wan0"])
+                    .args([
+                        "run",
+                        "--config",
+                        "/dev/stdin",
+                        "--log",
+                        "warn",
+                        "-i",
+                        "lan0",
+                        "-i",
+                        "wan0",
+                    ])
                     .stdin(Stdio::piped())
                     .stdout(Stdio::null())
                     .stderr(Stdio::piped()),
@@ -110,7 +120,11 @@ impl Router {
         let mut config = child.stdin.take().unwrap();
         write!(config, "{}\n{extra}", lab.config_toml()).unwrap();
         drop(config);
-        let mut router = Router { child, netns: lab.router().clone(), log: Some(log) };
+        let mut router = Router {
+            child,
+            netns: lab.router().clone(),
+            log: Some(log),
+        };
         let end = Instant::now() + START;
         loop {
             let output = router.run(&["status", "--json"]);
@@ -135,7 +149,11 @@ impl Router {
     /// Runs `freeway` in the router.
     pub fn run(&self, arguments: &[&str]) -> Output {
         let mut command = freeway();
-        self.netns.place(command.args(arguments)).unwrap().output().unwrap()
+        self.netns
+            .place(command.args(arguments))
+            .unwrap()
+            .output()
+            .unwrap()
     }
 
     /// Runs `freeway ... --json` in the router.
@@ -157,7 +175,10 @@ impl Router {
 
     /// The flow table, filtered by words such as `proto tcp`.
     pub fn flows(&self, filter: &str) -> Vec<Value> {
-        let words: Vec<&str> = ["flows"].into_iter().chain(filter.split_whitespace()).collect();
+        let words: Vec<&str> = ["flows"]
+            .into_iter()
+            .chain(filter.split_whitespace())
+            .collect();
         self.json(&words)["flows"].as_array().unwrap().clone()
     }
 
@@ -203,7 +224,10 @@ impl Router {
 
     /// The log of a daemon that has ended.
     pub fn log(&mut self) -> String {
-        self.log.take().map(|log| log.join().unwrap()).unwrap_or_default()
+        self.log
+            .take()
+            .map(|log| log.join().unwrap())
+            .unwrap_or_default()
     }
 
     /// The control socket and the lock of its namespace.
@@ -253,7 +277,9 @@ impl Stats {
     pub fn reason(&self, name: &str) -> u64 {
         let reasons = self.0["reasons"].as_array().unwrap();
         let found = reasons.iter().find(|reason| reason["name"] == name);
-        found.unwrap_or_else(|| panic!("no reason {name}"))["packets"].as_u64().unwrap()
+        found.unwrap_or_else(|| panic!("no reason {name}"))["packets"]
+            .as_u64()
+            .unwrap()
     }
 
     /// Packets that XDP gave to the kernel, by name. A sampled packet is a miss that is kept out of GRO.
@@ -261,9 +287,17 @@ impl Stats {
         let reasons = self.0["reasons"].as_array().unwrap();
         let punted = |reason: &&Value| reason["stage"] == "punt" || reason["name"] == "sampled";
         let pair = |reason: &Value| {
-            (reason["name"].as_str().unwrap().to_owned(), reason["packets"].as_u64().unwrap())
+            (
+                reason["name"].as_str().unwrap().to_owned(),
+                reason["packets"].as_u64().unwrap(),
+            )
         };
-        reasons.iter().filter(punted).map(pair).filter(|(_, packets)| *packets > 0).collect()
+        reasons
+            .iter()
+            .filter(punted)
+            .map(pair)
+            .filter(|(_, packets)| *packets > 0)
+            .collect()
     }
 
     /// Packets that XDP gave to the kernel.
@@ -277,12 +311,22 @@ impl std::fmt::Display for Stats {
         write!(f, "fast {}", self.fast())?;
         for reason in self.0["reasons"].as_array().unwrap() {
             if reason["packets"] != 0 {
-                write!(f, ", {} {}", reason["name"].as_str().unwrap(), reason["packets"])?;
+                write!(
+                    f,
+                    ", {} {}",
+                    reason["name"].as_str().unwrap(),
+                    reason["packets"]
+                )?;
             }
         }
         for refusal in self.0["refused"].as_array().unwrap() {
             if refusal["count"] != 0 {
-                write!(f, ", refused for {} {}", refusal["name"].as_str().unwrap(), refusal["count"])?;
+                write!(
+                    f,
+                    ", refused for {} {}",
+                    refusal["name"].as_str().unwrap(),
+                    refusal["count"]
+                )?;
             }
         }
         Ok(())
@@ -291,16 +335,23 @@ impl std::fmt::Display for Stats {
 
 /// The router's connections of one IP protocol.
 pub fn connections(lab: &Lab, proto: u8) -> Vec<Connection> {
-    let filter = ConnectionFilter { proto: Some(proto), ..ConnectionFilter::default() };
-    let mut all =
-        lab.router().enter(|| Conntrack::open().unwrap().dump(&filter).unwrap()).unwrap();
+    let filter = ConnectionFilter {
+        proto: Some(proto),
+        ..ConnectionFilter::default()
+    };
+    let mut all = lab
+        .router()
+        .enter(|| Conntrack::open().unwrap().dump(&filter).unwrap())
+        .unwrap();
     all.sort_by_key(|connection| connection.orig);
     all
 }
 
 /// The router's connection whose first packet came from this port.
 pub fn connection_from(lab: &Lab, proto: u8, sport: u16) -> Option<Connection> {
-    connections(lab, proto).into_iter().find(|connection| connection.orig.sport == sport)
+    connections(lab, proto)
+        .into_iter()
+        .find(|connection| connection.orig.sport == sport)
 }
 
 /// Packets that a host's kernel has forwarded, IPv4 and IPv6.
@@ -311,10 +362,15 @@ pub fn forwarded(netns: &Netns) -> u64 {
             let text = read("/proc/thread-self/net/snmp");
             let mut lines = text.lines().filter_map(|line| line.strip_prefix("Ip: "));
             let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
-            let at = names.split(' ').position(|name| name == "ForwDatagrams").unwrap();
+            let at = names
+                .split(' ')
+                .position(|name| name == "ForwDatagrams")
+                .unwrap();
             let v4: u64 = values.split(' ').nth(at).unwrap().parse().unwrap();
             let text = read("/proc/thread-self/net/snmp6");
-            let line = text.lines().find_map(|line| line.strip_prefix("Ip6OutForwDatagrams"));
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix("Ip6OutForwDatagrams"));
             v4 + line.map_or(0, |value| value.trim().parse::<u64>().unwrap())
         })
         .unwrap()
@@ -322,7 +378,10 @@ pub fn forwarded(netns: &Netns) -> u64 {
 
 /// TCP segments that a host has sent again.
 pub fn retransmitted(netns: &Netns) -> (u64, u64) {
-    let text = netns.enter(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).unwrap().unwrap();
+    let text = netns
+        .enter(|| std::fs::read_to_string("/proc/thread-self/net/snmp"))
+        .unwrap()
+        .unwrap();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
     let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
     let value = |wanted: &str| {
@@ -333,11 +392,21 @@ pub fn retransmitted(netns: &Netns) -> (u64, u64) {
 }
 
 fn family(address: SocketAddr) -> AddressFamily {
-    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+    if address.is_ipv4() {
+        AddressFamily::Inet
+    } else {
+        AddressFamily::Inet6
+    }
 }
 
 fn tcp_socket(address: SocketAddr) -> OwnedFd {
-    let fd = socket(family(address), SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    let fd = socket(
+        family(address),
+        SockType::Stream,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )
+    .unwrap();
     setsockopt(&fd, sockopt::ReuseAddr, &true).unwrap();
     bind(fd.as_raw_fd(), &SockaddrStorage::from(address)).unwrap();
     fd
@@ -372,11 +441,19 @@ pub fn connect_from(netns: &Netns, from: SocketAddr, to: SocketAddr) -> std::io:
 }
 
 /// A connection through the router: the opener's end and the other one.
-pub fn pair(from: (&Netns, SocketAddr), to: SocketAddr, listener: &TcpListener) -> (TcpStream, TcpStream) {
+pub fn pair(
+    from: (&Netns, SocketAddr),
+    to: SocketAddr,
+    listener: &TcpListener,
+) -> (TcpStream, TcpStream) {
     let opener = connect_from(from.0, from.1, to).unwrap();
     let (other, _) = listener.accept().unwrap();
-    other.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    other.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    other
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    other
+        .set_write_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
     other.set_nodelay(true).unwrap();
     (opener, other)
 }
@@ -384,7 +461,9 @@ pub fn pair(from: (&Netns, SocketAddr), to: SocketAddr, listener: &TcpListener) 
 /// A UDP socket of a namespace.
 pub fn udp(netns: &Netns, address: SocketAddr) -> UdpSocket {
     let socket = netns.enter(|| UdpSocket::bind(address)).unwrap().unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
     socket
 }
 
@@ -438,11 +517,18 @@ pub fn exchange_blocks(ends: &mut (TcpStream, TcpStream), blocks: u64) {
 #[track_caller]
 pub fn at_end(stream: &mut TcpStream) {
     let mut rest = [0u8; 1];
-    assert_eq!(stream.read(&mut rest).unwrap(), 0, "the FIN of the other end");
+    assert_eq!(
+        stream.read(&mut rest).unwrap(),
+        0,
+        "the FIN of the other end"
+    );
 }
 
 /// Closes with a RST.
 pub fn reset(stream: TcpStream) {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let linger = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
     setsockopt(&stream, sockopt::Linger, &linger).unwrap();
 }
