@@ -66,7 +66,7 @@ impl Drop for Iperf {
 /// Streams, seconds: gigabits a second, and the part of segments that were sent again.
 fn iperf(lab: &Lab, streams: u32, seconds: u32) -> (f64, f64) {
     let before = retransmitted(lab.client());
-    let line = format!("iperf3 -c 198.51.100.2 -P {streams} -t {seconds} -J");
+    let line = format!("timeout 100 iperf3 -c 198.51.100.2 -P {streams} -t {seconds} -J");
     let report: serde_json::Value =
         serde_json::from_str(&lab.client().tool(&line).unwrap()).unwrap();
     assert!(report.get("error").is_none(), "{}", report["error"]);
