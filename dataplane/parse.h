@@ -111,7 +111,8 @@ static __always_inline enum fw_reason fw_parse_ports(const struct fw_l4 *l4, con
 		p->tuple = 1;
 		p->l4_check = l4->udp.check;
 		len = fw_ntohs(l4->udp.len_be);
-		/* udp_error() in nf_conntrack_proto_udp.c takes a shorter one, but sums up the whole packet */
+		/* udp_error() in nf_conntrack_proto_udp.c takes a shorter one, but sums up the
+		 * whole packet */
 		if (len < FW_UDP_LEN || len != len_l4)
 			return FW_R_L4_HEADER;
 		return FW_R_NONE;
