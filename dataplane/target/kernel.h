@@ -9,29 +9,9 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
+#include "../conntrack.h"
 
 #define FW_CORE __attribute__((preserve_access_index))
-
-/* include/uapi/linux/netfilter/nf_conntrack_common.h */
-enum fw_ips {
-	FW_IPS_SEEN_REPLY = 1 << 1,
-	FW_IPS_ASSURED = 1 << 2,
-	FW_IPS_CONFIRMED = 1 << 3,
-	FW_IPS_SEQ_ADJUST = 1 << 6,
-	FW_IPS_DYING = 1 << 9,
-	FW_IPS_FIXED_TIMEOUT = 1 << 10,
-	FW_IPS_TEMPLATE = 1 << 11,
-	FW_IPS_NAT_CLASH = 1 << 12,
-	FW_IPS_HELPER = 1 << 13,
-	FW_IPS_OFFLOAD = 1 << 14,
-	FW_IPS_HW_OFFLOAD = 1 << 15,
-};
-
-enum fw_ct_const {
-	FW_CT_INFO_MASK = 7,   /* NFCT_INFOMASK of skb->_nfct */
-	FW_CT_IS_REPLY = 3,    /* enum ip_conntrack_info */
-	FW_CT_ESTABLISHED = 3, /* TCP_CONNTRACK_ESTABLISHED */
-};
 
 union nf_inet_addr {
 	__u32 all[4];

@@ -7,25 +7,10 @@
 #include <string.h>
 #include "bytes.h"
 #include "../abi.h"
+#include "../conntrack.h"
 #include "../parse.h"
 
 #define FW_TARGET_IS_TC 0
-
-enum fw_ips {
-	FW_IPS_SEEN_REPLY = 1 << 1,
-	FW_IPS_ASSURED = 1 << 2,
-	FW_IPS_CONFIRMED = 1 << 3,
-	FW_IPS_SEQ_ADJUST = 1 << 6,
-	FW_IPS_DYING = 1 << 9,
-	FW_IPS_FIXED_TIMEOUT = 1 << 10,
-	FW_IPS_TEMPLATE = 1 << 11,
-	FW_IPS_NAT_CLASH = 1 << 12,
-	FW_IPS_HELPER = 1 << 13,
-	FW_IPS_OFFLOAD = 1 << 14,
-	FW_IPS_HW_OFFLOAD = 1 << 15,
-};
-
-enum { FW_CT_ESTABLISHED = 3 };
 
 typedef struct fw_user_ctx {
 	void *data;
