@@ -145,22 +145,32 @@ impl Manager {
         self.flows.iter().map(|(index, flow)| (*index, flow))
     }
 
-    /// States that count packets not yet in [`Stats`]: of flows, and of removed ones.
-    pub fn live_states(&self) -> impl Iterator<Item = u32> + '_ {
-        let retired = self
-            .quarantine
-            .iter()
-            .filter_map(|(_, retired)| match retired {
-                Retired::State(index) => Some(*index),
-                Retired::Nexthop(_) => None,
-            });
-        self.flows.keys().copied().chain(retired)
-    }
-
     /// Flows in the table.
     #[must_use]
     pub fn flow_count(&self) -> usize {
         self.flows.len()
+    }
+
+    /// The flow with a state index.
+    #[must_use]
+    pub fn flow(&self, index: u32) -> Option<&Flow> {
+        self.flows.get(&index)
+    }
+
+    /// Every flow's state index is below this one, and at least 1.
+    #[must_use]
+    pub fn index_end(&self) -> u32 {
+        self.next
+    }
+
+    /// States of removed flows that count packets not yet in [`Stats`].
+    pub fn retired_states(&self) -> impl Iterator<Item = u32> + '_ {
+        self.quarantine
+            .iter()
+            .filter_map(|(_, retired)| match retired {
+                Retired::State(index) => Some(*index),
+                Retired::Nexthop(_) => None,
+            })
     }
 
     /// The flow with a key.
@@ -253,18 +263,9 @@ impl Manager {
         self.remember(key, refusal);
     }
 
-    /// Flows for which `hit` is true leave the table.
-    pub fn refuse_where(
-        &mut self,
-        refusal: Refusal,
-        now_tick: u32,
-        ops: &mut Vec<Op>,
-        hit: impl Fn(&Flow) -> bool,
-    ) {
-        let hits = self.flows.iter().filter(|(_, f)| hit(f));
-        let mut gone: Vec<(u32, FlowKey)> = hits.map(|(index, f)| (*index, f.key)).collect();
-        gone.sort_unstable();
-        for (index, key) in gone {
+    /// A flow that the daemon leaves to the kernel from now on leaves the table.
+    pub fn refuse_flow(&mut self, index: u32, refusal: Refusal, now_tick: u32, ops: &mut Vec<Op>) {
+        if let Some(key) = self.flow(index).map(|flow| flow.key) {
             self.remove(index, now_tick, ops);
             self.remember(key, refusal);
         }

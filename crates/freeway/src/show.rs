@@ -35,10 +35,34 @@ pub fn flows(args: &FlowsArgs) -> Result<(), Stop> {
         limit: args.limit,
         ..filter
     };
-    let flows = client(&args.show)?.flows(&filter)?;
-    show(args.show.json, &flows, |terminal| {
-        render::flows(&flows, terminal)
-    })
+    let mut stream = client(&args.show)?.flow_stream(&filter)?;
+    if args.show.json {
+        // as the daemon writes it: one flow on a line
+        while let Some(part) = stream.next_part()? {
+            if !render::write(&part)? {
+                break;
+            }
+        }
+        return Ok(());
+    }
+    let terminal = Terminal::stdout();
+    let mut shown = 0;
+    let mut failed = Ok(());
+    let total = stream.each(|flow| {
+        shown += 1;
+        match render::write(render::flow(&flow, terminal).as_bytes()) {
+            Ok(goes_on) => goes_on,
+            Err(stop) => {
+                failed = Err(stop);
+                false
+            }
+        }
+    })?;
+    failed?;
+    match total {
+        Some(total) => render::print(&render::tail(shown, total)),
+        None => Ok(()),
+    }
 }
 
 /// `freeway explain`.

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::select::{PortRange, Prefix, Proto};
 
-/// Flows of the table.
+#[cfg(test)]
+/// Flows of the table, in the order of their places there, which they keep as long as they live.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Flows {
     /// Those that the filter lets through, at most as many as its limit.
@@ -168,23 +169,64 @@ pub struct FlowFilter {
     pub limit: Option<u64>,
 }
 
+/// What a filter sees of a flow's key: the tuple as it comes in, and as it goes out.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuples {
+    /// IP protocol.
+    pub proto: Proto,
+    /// Source addresses.
+    pub src: [IpAddr; 2],
+    /// Source ports.
+    pub sport: [u16; 2],
+    /// Destination addresses.
+    pub dst: [IpAddr; 2],
+    /// Destination ports.
+    pub dport: [u16; 2],
+}
+
+impl FlowFilter {
+    /// True if addresses, ports and protocol pass. Network port, state and limit do not count here.
+    pub fn matches_tuples(&self, tuples: &Tuples) -> bool {
+        let prefix = |wanted: Option<Prefix>, ips: [IpAddr; 2]| {
+            wanted.is_none_or(|prefix| ips.iter().any(|ip| prefix.contains(*ip)))
+        };
+        let range = |wanted: Option<PortRange>, ports: [u16; 2]| {
+            wanted.is_none_or(|range| ports.iter().any(|port| range.contains(*port)))
+        };
+        let family = if tuples.src[0].is_ipv4() { 4 } else { 6 };
+        self.family.is_none_or(|wanted| wanted == family)
+            && self.proto.is_none_or(|proto| proto == tuples.proto)
+            && prefix(self.src, tuples.src)
+            && prefix(self.dst, tuples.dst)
+            && range(self.sport, tuples.sport)
+            && range(self.dport, tuples.dport)
+    }
+
+    /// True if every flow passes.
+    pub fn is_open(&self) -> bool {
+        let limit = self.limit;
+        *self
+            == FlowFilter {
+                limit,
+                ..FlowFilter::default()
+            }
+    }
+}
+
+#[cfg(test)]
 impl FlowFilter {
     /// True if the filter lets the flow through. The limit does not count here.
     pub fn matches(&self, flow: &Flow) -> bool {
-        let prefix =
-            |wanted: Option<Prefix>, a, b| wanted.is_none_or(|p| p.contains(a) || p.contains(b));
-        let range =
-            |wanted: Option<PortRange>, a, b| wanted.is_none_or(|r| r.contains(a) || r.contains(b));
-        self.family.is_none_or(|family| family == flow.family)
-            && self.proto.is_none_or(|proto| proto == flow.proto)
-            && prefix(self.src, flow.src, flow.to_src)
-            && prefix(self.dst, flow.dst, flow.to_dst)
-            && range(self.sport, flow.sport, flow.to_sport)
-            && range(self.dport, flow.dport, flow.to_dport)
-            && self
-                .port
-                .as_ref()
-                .is_none_or(|port| *port == flow.port_in || *port == flow.port_out)
+        let tuples = Tuples {
+            proto: flow.proto,
+            src: [flow.src, flow.to_src],
+            sport: [flow.sport, flow.to_sport],
+            dst: [flow.dst, flow.to_dst],
+            dport: [flow.dport, flow.to_dport],
+        };
+        let port = |port: &String| *port == flow.port_in || *port == flow.port_out;
+        self.matches_tuples(&tuples)
+            && self.port.as_ref().is_none_or(port)
             && self.state.is_none_or(|state| state == flow.state)
     }
 }

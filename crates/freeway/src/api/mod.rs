@@ -11,12 +11,15 @@ mod select;
 mod stats;
 mod status;
 mod switch;
+mod top;
 
 pub use explain::{
     Connection, Endpoints, Explain, ExplainQuery, Neighbour, Seen, Verdict, Watched, Why,
 };
 pub use failure::{Failure, FailureKind};
-pub use flow::{Flow, FlowFilter, FlowPath, FlowState, Flows};
+#[cfg(test)]
+pub use flow::Flows;
+pub use flow::{Flow, FlowFilter, FlowPath, FlowState, Tuples};
 pub use select::{PortRange, Prefix, Proto};
 pub use stats::{Events, Netlink, Packets, ReasonCount, RefusalCount, Stats};
 pub use status::{
@@ -24,3 +27,4 @@ pub use status::{
     RulesetStatus, Status,
 };
 pub use switch::{Flushed, Switch, Switched};
+pub use top::{Rate, ReasonRate, Top, TopFlow, TopPort, TopQuery};

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The wiring of data path, connection manager and kernel mirror.
 //!
-//! One task does everything: events of the kernel go first, then the data
-//! plane's, then questions. Its every turn ends with the manager's operations
-//! carried out.
+//! One task does everything that changes something, by turns. Each turn is short and begins with the events of the
+//! kernel that wait; then it takes one of: the data plane's events, what the polling thread found, a question, a piece
+//! of a long walk over the flows. The manager's operations are carried out before the turn ends.
 
+mod census;
 mod exec;
 mod explain;
 mod flows;
@@ -13,7 +14,9 @@ mod poll;
 mod ports;
 mod ruleset;
 mod sample;
+mod sniff;
 mod status;
+mod top;
 mod wait;
 
 use std::future::Future;
@@ -28,11 +31,13 @@ use freeway_kernel::probe::{Outcome, ProbeResult, probe_all};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
+use self::census::Census;
 use self::explain::Explanations;
 use self::latency::Recorder;
-use self::poll::Polled;
+use self::poll::{Polled, Poller};
 use self::ports::Ports;
 use self::ruleset::Ruleset;
+use self::sniff::Sniff;
 use self::wait::Readable;
 use super::{DaemonError, Request};
 use crate::config::Config;
@@ -52,6 +57,22 @@ const CANDIDATES_PER_S: u32 = 50_000;
 /// TCP frames that each CPU keeps out of GRO in a second, at most.
 const SAMPLES_PER_S: u32 = 4_000;
 
+/// Rounds of kernel events in one turn: what came while the round before was applied.
+const ROUNDS: u32 = 8;
+
+/// What a turn is about.
+enum Turn {
+    End,
+    Heartbeat,
+    Kernel,
+    Dataplane,
+    Poll,
+    Polled(Box<Polled>),
+    Question(Option<Request>),
+    Explained,
+    Walk,
+}
+
 /// Runs until `shutdown` completes or something fails; on return every program is detached.
 pub async fn run(
     config: Config,
@@ -65,26 +86,36 @@ pub async fn run(
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut poll = tokio::time::interval(POLL);
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut more_events = false;
     tokio::pin!(shutdown);
     loop {
-        tokio::select! {
-            biased;
-            () = &mut shutdown => break,
-            _ = heartbeat.tick() => engine.heartbeat()?,
-            ready = kernel.wait() => { ready?; engine.kernel_events()?; }
-            ready = dataplane.wait() => {
-                ready?;
-                if engine.dataplane_events()? {
-                    dataplane.again();
-                }
-            }
-            _ = poll.tick() => engine.poll()?,
-            request = requests.recv() => match request {
-                Some(request) => engine.answer(request)?,
-                None => break,
-            },
-            () = engine.explanations.due() => engine.finish_explanation(),
+        let walking = engine.walking();
+        // Those that are ready take turns at random; one that is not waited for gives the runtime a look around.
+        let turn = tokio::select! {
+            () = &mut shutdown => Turn::End,
+            _ = heartbeat.tick() => Turn::Heartbeat,
+            ready = kernel.wait() => { ready?; Turn::Kernel }
+            ready = dataplane.wait(), if !more_events => { ready?; Turn::Dataplane }
+            () = tokio::task::yield_now(), if more_events => Turn::Dataplane,
+            _ = poll.tick() => Turn::Poll,
+            polled = engine.poller.answer() => Turn::Polled(Box::new(polled?)),
+            request = requests.recv() => Turn::Question(request),
+            () = engine.explanations.due() => Turn::Explained,
+            () = tokio::task::yield_now(), if walking => Turn::Walk,
+        };
+        let looked = engine.drain(&kernel, Instant::now())?;
+        match turn {
+            Turn::End | Turn::Question(None) => break,
+            Turn::Heartbeat => engine.heartbeat()?,
+            Turn::Kernel => {}
+            Turn::Dataplane => more_events = engine.dataplane_events()?,
+            Turn::Poll => engine.ask_poller(),
+            Turn::Polled(polled) => engine.polled(*polled)?,
+            Turn::Question(Some(request)) => engine.answer(request)?,
+            Turn::Explained => engine.finish_explanation(),
+            Turn::Walk => engine.walk()?,
         }
+        engine.drain(&kernel, looked)?;
     }
     engine.stop();
     Ok(())
@@ -105,9 +136,13 @@ struct Engine {
     started: Instant,
     /// When the deadline was last renewed.
     renewed: Instant,
-    staleness_bound_s: f64,
+    census: Census,
+    sniff: Sniff,
     polled: Polled,
+    poller: Poller,
     probes: Vec<ProbeResult>,
+    /// Ids of the data plane's programs.
+    prog_ids: Vec<u32>,
 }
 
 /// Counters of the daemon itself.
@@ -151,6 +186,7 @@ impl Engine {
             ..Settings::default()
         });
         let now = Instant::now();
+        let prog_ids = datapath.prog_ids();
         let mut engine = Self {
             ports: Ports::default(),
             ruleset: Ruleset::default(),
@@ -160,9 +196,12 @@ impl Engine {
             on: true,
             started: now,
             renewed: now,
-            staleness_bound_s: 0.0,
+            census: Census::default(),
+            sniff: Sniff::default(),
             polled: Polled::default(),
+            poller: Poller::start(prog_ids.clone())?,
             probes,
+            prog_ids,
             config,
             datapath,
             manager,
@@ -176,7 +215,7 @@ impl Engine {
         control.set_offer_budget(per_tick(CANDIDATES_PER_S));
         control.set_sample_budget(per_tick(SAMPLES_PER_S));
         control.set_epoch(engine.manager.epoch());
-        engine.polled = Polled::read();
+        engine.polled = Polled::read(&engine.places(), &engine.prog_ids);
         engine.set_tcp_timeouts();
         engine.read_neighbours();
         engine.update_policy()?;
@@ -221,8 +260,22 @@ impl Engine {
         self.execute(ops)
     }
 
-    fn kernel_events(&mut self) -> Result<(), DaemonError> {
-        let received = Instant::now();
+    /// Takes the kernel's events that wait. `since`: they became readable then or later, for nothing but this task
+    /// runs on its thread. Returns when it last found none, or at least began to look.
+    fn drain(&mut self, kernel: &Readable, mut since: Instant) -> Result<Instant, DaemonError> {
+        for _ in 0..ROUNDS {
+            let looking = Instant::now();
+            if !kernel.ready()? {
+                return Ok(looking);
+            }
+            self.kernel_events(since)?;
+            since = looking;
+        }
+        Ok(since)
+    }
+
+    /// `since`: the events became readable then or later; their time begins there.
+    fn kernel_events(&mut self, since: Instant) -> Result<(), DaemonError> {
         let mut events = Vec::new();
         self.mirror.read(&mut events).map_err(failure)?;
         self.apply(&events)?;
@@ -232,7 +285,7 @@ impl Engine {
                 Event::ConnectionUpdated(_) | Event::ConnectionDestroyed(_)
             )
         }) {
-            self.invalidation.record(received.elapsed());
+            self.invalidation.record(since.elapsed());
         }
         Ok(())
     }
@@ -271,6 +324,8 @@ impl Engine {
         if ports {
             self.update_policy()?;
             self.update_ports()?;
+            // offloads and names may have changed with the link
+            self.ask_poller();
         }
         if rules {
             self.read_ruleset()?;
@@ -343,10 +398,21 @@ impl Engine {
         if slot.key == c.key { slot.egress } else { 1 }
     }
 
-    /// Once a second: what sends no event.
-    fn poll(&mut self) -> Result<(), DaemonError> {
-        let before = std::mem::replace(&mut self.polled, Polled::read());
-        self.update_ports()?;
+    /// Has the polling thread look at what sends no event.
+    fn ask_poller(&mut self) {
+        let places = self.places();
+        self.poller.ask(places);
+    }
+
+    /// Applies what differs from the look before.
+    fn polled(&mut self, polled: Polled) -> Result<(), DaemonError> {
+        let before = std::mem::replace(&mut self.polled, polled);
+        if self.poller.take_again() {
+            self.ask_poller();
+        }
+        if before.ports_differ(&self.polled) || self.new_faults() {
+            self.update_ports()?;
+        }
         if before.foreign_hooks != self.polled.foreign_hooks || before.legacy != self.polled.legacy
         {
             self.read_ruleset()?;
@@ -356,16 +422,25 @@ impl Engine {
             self.set_tcp_timeouts();
             self.manager.new_epoch(&mut ops);
         }
-        if before.sniffers != self.polled.sniffers {
-            let now_tick = self.now_tick()?;
-            let polled = &self.polled;
-            self.manager
-                .refuse_where(Refusal::Sniffed, now_tick, &mut ops, |flow| {
-                    polled.sniffed(&flow.key, &flow.out, flow.port_out)
-                });
+        if before.sniffers != self.polled.sniffers && !self.polled.sniffers.is_empty() {
+            self.sniff.begin();
         }
-        self.execute(ops)?;
-        self.staleness_bound_s = self.oldest_confirmation_s()?;
+        self.execute(ops)
+    }
+
+    /// True if a walk over the flows is under way.
+    fn walking(&self) -> bool {
+        self.census.running() || self.sniff.running()
+    }
+
+    /// A piece of each walk.
+    fn walk(&mut self) -> Result<(), DaemonError> {
+        if self.sniff.running() {
+            self.sniff_piece()?;
+        }
+        if self.census.running() {
+            self.census_piece();
+        }
         Ok(())
     }
 
@@ -385,21 +460,6 @@ impl Engine {
                 defaults.tcp_unacknowledged_s,
             ),
         );
-    }
-
-    fn oldest_confirmation_s(&self) -> Result<f64, DaemonError> {
-        let hz = f64::from(self.datapath.clock.hz());
-        let oldest = self
-            .manager
-            .flows()
-            .map(|(index, _)| self.datapath.flows.state(index))
-            .filter(|s| s.status == freeway_abi::FW_ST_ACTIVE && s.packets > 0)
-            // up to its last fast packet: an idle flow forwards nothing stale
-            .map(|s| s.used_tick.wrapping_sub(s.confirmed_tick))
-            .filter(|ticks| *ticks < u32::MAX / 2)
-            .max()
-            .unwrap_or(0);
-        Ok(f64::from(oldest) / hz)
     }
 
     fn switch(&mut self, on: bool) -> Result<(), DaemonError> {

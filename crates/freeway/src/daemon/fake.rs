@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 
-use super::request::Request;
+use super::request::{Page, PageQuery, Request};
 use super::server;
 use crate::api::*;
 
@@ -322,6 +322,65 @@ impl Drop for Daemon {
     }
 }
 
+/// Both flows, a page each, as a table that is larger than a page would be listed.
+fn page(query: &PageQuery) -> Page {
+    let flows = [flow(), reply_flow()];
+    let hit = flows.get(query.from as usize);
+    let hit = hit.filter(|flow| {
+        let exact = query
+            .filter
+            .sport
+            .is_none_or(|ports| ports.contains(flow.sport));
+        query.filter.matches(flow) && exact
+    });
+    Page {
+        flows: hit
+            .filter(|_| query.room > 0)
+            .cloned()
+            .into_iter()
+            .collect(),
+        matched: hit.is_some().into(),
+        next: (query.from + 1 < 2).then_some(query.from + 1),
+        table: 2,
+    }
+}
+
+/// What is forwarded.
+pub fn top() -> Top {
+    let rate = |packets_per_s: f64| Rate {
+        packets_per_s,
+        bits_per_s: packets_per_s * 12_000.0,
+    };
+    let port = |name: &str, received, sent| TopPort {
+        name: name.into(),
+        received: rate(received),
+        sent: rate(sent),
+    };
+    let flows = [(flow(), 80_000.0), (reply_flow(), 1_234.0)];
+    Top {
+        interval_s: 1.001,
+        on: true,
+        table: status().flows,
+        fast: rate(81_234.0),
+        ports: vec![
+            port("lan0", 80_000.0, 1_234.0),
+            port("wan0", 1_234.0, 80_000.0),
+        ],
+        flows: flows
+            .map(|(flow, packets)| TopFlow {
+                flow,
+                rate: rate(packets),
+            })
+            .into(),
+        reasons: vec![ReasonRate {
+            name: "miss".into(),
+            stage: "punt".into(),
+            words: "no flow in the table".into(),
+            packets_per_s: 12.5,
+        }],
+    }
+}
+
 async fn answer(mut queue: mpsc::Receiver<Request>) {
     let mut on = true;
     while let Some(request) = queue.recv().await {
@@ -329,16 +388,8 @@ async fn answer(mut queue: mpsc::Receiver<Request>) {
         match request {
             Request::Status(reply) => drop(reply.send(Ok(status()))),
             Request::Stats(reply) => drop(reply.send(Ok(stats()))),
-            Request::Flows(filter, reply) => {
-                let mut flows = vec![flow(), reply_flow()];
-                flows.retain(|flow| {
-                    let exact = filter.sport.is_none_or(|ports| ports.contains(flow.sport));
-                    filter.matches(flow) && exact
-                });
-                let total = flows.len() as u64;
-                flows.truncate(filter.limit.map_or(usize::MAX, |limit| limit as usize));
-                drop(reply.send(Ok(Flows { flows, total })));
-            }
+            Request::Flows(query, reply) => drop(reply.send(Ok(page(&query)))),
+            Request::Top(_, reply) => drop(reply.send(Ok(top()))),
             Request::Explain(_, reply) => drop(reply.send(Ok(explain()))),
             Request::Switch(switch, reply) => {
                 let was_on = std::mem::replace(&mut on, switch.on);

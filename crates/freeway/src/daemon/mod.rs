@@ -3,6 +3,7 @@
 
 pub mod engine;
 mod error;
+mod listing;
 mod lock;
 mod metrics;
 mod privilege;
@@ -16,5 +17,5 @@ mod socket;
 pub mod fake;
 
 pub use error::DaemonError;
-pub use request::{Reply, Request};
+pub use request::{Page, PageQuery, Reply, Request};
 pub use run::run;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starting and ending the daemon.
 
+use std::net::SocketAddr;
+use std::thread::{self, JoinHandle};
+
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::mpsc;
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, oneshot};
 use tracing_subscriber::EnvFilter;
 
 use super::socket::ControlSocket;
-use super::{engine, privilege, server, signals};
+use super::{Request, engine, privilege, server, signals};
 use crate::cli::RunArgs;
 use crate::config::Config;
 use crate::exit::{Exit, Stop};
@@ -25,46 +29,86 @@ pub fn run(args: RunArgs) -> Result<(), Stop> {
     config.daemon.log = args.log.unwrap_or(config.daemon.log);
     privilege::check()?;
     start_log(&config);
-    let socket = ControlSocket::open(config.daemon.socket.as_deref())?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Stop::failure(format!("cannot start the runtime: {error}")))?;
-    let result = runtime.block_on(serve(config, socket));
+    let mut socket = ControlSocket::open(config.daemon.socket.as_deref())?;
+    let runtime = runtime()?;
+    let (requests, queue) = mpsc::channel(QUEUE);
+    let front = Front::start(&config, &mut socket, requests)?;
+    let result = runtime.block_on(async {
+        let ended = signals::ended()
+            .map_err(|error| Stop::failure(format!("cannot handle signals: {error}")))?;
+        engine::run(config, queue, ended).await.map_err(Stop::from)
+    });
+    front.stop();
     if result.is_ok() {
         tracing::info!("stopped; the kernel forwards everything");
     }
     result
 }
 
-async fn serve(config: Config, mut socket: ControlSocket) -> Result<(), Stop> {
-    let ended = signals::ended()
-        .map_err(|error| Stop::failure(format!("cannot handle signals: {error}")))?;
-    let (requests, queue) = mpsc::channel(QUEUE);
-    if let Some(listener) = socket.take_listener() {
-        let listener = UnixListener::from_std(listener).map_err(|error| {
-            Stop::failure(format!(
-                "cannot serve control socket {}: {error}",
-                socket.path().display()
-            ))
-        })?;
+/// The control server, on a thread of its own: what it writes to a slow or greedy reader takes no time of the engine's.
+struct Front {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Front {
+    fn start(
+        config: &Config,
+        socket: &mut ControlSocket,
+        requests: mpsc::Sender<Request>,
+    ) -> Result<Front, Stop> {
+        let control = socket.take_listener();
         tracing::debug!("control socket {}", socket.path().display());
-        let router = server::router(requests.clone());
-        tokio::spawn(async move { axum::serve(listener, router).await });
+        let metrics = config.daemon.metrics.map(listen).transpose()?;
+        let (stop, stopped) = oneshot::channel();
+        let failed = |error| Stop::failure(format!("cannot start the control server: {error}"));
+        let runtime = runtime()?;
+        let work = move || {
+            runtime.block_on(async {
+                if let Some(listener) = control.and_then(|l| UnixListener::from_std(l).ok()) {
+                    let router = server::router(requests.clone());
+                    tokio::spawn(async move { axum::serve(listener, router).await });
+                }
+                if let Some(listener) = metrics.and_then(|l| TcpListener::from_std(l).ok()) {
+                    let router = server::metrics_router(requests);
+                    tokio::spawn(async move { axum::serve(listener, router).await });
+                }
+                // an error says that the other end is gone, which is the end, too
+                let _ = stopped.await;
+            });
+        };
+        let thread = thread::Builder::new().name("freeway-server".into());
+        Ok(Front {
+            stop,
+            thread: thread.spawn(work).map_err(failed)?,
+        })
     }
-    if let Some(address) = config.daemon.metrics {
-        let listener = TcpListener::bind(address).await.map_err(|error| {
+
+    fn stop(self) {
+        drop(self.stop);
+        // a panic there was printed there
+        let _ = self.thread.join();
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Stop> {
+    let listener = std::net::TcpListener::bind(address)
+        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+        .map_err(|error| {
             Stop::new(
                 Exit::Config,
                 format!("cannot serve metrics at {address}: {error}"),
             )
         })?;
-        tracing::info!("metrics at http://{address}/metrics");
-        let router = server::metrics_router(requests.clone());
-        tokio::spawn(async move { axum::serve(listener, router).await });
-    }
-    engine::run(config, queue, ended).await?;
-    Ok(())
+    tracing::info!("metrics at http://{address}/metrics");
+    Ok(listener)
+}
+
+fn runtime() -> Result<Runtime, Stop> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Stop::failure(format!("cannot start the runtime: {error}")))
 }
 
 /// Logs go to standard error; FREEWAY_LOG overrides the level with the syntax of `tracing_subscriber`.

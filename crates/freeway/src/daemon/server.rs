@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -13,8 +13,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot};
 
+use super::listing::Listing;
 use super::request::{Reply, Request};
-use crate::api::{ExplainQuery, Failure, FailureKind, FlowFilter, Switch};
+use crate::api::{ExplainQuery, Failure, FailureKind, FlowFilter, Switch, TopQuery};
 
 /// The engine answers in milliseconds; a start or a resynchronisation may take longer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,6 +31,7 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/stats", get(stats))
         .route("/v1/flows", post(flows))
+        .route("/v1/top", post(top))
         .route("/v1/explain", post(explain))
         .route("/v1/switch", post(switch))
         .route("/v1/flush", post(flush))
@@ -73,7 +75,21 @@ async fn flows(State(engine): State<Engine>, body: Bytes) -> Response {
         Ok(filter) => filter,
         Err(failure) => return failure.into_response(),
     };
-    answer(ask(&engine, PATIENCE, |reply| Request::Flows(filter, reply)).await)
+    match Listing::open(engine, PATIENCE, filter).await {
+        Ok(listing) => {
+            let kind = [(header::CONTENT_TYPE, "application/json")];
+            (kind, Body::new(listing)).into_response()
+        }
+        Err(failure) => failure.into_response(),
+    }
+}
+
+async fn top(State(engine): State<Engine>, body: Bytes) -> Response {
+    let query = match read::<TopQuery>(&body) {
+        Ok(query) => query,
+        Err(failure) => return failure.into_response(),
+    };
+    answer(ask(&engine, PATIENCE, |reply| Request::Top(query, reply)).await)
 }
 
 async fn explain(State(engine): State<Engine>, body: Bytes) -> Response {
@@ -125,7 +141,7 @@ fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
     serde_json::from_slice(body).map_err(|error| {
         Failure::request(
             format!("the request does not parse: {error}"),
-            "see docs/json.md",
+            "see docs/commands.md",
         )
     })
 }

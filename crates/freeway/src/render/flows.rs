@@ -6,23 +6,24 @@ use std::net::SocketAddr;
 use super::number::{bytes, count, duration, plural};
 use super::page::{Page, TIE, Tone};
 use super::terminal::Terminal;
-use crate::api::{Flow, FlowState, Flows};
+use crate::api::{Flow, FlowState};
 
-/// The whole page.
-pub fn flows(flows: &Flows, terminal: Terminal) -> String {
+/// One flow of the list.
+pub fn flow(flow: &Flow, terminal: Terminal) -> String {
     let mut page = Page::new(terminal);
-    for flow in &flows.flows {
-        lines(&mut page, "", flow);
-    }
-    let shown = flows.flows.len() as u64;
-    let tail = if shown < flows.total {
+    lines(&mut page, "", flow);
+    page.finish()
+}
+
+/// What ends the list: how many the filter lets through, and how many of them were shown.
+pub fn tail(shown: u64, total: u64) -> String {
+    let some = if shown < total {
         format!(", {} shown", count(shown))
     } else {
         String::new()
     };
-    page.gap();
-    page.line(&format!("{}{tail}", plural(flows.total, "flow")));
-    page.finish()
+    let gap = if shown > 0 { "\n" } else { "" };
+    format!("{gap}{}{some}\n", plural(total, "flow"))
 }
 
 /// One flow in three lines or a few more.
@@ -75,13 +76,7 @@ mod tests {
 
     #[test]
     fn a_translation_is_shown() {
-        let text = flows(
-            &Flows {
-                flows: vec![fake::flow()],
-                total: 7,
-            },
-            PIPE,
-        );
+        let text = flow(&fake::flow(), PIPE);
         check_fits(&text);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "tcp  192.0.2.2:40000 > 198.51.100.2:5201 active");
@@ -89,13 +84,15 @@ mod tests {
             lines[1],
             "     lan0 > wan0 (xdp) as 198.51.100.1:40000 > 198.51.100.2:5201"
         );
-        assert!(text.ends_with("\n\n7 flows, 1 shown\n"), "{text}");
+        assert_eq!(tail(1, 7), "\n7 flows, 1 shown\n");
+        assert_eq!(tail(7, 7), "\n7 flows\n");
+        assert_eq!(tail(0, 0), "0 flows\n");
     }
 
     #[test]
     fn long_addresses_wrap() {
         let long = "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap();
-        let flow = Flow {
+        let six = Flow {
             family: 6,
             src: long,
             dst: long,
@@ -104,15 +101,8 @@ mod tests {
             mark: 9,
             ..fake::flow()
         };
-        let text = flows(
-            &Flows {
-                flows: vec![flow],
-                total: 1,
-            },
-            PIPE,
-        );
+        let text = flow(&six, PIPE);
         check_fits(&text);
         assert!(text.contains("mark 0x9"));
-        assert_eq!(flows(&Flows::default(), PIPE), "0 flows\n");
     }
 }

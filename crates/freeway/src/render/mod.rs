@@ -12,9 +12,9 @@ mod terminal;
 
 pub use doctor::doctor;
 pub use explain::explain;
-pub use flows::flows;
+pub use flows::{flow, tail};
 pub use number::{count, plural};
 pub use page::{Page, Tone};
 pub use stats::stats;
 pub use status::status;
-pub use terminal::{Terminal, print, print_json};
+pub use terminal::{Terminal, print, print_json, write};

@@ -66,12 +66,18 @@ fn columns_of(stream: &impl AsRawFd) -> Option<usize> {
 
 /// Writes to standard output; a reader that has left is no error.
 pub fn print(text: &str) -> Result<(), Stop> {
+    write(text.as_bytes()).map(drop)
+}
+
+/// The same for one part of many; false if the reader has left.
+pub fn write(bytes: &[u8]) -> Result<bool, Stop> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Stop::failure(format!(
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Stop::failure(format!(
             "cannot write to standard output: {error}"
         ))),
-        _ => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use freeway_abi::{
     FW_AF_INET, FW_AF_INET6, FW_R_FAST, FW_STAGE_TC_EGRESS, Reason, fw_watch, fw_watch_event,
 };
-use freeway_cmm::{FlowKey, Refusal, words_of};
+use freeway_cmm::{ConnKey, Flow, FlowKey, Refusal, words_of};
 use freeway_kernel::model::{Connection as Tracked, CtStatus, Neigh, Tuple};
 use tokio::time::Instant;
 
@@ -142,18 +142,15 @@ impl Engine {
             sport: query.src.port(),
             dport: query.dst.port(),
         };
-        let connection = self.conntrack.get(&tuple, 0).ok().flatten();
-        let keys: Vec<FlowKey> = self
-            .ports
-            .by_index
-            .keys()
-            .map(|port| FlowKey { tuple, port: *port })
-            .collect();
+        // the tuple as it comes in, or, inverted, the answers to the tuple as it leaves
+        let mut track = |tuple| self.conntrack.get(&tuple, 0).ok().flatten();
+        let connection = track(tuple).or_else(|| track(tuple.inverse()));
+        let ports = self.ports.by_index.keys();
+        let keys: Vec<FlowKey> = ports.map(|&port| FlowKey { tuple, port }).collect();
         let managed = keys
             .iter()
             .find_map(|key| self.manager.find(key))
-            // or the tuple as it leaves
-            .or_else(|| self.manager.flows().find(|(_, f)| f.out == tuple));
+            .or_else(|| self.leaving_as(&tuple, connection.as_ref()));
         let flow = managed.map(|(index, f)| self.flow(index, f, now_tick));
         let reply_flow = managed
             .map(|(_, f)| FlowKey {
@@ -193,6 +190,36 @@ impl Engine {
             watched,
             notes,
         }
+    }
+
+    /// The flow that leaves as this tuple: it has a connection that answers the inverted tuple, or a flow for the
+    /// answers.
+    fn leaving_as(&self, tuple: &Tuple, connection: Option<&Tracked>) -> Option<(u32, &Flow)> {
+        let by_connection = connection.and_then(|tracked| {
+            self.manager.connection(&ConnKey {
+                orig: tracked.orig,
+                zone: tracked.zone,
+            })
+        });
+        let flows = by_connection.into_iter().flat_map(|c| c.flows).flatten();
+        let mut flows = flows.filter_map(|index| Some((index, self.manager.flow(index)?)));
+        if let Some(found) = flows.find(|(_, flow)| flow.out == *tuple) {
+            return Some(found);
+        }
+        self.ports.by_index.keys().find_map(|port| {
+            let answers = FlowKey {
+                tuple: tuple.inverse(),
+                port: *port,
+            };
+            let (_, answers) = self.manager.find(&answers)?;
+            let key = FlowKey {
+                tuple: answers.out.inverse(),
+                port: answers.port_out,
+            };
+            self.manager
+                .find(&key)
+                .filter(|(_, flow)| flow.out == *tuple)
+        })
     }
 
     fn watched(&self, watch: &Watch) -> Watched {

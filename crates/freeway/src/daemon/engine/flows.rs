@@ -1,31 +1,58 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flows as the API shows them.
+//! Flows as the API shows them, a page at a time.
 
 use freeway_abi::{FW_ST_PREPARING, FW_ST_SUSPENDED, fw_state};
 use freeway_cmm::Flow as Managed;
 
 use super::Engine;
-use crate::api::{Flow, FlowFilter, FlowPath, FlowState, Flows, Proto};
+use crate::api::{Flow, FlowPath, FlowState, Proto, Tuples};
+use crate::daemon::{Page, PageQuery};
+
+/// Most flows of a page.
+const ROOM: usize = 256;
+/// Most flows that are looked at for a page.
+const LOOKS: u32 = 2048;
 
 impl Engine {
-    pub(super) fn flows(&self, filter: &FlowFilter, now_tick: u32) -> Flows {
-        let mut all: Vec<(u32, &Managed)> = self.manager.flows().collect();
-        all.sort_unstable_by_key(|(_, f)| (f.key.tuple, f.key.port));
-        let limit = filter
-            .limit
-            .map_or(usize::MAX, |l| usize::try_from(l).unwrap_or(usize::MAX));
-        let mut total = 0;
-        let mut flows = Vec::new();
-        for (index, managed) in all {
-            let flow = self.flow(index, managed, now_tick);
-            if filter.matches(&flow) {
-                total += 1;
-                if flows.len() < limit {
-                    flows.push(flow);
-                }
+    /// The next flows in the order of their indices, which they keep as long as they live. The filter looks at keys
+    /// before a state is read.
+    pub(super) fn page(&self, query: &PageQuery, now_tick: u32) -> Page {
+        let filter = &*query.filter;
+        let end = self.manager.index_end();
+        let room = query.room.min(ROOM);
+        let port = filter.port.as_ref().map(|name| {
+            let link = self.mirror.link_by_name(name);
+            link.map(|link| link.ifindex)
+        });
+        let mut page = Page {
+            table: self.manager.flow_count() as u64,
+            ..Page::default()
+        };
+        let mut cursor = query.from;
+        let last = cursor.saturating_add(LOOKS).min(end);
+        while cursor < last && (room == 0 || page.flows.len() < room) {
+            let index = cursor;
+            cursor += 1;
+            let Some(flow) = self.manager.flow(index) else {
+                continue;
+            };
+            let through =
+                port.is_none_or(|port| [flow.key.port, flow.port_out].map(Some).contains(&port));
+            if !through || !filter.matches_tuples(&tuples(flow)) {
+                continue;
+            }
+            if let Some(wanted) = filter.state
+                && self.flow_state(&self.datapath.flows.state(index)) != wanted
+            {
+                continue;
+            }
+            page.matched += 1;
+            if room > 0 {
+                page.flows.push(self.flow(index, flow, now_tick));
             }
         }
-        Flows { flows, total }
+        page.next = (cursor < end).then_some(cursor);
+        page
     }
 
     pub(super) fn flow(&self, index: u32, flow: &Managed, now_tick: u32) -> Flow {
@@ -78,6 +105,17 @@ impl Engine {
     pub(super) fn port_name(&self, ifindex: u32) -> String {
         let link = self.mirror.links().get(&ifindex);
         link.map_or_else(|| format!("if{ifindex}"), |l| l.name.clone())
+    }
+}
+
+fn tuples(flow: &Managed) -> Tuples {
+    let (key, out) = (&flow.key.tuple, &flow.out);
+    Tuples {
+        proto: Proto(key.proto),
+        src: [key.src, out.src],
+        sport: [key.sport, out.sport],
+        dst: [key.dst, out.dst],
+        dport: [key.dport, out.dport],
     }
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the kernel tells only when asked.
+//! What the kernel tells only when asked. Asking takes milliseconds, so a thread of its own does it.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc as ask;
 
 use freeway_cmm::FlowKey;
 use freeway_kernel::ethtool::Ethtool;
 use freeway_kernel::hooks;
-use freeway_kernel::model::{Link, Tuple};
+use freeway_kernel::model::Tuple;
 use freeway_kernel::netdev::{self, XdpFeatures};
 use freeway_kernel::nft::{self, LegacyTable};
 use freeway_kernel::probe::{Outcome, ProbeResult};
@@ -14,8 +15,76 @@ use freeway_kernel::progs;
 use freeway_kernel::sockets::{PacketSocket, packet_sockets};
 use freeway_kernel::sysctl::Sysctls;
 
+use tokio::sync::mpsc;
+
 use super::sample::Frames;
 use crate::api::{Feature, FeatureState};
+use crate::daemon::DaemonError;
+
+/// A port to look at.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub ifindex: u32,
+    pub name: String,
+    /// No virtual link: its driver may take tags off before XDP.
+    pub physical: bool,
+}
+
+/// The thread that asks. It was made by the daemon's main thread, which never changes its network namespace, and so
+/// is in the same one.
+#[derive(Debug)]
+pub(super) struct Poller {
+    questions: ask::Sender<Vec<Place>>,
+    answers: mpsc::Receiver<Polled>,
+    /// A question is under way.
+    busy: bool,
+    /// Another one is to follow it.
+    again: bool,
+}
+
+impl Poller {
+    /// `ours`: ids of the daemon's own programs.
+    pub(super) fn start(ours: Vec<u32>) -> Result<Self, DaemonError> {
+        let (questions, places) = ask::channel::<Vec<Place>>();
+        let (sender, answers) = mpsc::channel(1);
+        let work = move || {
+            while let Ok(places) = places.recv() {
+                if sender.blocking_send(Polled::read(&places, &ours)).is_err() {
+                    break;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("freeway-poll".into());
+        thread.spawn(work).map_err(super::failure)?;
+        Ok(Self {
+            questions,
+            answers,
+            busy: false,
+            again: false,
+        })
+    }
+
+    /// Asks, or asks once more after the answer that is under way.
+    pub(super) fn ask(&mut self, places: Vec<Place>) {
+        self.again = self.busy;
+        if !self.busy {
+            // a thread that has ended is reported by `answer`
+            self.busy = self.questions.send(places).is_ok();
+        }
+    }
+
+    /// Completes with the answer; never without a question.
+    pub(super) async fn answer(&mut self) -> Result<Polled, DaemonError> {
+        let polled = self.answers.recv().await;
+        self.busy = false;
+        polled.ok_or_else(|| DaemonError::Failure("the polling thread has ended".into()))
+    }
+
+    /// True once if something asked to look again.
+    pub(super) fn take_again(&mut self) -> bool {
+        std::mem::take(&mut self.again)
+    }
+}
 
 /// As it was at the last look.
 #[derive(Debug, Default)]
@@ -27,11 +96,13 @@ pub(super) struct Polled {
     /// Functions on the forwarding hooks that nobody has judged.
     pub foreign_hooks: Vec<String>,
     features: Option<BTreeMap<u32, XdpFeatures>>,
+    /// What must see every packet, by port.
+    blockers: BTreeMap<u32, Vec<String>>,
 }
 
 impl Polled {
     /// What cannot be read counts as absent; it is logged.
-    pub(super) fn read() -> Self {
+    pub(super) fn read(places: &[Place], ours: &[u32]) -> Self {
         let sockets = packet_sockets().unwrap_or_else(|error| {
             tracing::debug!("listing packet sockets: {error}");
             Vec::new()
@@ -54,7 +125,21 @@ impl Polled {
             legacy: nft::legacy_tables(),
             foreign_hooks: foreign.map(|h| h.function).collect(),
             features,
+            blockers: places
+                .iter()
+                .map(|place| (place.ifindex, blockers(place, ours)))
+                .collect(),
         }
+    }
+
+    /// True if something that ports are judged by differs.
+    pub(super) fn ports_differ(&self, other: &Polled) -> bool {
+        self.features != other.features || self.blockers != other.blockers
+    }
+
+    /// Programs and offloads of others that must see every packet of a port; `None`: it was not looked at yet.
+    pub(super) fn blockers(&self, ifindex: u32) -> Option<&[String]> {
+        self.blockers.get(&ifindex).map(Vec::as_slice)
     }
 
     /// True if a packet socket takes a flow's frames, coming in or leaving.
@@ -93,19 +178,14 @@ impl Polled {
 }
 
 /// Programs of others on a port's tcx hooks, and offloads that hide tags from XDP.
-pub(super) fn blockers(link: &Link, ours: &[u32]) -> Vec<String> {
+fn blockers(place: &Place, ours: &[u32]) -> Vec<String> {
     let mut reasons = Vec::new();
-    if let Ok(Some(tcx)) = progs::tcx(link.ifindex) {
-        for program in tcx
-            .ingress
-            .iter()
-            .chain(&tcx.egress)
-            .filter(|p| !ours.contains(&p.id))
-        {
-            let name = if program.name.is_empty() {
-                "unnamed"
-            } else {
-                &program.name
+    if let Ok(Some(tcx)) = progs::tcx(place.ifindex) {
+        let programs = tcx.ingress.iter().chain(&tcx.egress);
+        for program in programs.filter(|p| !ours.contains(&p.id)) {
+            let name = match program.name.as_str() {
+                "" => "unnamed",
+                name => name,
             };
             reasons.push(format!(
                 "a foreign tcx program ({name}) must see its packets"
@@ -113,10 +193,10 @@ pub(super) fn blockers(link: &Link, ours: &[u32]) -> Vec<String> {
         }
     }
     // A virtual link's tags stay inline when its configuration says that it is a wire.
-    if link.kind.is_none() && hides_tags(&link.name) {
+    if place.physical && hides_tags(&place.name) {
         reasons.push(format!(
             "rx-vlan-offload hides VLAN tags from XDP: ethtool -K {} rxvlan off",
-            link.name
+            place.name
         ));
     }
     reasons

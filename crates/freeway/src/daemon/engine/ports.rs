@@ -9,6 +9,7 @@ use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::{Family, Link, Prefix};
 
 use super::Engine;
+use super::poll::Place;
 use crate::config::{Config, PathChoice};
 use crate::daemon::DaemonError;
 
@@ -23,6 +24,8 @@ const UNSHAPED: [&str; 8] = [
     "fq_codel",
     "clsact",
 ];
+/// Hardware type of the loopback (linux/if_arp.h).
+const ARPHRD_LOOPBACK: u16 = 772;
 /// Failed redirects after which an output is left to the kernel.
 const FAULTS_MAX: u64 = 8;
 
@@ -151,29 +154,47 @@ impl Engine {
     pub(super) fn update_ports(&mut self) -> Result<(), DaemonError> {
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
-        let links: Vec<Link> = self.mirror.links().values().cloned().collect();
-        let gone: Vec<u32> = self
-            .ports
-            .by_index
-            .keys()
-            .filter(|index| !links.iter().any(|l| l.ifindex == **index))
-            .copied()
-            .collect();
+        let links = self.mirror.links();
+        let ports = self.ports.by_index.keys().copied();
+        let gone: Vec<u32> = ports.filter(|index| !links.contains_key(index)).collect();
+        let links: Vec<Link> = self.business().cloned().collect();
         for ifindex in gone {
             self.manager.remove_port(ifindex, now_tick, &mut ops);
             if let Some(port) = self.ports.by_index.remove(&ifindex) {
                 let _ = self.datapath.clear_port(port.slot, ifindex);
             }
         }
-        for link in links
-            .iter()
-            .filter(|l| l.kind.is_some() || l.hw_type != 772)
-        {
-            if self.concerns(link) {
-                self.update_port(link, now_tick, &mut ops);
-            }
+        let mut unknown = false;
+        for link in &links {
+            unknown |= self.polled.blockers(link.ifindex).is_none();
+            self.update_port(link, now_tick, &mut ops);
+        }
+        if unknown {
+            self.ask_poller();
         }
         self.execute(ops)
+    }
+
+    /// The links that are Freeway's business.
+    fn business(&self) -> impl Iterator<Item = &Link> {
+        let links = self.mirror.links().values();
+        links.filter(|l| (l.kind.is_some() || l.hw_type != ARPHRD_LOOPBACK) && self.concerns(l))
+    }
+
+    /// The ports that the polling thread looks at.
+    pub(super) fn places(&self) -> Vec<Place> {
+        let place = |link: &Link| Place {
+            ifindex: link.ifindex,
+            name: link.name.clone(),
+            physical: link.kind.is_none(),
+        };
+        self.business().map(place).collect()
+    }
+
+    /// True if a port has lost redirected frames since it was judged.
+    pub(super) fn new_faults(&self) -> bool {
+        let mut judged = self.ports.by_index.iter().filter(|(_, p)| p.xdp.is_some());
+        judged.any(|(index, port)| self.datapath.fault(*index).failed != port.faults)
     }
 
     fn concerns(&self, link: &Link) -> bool {
@@ -285,9 +306,8 @@ impl Engine {
     /// What must see every packet of the port.
     fn blockers(&self, link: &Link) -> Vec<String> {
         let mut reasons = Vec::new();
-        let ours = self.datapath.prog_ids();
         let foreign = |f: &&freeway_kernel::model::Filter| {
-            !f.prog_id.is_some_and(|id| ours.contains(&id))
+            !f.prog_id.is_some_and(|id| self.prog_ids.contains(&id))
                 && f.name.as_deref().is_none_or(|n| !n.starts_with("freeway"))
         };
         let filters = self.mirror.filters().get(&link.ifindex);
@@ -298,7 +318,10 @@ impl Engine {
                 filter.kind
             ));
         }
-        reasons.extend(super::poll::blockers(link, &ours));
+        match self.polled.blockers(link.ifindex) {
+            Some(blockers) => reasons.extend_from_slice(blockers),
+            None => reasons.push("it is new, and what hangs on it is being looked at".into()),
+        }
         if self.mirror.xfrm_offload_ports().contains(&link.ifindex) {
             reasons.push("IPsec is offloaded to it: frames for it are not what leaves".into());
         }

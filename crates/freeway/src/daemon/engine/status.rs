@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Answers to questions.
 
-use freeway_abi::{FW_R_FAST, FW_ST_ACTIVE, FW_ST_PREPARING, REASONS, Stage};
+use std::time::Instant;
+
+use freeway_abi::{FW_R_FAST, REASONS, Stage};
 use freeway_cmm::Refusal;
 
+use super::census::{Asker, Sums};
 use super::{Engine, failure};
 use crate::api::{
-    Events, Failure, FlowCounts, Flushed, Latency, Learning, Netlink, Packets, Port, PortPath,
-    PortState, ReasonCount, RefusalCount, Stats, Status, Switched,
+    Events, Failure, FlowCounts, Flushed, Latency, Learning, Netlink, Port, PortPath, PortState,
+    ReasonCount, RefusalCount, Stats, Status, Switched,
 };
 use crate::daemon::{DaemonError, Request};
 
@@ -16,9 +19,12 @@ impl Engine {
         let now_tick = self.now_tick()?;
         // A failed send means that the asker has left.
         match request {
-            Request::Status(reply) => drop(reply.send(Ok(self.status()))),
-            Request::Stats(reply) => drop(reply.send(self.stats().map_err(internal))),
-            Request::Flows(filter, reply) => drop(reply.send(Ok(self.flows(&filter, now_tick)))),
+            Request::Status(reply) => self.census(Asker::Status(reply)),
+            Request::Stats(reply) => self.census(Asker::Stats(reply)),
+            Request::Top(query, reply) => {
+                self.census(Asker::Top(query, reply, Instant::now()));
+            }
+            Request::Flows(query, reply) => drop(reply.send(Ok(self.page(&query, now_tick)))),
             Request::Explain(query, reply) => self.explain(query, reply),
             Request::Switch(switch, reply) => {
                 let was_on = self.on;
@@ -38,7 +44,9 @@ impl Engine {
         Ok(())
     }
 
-    fn status(&self) -> Status {
+    pub(super) fn status(&self, sums: &Sums) -> Status {
+        let staleness_bound_s =
+            f64::from(sums.staleness_ticks) / f64::from(self.datapath.clock.hz());
         let stats = self.manager.stats();
         let latency = &stats.learnable_to_fast;
         Status {
@@ -51,15 +59,18 @@ impl Engine {
             on: self.on,
             paused: (!self.on).then(|| "switched off by the operator".into()),
             epoch: self.manager.epoch(),
-            flows: self.flow_counts(),
+            flows: FlowCounts {
+                capacity: self.config.flows.max.into(),
+                ..sums.flows
+            },
             connections: self.manager.connection_count() as u64,
             next_hops: self.manager.nexthop_count() as u64,
             ports: self.port_status(),
             ruleset: self.ruleset.status.clone(),
             features: self.probes.iter().map(super::poll::feature).collect(),
-            notices: self.notices(),
+            notices: self.notices(staleness_bound_s),
             invalidation: self.invalidation.report(),
-            staleness_bound_s: self.staleness_bound_s,
+            staleness_bound_s,
             learn: Learning {
                 candidates: stats.candidates,
                 learned: stats.learned,
@@ -74,23 +85,6 @@ impl Engine {
             memory_maps_bytes: self.datapath.memory_bytes(),
             config_file: self.config.file.as_ref().map(|f| f.display().to_string()),
         }
-    }
-
-    fn flow_counts(&self) -> FlowCounts {
-        let mut counts = FlowCounts {
-            capacity: self.config.flows.max.into(),
-            ..FlowCounts::default()
-        };
-        for (index, _) in self.manager.flows() {
-            let state = self.datapath.flows.state(index);
-            match state.status {
-                FW_ST_PREPARING => counts.preparing += 1,
-                FW_ST_ACTIVE if state.epoch == self.manager.epoch() => counts.active += 1,
-                FW_ST_ACTIVE => counts.unconfirmed += 1,
-                _ => counts.suspended += 1,
-            }
-        }
-        counts
     }
 
     fn port_status(&self) -> Vec<Port> {
@@ -129,7 +123,7 @@ impl Engine {
         ports.collect()
     }
 
-    fn notices(&self) -> Vec<String> {
+    fn notices(&self, staleness_bound_s: f64) -> Vec<String> {
         let mut notices = Vec::new();
         if self
             .ports
@@ -154,33 +148,24 @@ impl Engine {
             ));
         }
         let bound = f64::from(2 * freeway_cmm::Settings::default().revalidate_s);
-        if self.staleness_bound_s > bound {
+        if staleness_bound_s > bound {
             notices.push(format!(
                 "revalidation lags: a change without an event may go unnoticed for {:.0} s",
-                self.staleness_bound_s
+                staleness_bound_s
             ));
         }
         notices
     }
 
-    fn stats(&self) -> Result<Stats, DaemonError> {
+    pub(super) fn stats(&self, sums: &Sums) -> Result<Stats, DaemonError> {
         let counts = self.datapath.reasons().map_err(failure)?;
         let stats = self.manager.stats();
-        let mut fast = Packets {
-            packets: stats.retired_packets,
-            bytes: stats.retired_bytes,
-        };
-        for index in self.manager.live_states() {
-            let state = self.datapath.flows.state(index);
-            fast.packets += state.packets;
-            fast.bytes += state.bytes;
-        }
         let reasons = REASONS
             .iter()
             .enumerate()
             .filter(|(i, _)| *i != FW_R_FAST as usize);
         Ok(Stats {
-            fast,
+            fast: sums.fast,
             reasons: reasons
                 .map(|(i, reason)| ReasonCount {
                     name: reason.name.into(),
@@ -226,7 +211,7 @@ pub(super) fn stage(stage: Stage) -> &'static str {
     }
 }
 
-fn internal(error: DaemonError) -> Failure {
+pub(super) fn internal(error: DaemonError) -> Failure {
     Failure::internal(error.to_string())
 }
 

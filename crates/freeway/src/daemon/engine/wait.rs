@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waiting for any of several descriptors.
 
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::Notify;
 
 use super::failure;
 use crate::daemon::DaemonError;
 
 /// An epoll set that tokio waits for.
 pub(super) struct Readable {
-    set: AsyncFd<std::os::fd::OwnedFd>,
-    again: Notify,
+    set: AsyncFd<OwnedFd>,
 }
 
 impl Readable {
@@ -29,27 +29,24 @@ impl Readable {
         }
         // SAFETY: the set owns the epoll descriptor, which stays open and is never replaced.
         let set = unsafe { AsyncFd::register_with_interest(epoll.0, Interest::READABLE) };
-        let set = set.map_err(failure)?;
-        Ok(Self {
-            set,
-            again: Notify::new(),
-        })
+        set.map(|set| Self { set }).map_err(failure)
     }
 
-    /// Completes when one is readable. The caller drains them all, or calls [`Readable::again`].
+    /// Completes when one is readable. The caller drains them all, or remembers that there is more.
     pub(super) async fn wait(&self) -> Result<(), DaemonError> {
-        tokio::select! {
-            guard = self.set.readable() => {
-                // before the draining: what comes later is a new edge
-                guard.map_err(failure)?.clear_ready();
-                Ok(())
-            }
-            () = self.again.notified() => Ok(()),
-        }
+        let mut guard = self.set.readable().await.map_err(failure)?;
+        // before the draining: what comes later is a new edge
+        guard.clear_ready();
+        Ok(())
     }
 
-    /// The next wait completes at once.
-    pub(super) fn again(&self) {
-        self.again.notify_one();
+    /// True if one is readable at this moment, whether or not the runtime has noticed.
+    pub(super) fn ready(&self) -> Result<bool, DaemonError> {
+        let mut set = [PollFd::new(self.set.get_ref().as_fd(), PollFlags::POLLIN)];
+        match poll(&mut set, PollTimeout::ZERO) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::EINTR) => Ok(false),
+            Err(error) => Err(failure(error)),
+        }
     }
 }

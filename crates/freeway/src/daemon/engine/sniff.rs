@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Flows whose frames a new packet socket takes leave the table, in pieces.
+
+use freeway_cmm::Refusal;
+
+use super::Engine;
+use crate::daemon::DaemonError;
+
+/// Flows looked at in one piece: for each, two frames are built and the sockets' filters run.
+const PIECE: u32 = 256;
+
+/// The walk over the flows, if one is under way.
+#[derive(Debug, Default)]
+pub(super) struct Sniff {
+    cursor: Option<u32>,
+}
+
+impl Sniff {
+    /// Looks at every flow anew.
+    pub(super) fn begin(&mut self) {
+        self.cursor = Some(0);
+    }
+
+    pub(super) fn running(&self) -> bool {
+        self.cursor.is_some()
+    }
+}
+
+impl Engine {
+    pub(super) fn sniff_piece(&mut self) -> Result<(), DaemonError> {
+        let Some(from) = self.sniff.cursor else {
+            return Ok(());
+        };
+        let end = self.manager.index_end();
+        let to = from.saturating_add(PIECE).min(end);
+        let now_tick = self.now_tick()?;
+        let mut ops = Vec::new();
+        for index in from..to {
+            let taken = self
+                .manager
+                .flow(index)
+                .is_some_and(|flow| self.polled.sniffed(&flow.key, &flow.out, flow.port_out));
+            if taken {
+                self.manager
+                    .refuse_flow(index, Refusal::Sniffed, now_tick, &mut ops);
+            }
+        }
+        self.sniff.cursor = (to < end).then_some(to);
+        self.execute(ops)
+    }
+}

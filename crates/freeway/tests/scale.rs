@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A large flow table: questions are answered soon, cost little, and take no memory. FREEWAY_LONG=1: a million flows.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::*;
+use freeway_lab::{Generator, Load, Options, Proto, Sink, SinkSpec, Until};
+
+/// Each question's bound.
+const ANSWER: Duration = Duration::from_secs(1);
+/// What an answer may take of the daemon: 5 % of a core for who asks once a second; debug builds are slower.
+const CPU_MS: u64 = if cfg!(debug_assertions) { 400 } else { 50 };
+/// By how much the daemon may grow while the whole table is listed.
+const GROWTH_BYTES: u64 = 4 << 20;
+
+/// Processor time of a process in milliseconds, by /proc/PID/stat.
+fn cpu_ms(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    ticks * 1000
+        / nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)
+            .unwrap()
+            .unwrap() as u64
+}
+
+fn anonymous_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"));
+    line.unwrap()
+        .split_whitespace()
+        .next()
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        * 1024
+}
+
+#[test]
+fn questions_about_a_large_table() {
+    let Some(_machine) = machine() else { return };
+    let flows: u32 = if long() { 1_000_000 } else { 60_000 };
+    let lab = build_with(
+        "nat",
+        Options {
+            conntrack_max: Some(2 * flows + 4096),
+            ..Options::default()
+        },
+    );
+    lab.prime(Proto::Udp, flows, Some(0)).unwrap();
+    let _sink = Sink::attach(lab.server_port(), SinkSpec::default()).unwrap();
+    let config = format!("[flows]\nmax = {}\nudp_idle_s = 600\n", flows + flows / 8);
+    let router = Router::start_with(&lab, &config);
+    let pid = router.child.id();
+    let generator = Generator::new(lab.client_port(), &lab.flows(Proto::Udp, flows, 64)).unwrap();
+    let load = Arc::new(generator)
+        .start(Load::paced(Until::Stopped, 400_000).on_cpu(0))
+        .unwrap();
+    let wanted = u64::from(flows) * 99 / 100;
+    until("a full table", Duration::from_secs(180), || {
+        thread::sleep(Duration::from_millis(500));
+        let status = router.status();
+        let active = status["flows"]["active"].as_u64().unwrap();
+        eprintln!("{active} active");
+        (active >= wanted).then_some(())
+    });
+    load.stop().unwrap();
+    thread::sleep(Duration::from_secs(1));
+
+    let idle = (cpu_ms(pid), Instant::now());
+    let watch = Duration::from_secs(if long() { 60 } else { 5 });
+    thread::sleep(watch);
+    let share = (cpu_ms(pid) - idle.0) as f64 / idle.1.elapsed().as_millis() as f64;
+    eprintln!("idle: {:.2} % of a core", share * 100.0);
+
+    let flow = router.json(&["flows", "-n", "1"])["flows"][0].clone();
+    let end = |ip: &str, port: &str| {
+        let ip = flow[ip].as_str().unwrap();
+        format!("{ip}:{}", flow[port])
+    };
+    let (src, dst) = (end("src", "sport"), end("dst", "dport"));
+    let (to_src, to_dst) = (end("to_src", "to_sport"), end("to_dst", "to_dport"));
+    let questions = [
+        vec!["status"],
+        vec!["stats"],
+        vec!["flows", "-n", "20"],
+        vec!["flows", "-n", "20", "proto", "tcp"],
+        vec!["explain", "--watch", "0", "udp", &src, &dst],
+        vec!["explain", "--watch", "0", "udp", &to_src, &to_dst],
+        vec!["explain", "--watch", "0", "udp", "203.0.113.1:1", &dst],
+    ];
+    for question in &questions {
+        let (before, asked) = (cpu_ms(pid), Instant::now());
+        let output = router.run(question);
+        let took = asked.elapsed();
+        assert!(output.status.success());
+        let cpu = cpu_ms(pid) - before;
+        eprintln!("{question:?}: {took:?}, {cpu} ms of the daemon");
+        assert!(took < ANSWER, "{question:?}: {took:?}");
+    }
+    // asked again and again, each at most its part
+    let rounds = 10;
+    let before = cpu_ms(pid);
+    for _ in 0..rounds {
+        let next = Instant::now() + Duration::from_secs(1);
+        assert!(router.run(&["status"]).status.success());
+        assert!(router.run(&["stats"]).status.success());
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+    }
+    let cpu = (cpu_ms(pid) - before) / rounds;
+    eprintln!("status and stats once a second: {cpu} ms of the daemon each time");
+    assert!(cpu <= 2 * CPU_MS, "{cpu} ms");
+
+    // a reader that leaves early
+    let (before, asked) = (cpu_ms(pid), Instant::now());
+    let mut listing = freeway();
+    let mut listing = router
+        .netns
+        .spawn(listing.args(["flows"]).stdout(Stdio::piped()))
+        .unwrap();
+    let head = Command::new("head")
+        .stdin(listing.stdout.take().unwrap())
+        .output()
+        .unwrap();
+    assert!(listing.wait().unwrap().success());
+    let (took, cpu) = (asked.elapsed(), cpu_ms(pid) - before);
+    eprintln!("flows | head: {took:?}, {cpu} ms of the daemon");
+    assert_eq!(
+        head.stdout.iter().filter(|byte| **byte == b'\n').count(),
+        10
+    );
+    assert!(took < ANSWER, "{took:?}");
+    assert!(cpu <= CPU_MS, "{cpu} ms");
+
+    // the whole table, and what it takes of memory
+    let before = anonymous_bytes(pid);
+    let (mut most, asked) = (before, Instant::now());
+    let mut listing = freeway();
+    let mut listing = router
+        .netns
+        .spawn(listing.args(["flows", "--json"]).stdout(Stdio::piped()))
+        .unwrap();
+    let mut count = Command::new("grep")
+        .args(["-c", "\"sport\""])
+        .stdin(listing.stdout.take().unwrap())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while listing.try_wait().unwrap().is_none() {
+        most = most.max(anonymous_bytes(pid));
+        thread::sleep(Duration::from_millis(20));
+    }
+    let lines = std::io::read_to_string(count.stdout.take().unwrap()).unwrap();
+    count.wait().unwrap();
+    eprintln!(
+        "flows --json: {} flows in {:?}, {} kB more",
+        lines.trim(),
+        asked.elapsed(),
+        (most - before) / 1024
+    );
+    assert!(lines.trim().parse::<u64>().unwrap() >= wanted);
+    assert!(most - before <= GROWTH_BYTES, "{} bytes", most - before);
+    router.stop();
+}
