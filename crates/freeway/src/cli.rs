@@ -36,7 +36,7 @@ pub enum Command {
     #[command(after_help = EXIT_CODES)]
     Run(RunArgs),
     /// Show each port's state and why, the flow table, rules and features
-    Status(ShowArgs),
+    Status(StatusArgs),
     /// Show packets by path and by reason
     Stats(StatsArgs),
     /// Show the flow table
@@ -46,6 +46,10 @@ pub enum Command {
     /// Shows the flow's entry, the kernel's connection and neighbour, and watches real packets of the flow for up to
     /// two seconds. The tuple may be given as it comes in or as it goes out.
     Explain(ExplainArgs),
+    /// Show live what is forwarded: by port, by reason, and the busiest flows
+    ///
+    /// On a terminal until q is pressed; elsewhere, and with --once or --json, one page. Rates are L2, without FCS.
+    Top(TopArgs),
     /// Switch the fast path on
     On(ShowArgs),
     /// Switch the fast path off: everything is the kernel's, programs stay attached
@@ -127,12 +131,44 @@ pub struct ShowArgs {
     pub socket: SocketArg,
 }
 
+/// Again and again.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct WatchArg {
+    /// Show it again every so many seconds [default: 1]; q ends it
+    #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = interval)]
+    pub watch: Option<f64>,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub watch: WatchArg,
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+/// Arguments of `top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Show one page, with the rates of one interval
+    #[arg(long)]
+    pub once: bool,
+    /// Seconds between two pages
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    pub interval: f64,
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
 /// Arguments of `stats`.
 #[derive(Debug, Args)]
 pub struct StatsArgs {
     /// Show reasons that no packet had, too
     #[arg(short, long)]
     pub all: bool,
+    #[command(flatten)]
+    pub watch: WatchArg,
     #[command(flatten)]
     pub show: ShowArgs,
 }
@@ -147,6 +183,10 @@ pub struct FlowsArgs {
     /// Show at most so many flows
     #[arg(short = 'n', long, value_name = "NUMBER")]
     pub limit: Option<u64>,
+    /// Show them again every so many seconds [default: 1], as many as fit on the terminal; q ends it
+    #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+          value_parser = interval)]
+    pub watch: Option<f64>,
     #[command(flatten)]
     pub show: ShowArgs,
 }
@@ -160,9 +200,16 @@ Filter, all of which must hold:
   sport PORT[-PORT]
   dport PORT[-PORT]
   port NAME                network port it comes in or goes out at
-  state active|preparing|suspended|unconfirmed
+  state fast|learning|suspended|unconfirmed
+                           fast: forwarded by the fast path (also: active)
+                           learning: its connection is being prepared (also: preparing)
+                           suspended: stopped by SYN, FIN, RST or a change of its connection
+                           unconfirmed: waits for the kernel after a change
 
-Example: freeway flows proto tcp src 192.0.2.0/24 dport 443";
+Flows are listed in the order of their places in the table, which they keep as long as they live.
+
+Examples: freeway flows proto tcp src 192.0.2.0/24 dport 443
+          freeway flows state learning --watch=2";
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
@@ -302,6 +349,13 @@ fn watch_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=60.0).contains(&seconds) => Ok(seconds),
         _ => Err("write a number of seconds from 0 to 60".into()),
+    }
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write a number of seconds from 0.1 to 3600".into()),
     }
 }
 

@@ -73,9 +73,9 @@ fn family(text: &str) -> Result<u8, String> {
 fn state(text: &str) -> Result<FlowState, String> {
     FlowState::ALL
         .into_iter()
-        .find(|state| state.name() == text)
+        .find(|state| state.name() == text || state.word() == text)
         .ok_or_else(|| {
-            format!("`{text}` is no state: write active, preparing, suspended or unconfirmed")
+            format!("`{text}` is no state: write fast, learning, suspended or unconfirmed")
         })
 }
 
@@ -105,6 +105,13 @@ mod tests {
         assert_eq!(filter.port.as_deref(), Some("eth0"));
         assert_eq!(filter.state, Some(FlowState::Active));
         assert_eq!(filter.family, Some(4));
+        for (word, state) in [
+            ("fast", FlowState::Active),
+            ("learning", FlowState::Preparing),
+        ] {
+            let filter = parse_line(&format!("state {word}")).unwrap();
+            assert_eq!(filter.state, Some(state));
+        }
         assert_eq!(parse_line("").unwrap(), FlowFilter::default());
     }
 
@@ -116,7 +123,7 @@ mod tests {
             ("sport http", "`http` is no port"),
             ("src 192.0.2.0/33", "at most 32 bits"),
             ("colour red", "`colour` is no filter; there are family"),
-            ("state fast", "`fast` is no state"),
+            ("state slow", "`slow` is no state: write fast, learning"),
             ("dport 1 dport 2", "`dport` is there twice"),
         ] {
             let error = parse_line(line).unwrap_err();

@@ -12,6 +12,7 @@ mod doctor;
 mod exit;
 mod filter;
 mod lab;
+mod live;
 mod machine;
 mod manual;
 mod netns;
@@ -49,6 +50,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Stats(args) => show::stats(&args),
         Command::Flows(args) => show::flows(&args),
         Command::Explain(args) => show::explain(&args),
+        Command::Top(args) => show::top(&args),
         Command::On(args) => show::switch(&args, true),
         Command::Off(args) => show::switch(&args, false),
         Command::Flush(args) => show::flush(&args),

@@ -1,42 +1,127 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands that show something: ask, then print words or JSON.
 
+use std::thread;
+use std::time::Duration;
+
 use serde::Serialize;
 
-use crate::api::{ExplainQuery, FlowFilter};
-use crate::cli::{DoctorArgs, ExplainArgs, FlowsArgs, ShowArgs, StatsArgs};
-use crate::client::Client;
+use crate::api::{ExplainQuery, FlowFilter, TopQuery};
+use crate::cli::{DoctorArgs, ExplainArgs, FlowsArgs, ShowArgs, StatsArgs, StatusArgs, TopArgs};
+use crate::client::{Client, Stream};
 use crate::doctor::Severity;
 use crate::exit::{Exit, Stop};
-use crate::render::{self, Terminal, plural};
+use crate::live::{self, Room};
+use crate::render::{self, History, Terminal, plural};
 use crate::{doctor, filter};
 
+/// Flows that `top` asks for: more than fit on most screens.
+const TOP_FLOWS: u32 = 100;
+
 /// `freeway status`.
-pub fn status(args: &ShowArgs) -> Result<(), Stop> {
-    let status = client(args)?.status()?;
-    show(args.json, &status, |terminal| {
-        render::status(&status, terminal)
-    })
+pub fn status(args: &StatusArgs) -> Result<(), Stop> {
+    let client = client(&args.show)?;
+    let page = |status: &_, room: Room| render::status(status, room.terminal);
+    watch(args.watch.watch, args.show.json, || client.status(), page)
 }
 
 /// `freeway stats`.
 pub fn stats(args: &StatsArgs) -> Result<(), Stop> {
-    let stats = client(&args.show)?.stats()?;
-    show(args.show.json, &stats, |terminal| {
-        render::stats(&stats, args.all, terminal)
+    let client = client(&args.show)?;
+    let page = |stats: &_, room: Room| render::stats(stats, args.all, room.terminal);
+    watch(args.watch.watch, args.show.json, || client.stats(), page)
+}
+
+/// `freeway top`.
+pub fn top(args: &TopArgs) -> Result<(), Stop> {
+    let client = client(&args.show)?;
+    let interval = Duration::from_secs_f64(args.interval);
+    let mut history = History::default();
+    let ask = || client.top(TopQuery { flows: TOP_FLOWS });
+    if args.once || args.show.json || !live::in_place() {
+        let mut top = ask()?;
+        if top.interval_s == 0.0 {
+            // nobody asked before: the daemon begins to count
+            thread::sleep(interval);
+            top = ask()?;
+        }
+        return show(args.show.json, &top, |terminal| {
+            render::remember(&mut history, &top);
+            let lines = None;
+            render::top(&top, &history, Room { terminal, lines })
+        });
+    }
+    live::show(interval, |room| {
+        let top = ask()?;
+        render::remember(&mut history, &top);
+        Ok(render::top(&top, &history, room))
     })
 }
 
 /// `freeway flows`.
 pub fn flows(args: &FlowsArgs) -> Result<(), Stop> {
-    let filter = filter::parse(&args.filter)
+    let mut words = args.filter.clone();
+    let mut seconds = args.watch;
+    // `--watch 5` is read as `--watch` and a word of the filter
+    if args.watch.is_some()
+        && let Some(at) = words.iter().position(|word| word.parse::<f64>().is_ok())
+        && (at == 0 || (at + 1 == words.len() && pairs(&words) % 2 == 1))
+    {
+        seconds = words
+            .remove(at)
+            .parse()
+            .ok()
+            .map(|s: f64| s.clamp(0.1, 3600.0));
+    }
+    let filter = filter::parse(&words)
         .map_err(|words| Stop::new(Exit::Usage, format!("filter: {words}")))?;
-    let filter = FlowFilter {
+    let mut filter = FlowFilter {
         limit: args.limit,
         ..filter
     };
-    let mut stream = client(&args.show)?.flow_stream(&filter)?;
+    let client = client(&args.show)?;
+    let Some(seconds) = seconds else {
+        return list(client.flow_stream(&filter)?, args.show.json);
+    };
     if args.show.json {
+        loop {
+            let mut answer = Vec::new();
+            let mut stream = client.flow_stream(&filter)?;
+            while let Some(part) = stream.next_part()? {
+                answer.extend(part.iter().filter(|byte| **byte != b'\n'));
+            }
+            answer.push(b'\n');
+            if !render::write(&answer)? {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_secs_f64(seconds));
+        }
+    }
+    live::show(Duration::from_secs_f64(seconds), |room| {
+        if let Some(lines) = room.lines {
+            // three lines each, and what ends the list
+            let fit = (lines.saturating_sub(2) / 3) as u64;
+            filter.limit = Some(args.limit.map_or(fit, |limit| limit.min(fit)));
+        }
+        let mut text = String::new();
+        let mut shown = 0;
+        let total = client.flow_stream(&filter)?.each(|flow| {
+            shown += 1;
+            text.push_str(&render::flow(&flow, room.terminal));
+            true
+        })?;
+        text.push_str(&render::tail(shown, total.unwrap_or(shown)));
+        Ok(text)
+    })
+}
+
+fn pairs(words: &[String]) -> usize {
+    words.iter().filter(|word| *word != "and").count()
+}
+
+/// The table as it arrives.
+fn list(mut stream: Stream, json: bool) -> Result<(), Stop> {
+    if json {
         // as the daemon writes it: one flow on a line
         while let Some(part) = stream.next_part()? {
             if !render::write(&part)? {
@@ -127,6 +212,34 @@ pub fn doctor(args: &DoctorArgs) -> Result<(), Stop> {
 
 fn client(args: &ShowArgs) -> Result<Client, Stop> {
     Client::new(args.socket.socket.as_deref())
+}
+
+/// Asks and shows, once or every so many seconds; JSON is then one object on each line.
+fn watch<T: Serialize>(
+    seconds: Option<f64>,
+    json: bool,
+    ask: impl Fn() -> Result<T, Stop>,
+    page: impl Fn(&T, Room) -> String,
+) -> Result<(), Stop> {
+    let Some(seconds) = seconds else {
+        let value = ask()?;
+        let lines = None;
+        return show(json, &value, |terminal| {
+            page(&value, Room { terminal, lines })
+        });
+    };
+    let interval = Duration::from_secs_f64(seconds);
+    if !json {
+        return live::show(interval, |room| Ok(page(&ask()?, room)));
+    }
+    loop {
+        let text =
+            serde_json::to_string(&ask()?).map_err(|error| Stop::failure(error.to_string()))?;
+        if !render::write((text + "\n").as_bytes())? {
+            return Ok(());
+        }
+        thread::sleep(interval);
+    }
 }
 
 fn show(

@@ -100,7 +100,16 @@ impl FlowState {
         FlowState::Unconfirmed,
     ];
 
-    /// The word for it.
+    /// The word for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            FlowState::Active => "fast",
+            FlowState::Preparing => "learning",
+            FlowState::Suspended | FlowState::Unconfirmed => self.name(),
+        }
+    }
+
+    /// The word in JSON.
     pub fn name(self) -> &'static str {
         match self {
             FlowState::Active => "active",
@@ -113,7 +122,7 @@ impl FlowState {
 
 impl fmt::Display for FlowState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        f.pad(self.word())
     }
 }
 

@@ -28,11 +28,11 @@ pub fn tail(shown: u64, total: u64) -> String {
 
 /// One flow in three lines or a few more.
 pub(super) fn lines(page: &mut Page, indent: &str, flow: &Flow) {
-    let (tone, name) = match flow.state {
-        FlowState::Active => (Tone::Good, flow.state.name()),
-        _ => (Tone::Warn, flow.state.name()),
+    let tone = match flow.state {
+        FlowState::Active => Tone::Good,
+        _ => Tone::Warn,
     };
-    let state = page.tone(tone, name);
+    let state = page.tone(tone, flow.state.word());
     let src = SocketAddr::new(flow.src, flow.sport);
     let dst = SocketAddr::new(flow.dst, flow.dport);
     page.words(
@@ -49,12 +49,13 @@ pub(super) fn lines(page: &mut Page, indent: &str, flow: &Flow) {
         way = format!("{way} as {src} > {dst}");
     }
     page.words(&rest, &way);
+    // one below the other in a list
     let mut figures = vec![
-        plural(flow.packets, "packet"),
-        bytes(flow.bytes),
-        format!("age {}", duration(flow.age_s)),
-        format!("idle {}", duration(flow.idle_s)),
-        format!("confirmed {} ago", duration(flow.confirmed_s_ago)),
+        format!("{:>13} packets", count(flow.packets)),
+        format!("{:>8}", bytes(flow.bytes)),
+        format!("age {:>8}", duration(flow.age_s)),
+        format!("idle {:>5}", duration(flow.idle_s)),
+        format!("confirmed {:>5} ago", duration(flow.confirmed_s_ago)),
     ];
     if flow.mark != 0 {
         figures.push(format!("mark {:#x}", flow.mark));
@@ -65,7 +66,7 @@ pub(super) fn lines(page: &mut Page, indent: &str, flow: &Flow) {
     for figure in &mut figures {
         *figure = figure.replace(' ', TIE);
     }
-    page.words(&rest, &figures.join(", "));
+    page.words(&rest, &figures.join("  "));
 }
 
 #[cfg(test)]
@@ -79,7 +80,7 @@ mod tests {
         let text = flow(&fake::flow(), PIPE);
         check_fits(&text);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "tcp  192.0.2.2:40000 > 198.51.100.2:5201 active");
+        assert_eq!(lines[0], "tcp  192.0.2.2:40000 > 198.51.100.2:5201 fast");
         assert_eq!(
             lines[1],
             "     lan0 > wan0 (xdp) as 198.51.100.1:40000 > 198.51.100.2:5201"

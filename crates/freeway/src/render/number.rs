@@ -47,6 +47,33 @@ pub fn bytes(number: u64) -> String {
     format!("{value:.digits$} {}", unit.unwrap_or(&""))
 }
 
+/// `975 Mbit/s`.
+pub fn bit_rate(bits_per_s: f64) -> String {
+    const UNITS: [&str; 5] = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"];
+    let mut value = bits_per_s.max(0.0);
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = match value {
+        _ if unit == 0 => 0,
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// A number of things a second: `81,234`, `0.4`.
+pub fn rate(per_s: f64) -> String {
+    match per_s {
+        0.0 => "0".into(),
+        ..9.5 => format!("{per_s:.1}"),
+        _ => count(per_s.round() as u64),
+    }
+}
+
 /// `0.2 s`, `12 s`, `1 h 2 min`.
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
@@ -76,6 +103,13 @@ mod tests {
         assert_eq!(bytes(18_500), "18.5 kB");
         assert_eq!(bytes(999_999), "1.00 MB");
         assert_eq!(bytes(u64::MAX), "18447 PB");
+        assert_eq!(bit_rate(0.0), "0 bit/s");
+        assert_eq!(bit_rate(999.7), "1.00 kbit/s");
+        assert_eq!(bit_rate(974_808_000.0), "975 Mbit/s");
+        assert_eq!(bit_rate(9_750_000_000.0), "9.75 Gbit/s");
+        assert_eq!(rate(0.0), "0");
+        assert_eq!(rate(0.42), "0.4");
+        assert_eq!(rate(81_234.4), "81,234");
         assert_eq!(duration(0.23), "0.2 s");
         assert_eq!(duration(3.0), "3 s");
         assert_eq!(duration(-1.0), "0 s");

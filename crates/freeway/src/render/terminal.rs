@@ -10,6 +10,8 @@ use crate::exit::Stop;
 
 /// Columns where nobody says how many there are.
 const WIDTH: usize = 80;
+/// Lines where nobody says how many there are.
+const LINES: usize = 24;
 /// Text becomes unreadable below.
 const WIDTH_MIN: usize = 40;
 /// Lines become unreadable above.
@@ -28,6 +30,11 @@ impl Terminal {
     /// Standard output's.
     pub fn stdout() -> Terminal {
         Terminal::of(&io::stdout())
+    }
+
+    /// Lines of standard output's terminal.
+    pub fn lines() -> usize {
+        size_of(&io::stdout()).map_or(LINES, |size| size.ws_row.into())
     }
 
     /// Standard error's.
@@ -53,6 +60,10 @@ impl Terminal {
 }
 
 fn columns_of(stream: &impl AsRawFd) -> Option<usize> {
+    size_of(stream).map(|size| size.ws_col.into())
+}
+
+fn size_of(stream: &impl AsRawFd) -> Option<libc::winsize> {
     let mut size = libc::winsize {
         ws_row: 0,
         ws_col: 0,
@@ -61,7 +72,7 @@ fn columns_of(stream: &impl AsRawFd) -> Option<usize> {
     };
     // SAFETY: the kernel writes one winsize, which outlives the call.
     let rc = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
-    (rc == 0 && size.ws_col > 0).then_some(size.ws_col.into())
+    (rc == 0 && size.ws_col > 0 && size.ws_row > 0).then_some(size)
 }
 
 /// Writes to standard output; a reader that has left is no error.

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page of `freeway top`.
+
+use std::net::SocketAddr;
+
+use super::number::{bit_rate, count, duration, plural, rate};
+use super::page::{Page, Tone};
+use super::spark::History;
+use crate::api::{Flow, Rate, ReasonRate, Top};
+use crate::live::Room;
+
+/// Lines of reasons at most where there is little room.
+const REASONS: usize = 6;
+/// Lines of ports at most where there is little room.
+const PORTS: usize = 6;
+/// Flows shown where nobody says how much room there is.
+const FLOWS: usize = 20;
+
+/// Remembers a frame for the sparklines.
+pub fn remember(history: &mut History, top: &Top) {
+    history.begin();
+    history.set("fast", top.fast.packets_per_s);
+    history.set("kernel", to_kernel(top));
+    for port in &top.ports {
+        let both = port.received.bits_per_s + port.sent.bits_per_s;
+        history.set(&format!("port {}", port.name), both);
+    }
+    for reason in &top.reasons {
+        history.set(&format!("reason {}", reason.name), reason.packets_per_s);
+    }
+    for busy in &top.flows {
+        history.set(&flow_name(&busy.flow), busy.rate.bits_per_s);
+    }
+}
+
+/// The whole page.
+pub fn top(top: &Top, history: &History, room: Room) -> String {
+    let mut page = Page::new(room.terminal);
+    let (tone, word) = if top.on {
+        (Tone::Good, "on")
+    } else {
+        (Tone::Warn, "off")
+    };
+    let word = page.tone(tone, word);
+    let span = match top.interval_s {
+        0.0 => "rates follow".to_owned(),
+        seconds => format!("rates over {}", duration(seconds)),
+    };
+    let table = &top.table;
+    let flows = table.active + table.preparing + table.suspended + table.unconfirmed;
+    page.words(
+        "",
+        &format!(
+            "Freeway is {word}: {} in a table for {}, {span}",
+            plural(flows, "flow"),
+            count(table.capacity)
+        ),
+    );
+    page.gap();
+    let head = |page: &Page, cells: &[&str]| -> Vec<String> {
+        cells
+            .iter()
+            .map(|cell| page.tone(Tone::Head, cell))
+            .collect()
+    };
+    let rows = vec![
+        head(&page, &["Packets by", "packets/s", "bit/s", ""]),
+        vec![
+            "fast path".into(),
+            rate(top.fast.packets_per_s),
+            bit_rate(top.fast.bits_per_s),
+            history.line("fast"),
+        ],
+        vec![
+            "kernel".into(),
+            rate(to_kernel(top)),
+            String::new(),
+            history.line("kernel"),
+        ],
+    ];
+    page.table(0, &[1, 2], &rows);
+    let mut left = room.lines.map(|lines| lines.saturating_sub(5));
+    page.gap();
+    let mut rows = vec![head(
+        &page,
+        &[
+            "Port",
+            "in packets/s",
+            "in bit/s",
+            "out packets/s",
+            "out bit/s",
+            "",
+        ],
+    )];
+    let ports = top.ports.len().min(left.map_or(usize::MAX, |_| PORTS));
+    for port in &top.ports[..ports] {
+        let Rate {
+            packets_per_s,
+            bits_per_s,
+        } = port.received;
+        rows.push(vec![
+            port.name.clone(),
+            rate(packets_per_s),
+            bit_rate(bits_per_s),
+            rate(port.sent.packets_per_s),
+            bit_rate(port.sent.bits_per_s),
+            history.line(&format!("port {}", port.name)),
+        ]);
+    }
+    page.table(0, &[1, 2, 3, 4], &rows);
+    take(&mut left, rows.len() + 1);
+    let mut reasons: Vec<&ReasonRate> = top.reasons.iter().collect();
+    reasons.sort_by(|a, b| b.packets_per_s.total_cmp(&a.packets_per_s));
+    reasons.truncate(left.map_or(usize::MAX, |left| REASONS.min(left / 2)));
+    if !reasons.is_empty() {
+        page.gap();
+        let mut rows = vec![head(&page, &["Reason", "packets/s", "", ""])];
+        rows.extend(reasons.iter().map(|reason| {
+            vec![
+                reason.name.clone(),
+                rate(reason.packets_per_s),
+                history.line(&format!("reason {}", reason.name)),
+                cut(&reason.words, room.terminal.width.saturating_sub(46)),
+            ]
+        }));
+        page.table(0, &[1], &rows);
+        take(&mut left, rows.len() + 1);
+    }
+    let flows = left
+        .map_or(FLOWS, |left| left.saturating_sub(2))
+        .min(top.flows.len());
+    if flows > 0 {
+        page.gap();
+        let mut rows = vec![head(&page, &["Flow", "packets/s", "bit/s", ""])];
+        for busy in &top.flows[..flows] {
+            let name = flow_name(&busy.flow);
+            rows.push(vec![
+                cut(&name, room.terminal.width.saturating_sub(40)),
+                rate(busy.rate.packets_per_s),
+                bit_rate(busy.rate.bits_per_s),
+                history.line(&name),
+            ]);
+        }
+        page.table(0, &[1, 2], &rows);
+    }
+    page.finish()
+}
+
+fn take(left: &mut Option<usize>, lines: usize) {
+    if let Some(left) = left {
+        *left = left.saturating_sub(lines);
+    }
+}
+
+/// Packets a second that the data plane gave to the kernel.
+fn to_kernel(top: &Top) -> f64 {
+    let punts = top.reasons.iter().filter(|reason| reason.stage == "punt");
+    punts.map(|reason| reason.packets_per_s).sum()
+}
+
+fn flow_name(flow: &Flow) -> String {
+    let src = SocketAddr::new(flow.src, flow.sport);
+    let dst = SocketAddr::new(flow.dst, flow.dport);
+    format!("{} {src} > {dst}", flow.proto)
+}
+
+/// At most so many characters; the middle goes.
+fn cut(text: &str, room: usize) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    if characters.len() <= room || room < 8 {
+        return text.to_owned();
+    }
+    let tail = room / 2;
+    let head = room - tail - 2;
+    let ends = [&characters[..head], &characters[characters.len() - tail..]];
+    ends.map(|part| part.iter().collect::<String>()).join("..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::page::tests::{PIPE, check_fits};
+    use super::*;
+    use crate::daemon::fake;
+
+    #[test]
+    fn ports_reasons_and_flows() {
+        let mut history = History::default();
+        remember(&mut history, &fake::top());
+        for lines in [None, Some(24)] {
+            let room = Room {
+                terminal: PIPE,
+                lines,
+            };
+            let text = top(&fake::top(), &history, room);
+            check_fits(&text);
+            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            for words in [
+                "Freeway is on: 2,001 flows in a table for 65,536, rates over 1",
+                "fast path 81,234 975 Mbit/s",
+                "kernel 13",
+                "lan0 80,000 960 Mbit/s 1,234 14.8 Mbit/s",
+                "miss 13",
+                "tcp 192.0.2.2:40000 > 198.51.100.2:5201 80,000 960 Mbit/s",
+            ] {
+                assert!(flat.contains(words), "{words}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_to_the_screen() {
+        let long = "2001:db8:1111:2222:3333:4444:5555:6666".parse().unwrap();
+        let mut many = fake::top();
+        let mut busy = many.flows[0].clone();
+        (busy.flow.src, busy.flow.dst) = (long, long);
+        many.flows = vec![busy; 50];
+        let room = Room {
+            terminal: PIPE,
+            lines: Some(24),
+        };
+        let text = top(&many, &History::default(), room);
+        check_fits(&text);
+        assert!(text.lines().count() <= 24, "{text}");
+        assert!(text.contains(".."), "{text}");
+    }
+}
