@@ -20,10 +20,10 @@ enum fw_const {
 	FW_SLOTS = 32768,
 	FW_TOKEN_OWN = 0xffff,
 	/* Filter of what was observed once or offered lately. */
-	FW_OFFER_SETS = 8192,
+	FW_OFFER_SETS = 32768,
 	FW_OFFER_WAYS = 4,
 	FW_PORTS_MAX = 512,
-	FW_EVENTS_SIZE = 1 << 20,
+	FW_EVENTS_SIZE = 1 << 22,
 	FW_REASONS_MAX = 128,
 	/* One packet seen once is not yet a pattern. */
 	FW_MISSES_MAX = 3,
@@ -31,6 +31,7 @@ enum fw_const {
 	FW_INDEX_NONE = 0,
 	FW_INDEX_MASK = 0x00ffffff,
 	FW_BUCKET_SLOTS = 8,
+	FW_SEEN_FLOWS = 64,
 	FW_KEY_IP6 = 1u << 31,
 	/* IPS_* bits of a connection that must stay as they were learned:
 	 * ASSURED, SEQ_ADJUST, NAT_CLASH, HELPER, OFFLOAD */
@@ -160,8 +161,15 @@ struct fw_nexthop {
 	__u32 devmap_slot;
 	__u32 valid;
 	__u32 l2_len;
-	__u32 len_max; /* L3 limit of XDP at this port: MTU */
-	__u32 pad[3];
+	__u32 pad[4];
+};
+
+/*
+ * Marks of TCP flows of which the kernel has confirmed a packet, a byte each:
+ * the data plane sets them, the manager reads and clears.
+ */
+struct fw_seen {
+	__u8 flow[FW_SEEN_FLOWS];
 };
 
 /* Written by the daemon, read by each packet: one cache line. */
@@ -278,8 +286,8 @@ struct fw_conn {
 	__u8 dir; /* 0 original, 1 reply */
 	__u8 tcp_state;
 	__u8 helper;
-	__u8 seqadj; /* sequence adjustment or synproxy extension */
-	__u8 pad;
+	__u8 seqadj;         /* it adjusts sequence numbers, or the synproxy does */
+	__u8 timeout_policy; /* its timeouts are its own (extension) */
 };
 
 /* Budgets and scratch room of one CPU. */
@@ -372,6 +380,7 @@ FW_ABI_SIZE(fw_state, 64);
 FW_ABI_SIZE(fw_flow, 192);
 FW_ABI_SIZE(fw_bucket, 32);
 FW_ABI_SIZE(fw_nexthop, 64);
+FW_ABI_SIZE(fw_seen, 64);
 FW_ABI_SIZE(fw_control, 64);
 FW_ABI_SIZE(fw_watch, 40);
 FW_ABI_SIZE(fw_slot, 128);

@@ -19,9 +19,11 @@ enum fw_ips {
 };
 
 enum fw_ct_const {
-	FW_CT_INFO_MASK = 7,   /* NFCT_INFOMASK of skb->_nfct */
-	FW_CT_IS_REPLY = 3,    /* enum ip_conntrack_info */
-	FW_CT_ESTABLISHED = 3, /* TCP_CONNTRACK_ESTABLISHED */
+	FW_CT_INFO_MASK = 7,     /* NFCT_INFOMASK of skb->_nfct */
+	FW_CT_IS_REPLY = 3,      /* enum ip_conntrack_info */
+	FW_CT_ESTABLISHED = 3,   /* TCP_CONNTRACK_ESTABLISHED */
+	FW_CT_SEQADJ_LEN = 24,   /* struct nf_conn_seqadj */
+	FW_CT_SYNPROXY_LEN = 12, /* struct nf_conn_synproxy */
 };
 
 #endif

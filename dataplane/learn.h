@@ -178,9 +178,12 @@ static __always_inline struct fw_offer *fw_offer_find(struct fw_offer_set *set, 
 	return NULL;
 }
 
-/* Two equal observations, then an offer, then silence for a second. */
+/*
+ * Two equal observations, then an offer, then silence for a second. *found is
+ * what the offer is to be noted in.
+ */
 static __always_inline enum fw_reason fw_offer(__u64 key_hash, __u64 hash, __u32 token, __u32 now,
-					       __u32 *first_tick)
+					       struct fw_offer **found)
 {
 	struct fw_offer_set *set = fw_offer_get(key_hash & (FW_OFFER_SETS - 1));
 	struct fw_offer *offer;
@@ -197,15 +200,19 @@ static __always_inline enum fw_reason fw_offer(__u64 key_hash, __u64 hash, __u32
 		offer->offered = 0;
 		return FW_R_LEARN_ONCE;
 	}
-	if (offer->offered && now - offer->offered_tick < fw_cfg.hz)
-		return FW_R_LEARN_OFFERED;
+	if (offer->offered) {
+		if (now - offer->offered_tick < fw_cfg.hz)
+			return FW_R_LEARN_OFFERED;
+		/* nothing came of it, or what came of it is gone: begin anew */
+		offer->first_tick = now;
+		offer->offered = 0;
+		return FW_R_LEARN_ONCE;
+	}
 	cpu = fw_budget(now);
 	if (!cpu || cpu->offered >= fw_ctl.offer_budget)
 		return FW_R_LEARN_BUDGET;
 	cpu->offered++;
-	offer->offered = 1;
-	offer->offered_tick = now;
-	*first_tick = offer->first_tick;
+	*found = offer;
 	return FW_R_NONE;
 }
 
@@ -235,9 +242,18 @@ static __always_inline int fw_guard_equal(const struct fw_flow *f, const struct 
 	       (slot->tos & FW_TOS_DSCP) == f->dscp_in;
 }
 
+/* The kernel's window tracking is as strict as ever once it sees a packet. */
+static __always_inline void fw_mark_seen(__u32 index)
+{
+	struct fw_seen *seen = fw_seen_get(index / FW_SEEN_FLOWS);
+
+	if (seen)
+		FW_WRITE_ONCE(seen->flow[index % FW_SEEN_FLOWS], 1);
+}
+
 /* The kernel did it again: the flow is good for another interval. */
 static __always_inline enum fw_reason fw_confirm(struct fw_state *st, const struct fw_slot *slot,
-						 __u32 now)
+						 __u32 now, __u32 index)
 {
 	if (slot->epoch != fw_ctl.epoch)
 		return FW_R_LEARN_EPOCH;
@@ -251,6 +267,8 @@ static __always_inline enum fw_reason fw_confirm(struct fw_state *st, const stru
 	st->confirmed_tick = now;
 	st->reval_tick = now + st->interval;
 	FW_WRITE_ONCE(st->epoch, slot->epoch);
+	if ((slot->key.port_proto & 0xff) == FW_PROTO_TCP)
+		fw_mark_seen(index);
 	return FW_R_CONFIRMED;
 }
 
@@ -302,7 +320,7 @@ static __always_inline enum fw_reason fw_known(__u32 token, const struct fw_slot
 	if (!fw_guard_equal(f, slot))
 		return FW_R_NONE;
 	if (!proof && fw_action_equal(f, out, data, p, port))
-		return fw_confirm(&f->state, slot, now);
+		return fw_confirm(&f->state, slot, now, *state);
 	if (slot->epoch == fw_ctl.epoch)
 		FW_WRITE_ONCE(f->state.epoch, 0);
 	return proof;
@@ -356,7 +374,8 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 {
 	const void *data, *end;
 	struct fw_slot *slot = fw_slot_get(token - 1);
-	__u32 now = fw_now(), state = FW_INDEX_NONE, first_tick = 0, gso;
+	__u32 now = fw_now(), state = FW_INDEX_NONE, gso;
+	struct fw_offer *offer = NULL;
 	struct fw_candidate *c;
 	struct fw_cpu *cpu;
 	struct fw_out out;
@@ -406,8 +425,8 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 		return FW_R_LEARN_FRAME;
 	key_hash = fw_hash_key(slot);
 	hash = fw_hash_action(key_hash, slot, &out, data, p, fw_port(ctx));
-	reason = fw_offer(key_hash, hash, token, now, &first_tick);
-	if (reason)
+	reason = fw_offer(key_hash, hash, token, now, &offer);
+	if (reason || !offer)
 		return reason;
 	c = fw_event_reserve(sizeof(*c));
 	if (!c)
@@ -420,7 +439,9 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	c->mark = fw_mark(ctx);
 	c->priority = fw_priority(ctx);
 	c->token = token;
-	c->first_tick = first_tick;
+	c->first_tick = offer->first_tick;
+	offer->offered = 1;
+	offer->offered_tick = now;
 	fw_candidate_fill(c, slot, &out, data, p, &cpu->conn);
 	fw_event_submit(c);
 	return state ? FW_R_CONTRADICTED : FW_R_LEARNED;

@@ -59,6 +59,32 @@ void fw_table_remove(struct fw_bucket *buckets, __u32 mask, __u64 seed, const st
 		__atomic_store_n(slot, 0, __ATOMIC_RELEASE);
 }
 
+static __u32 fw_offer_number(const struct fw_flow *flow)
+{
+	struct fw_slot slot = {.family = FW_AF_INET};
+
+	slot.key.saddr_be[0] = flow->key.saddr_be;
+	slot.key.daddr_be[0] = flow->key.daddr_be;
+	if (flow->key.port_proto & FW_KEY_IP6) {
+		slot.family = FW_AF_INET6;
+		memcpy(slot.key.saddr_be, flow->key_saddr6_be, 16);
+		memcpy(slot.key.daddr_be, flow->key_daddr6_be, 16);
+	}
+	slot.key.sport_be = flow->key.sport_be;
+	slot.key.dport_be = flow->key.dport_be;
+	slot.key.port_proto = flow->key.port_proto;
+	return fw_hash_key(&slot) & (FW_OFFER_SETS - 1);
+}
+
+void fw_offers_forget(struct fw_offer_set *offers, const struct fw_flow *flow)
+{
+	struct fw_offer_set *set = &offers[fw_offer_number(flow)];
+
+	for (int i = 0; i < FW_OFFER_WAYS; i++)
+		if (FW_READ_ONCE(set->way[i].offered))
+			FW_WRITE_ONCE(set->way[i].hash, 0);
+}
+
 __u32 fw_table_mask(__u32 flows)
 {
 	__u32 buckets = 16;
@@ -83,7 +109,9 @@ struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 	env->nexthops = calloc(nexthops + 1, sizeof(*env->nexthops));
 	env->slots = calloc(FW_SLOTS, sizeof(*env->slots));
 	env->offers = calloc(FW_OFFER_SETS, sizeof(*env->offers));
-	if (!env->buckets || !env->flows || !env->nexthops || !env->slots || !env->offers) {
+	env->seen = calloc(flows / FW_SEEN_FLOWS + 1, sizeof(*env->seen));
+	if (!env->buckets || !env->flows || !env->nexthops || !env->slots || !env->offers ||
+	    !env->seen) {
 		fw_user_free(env);
 		return NULL;
 	}
@@ -108,6 +136,7 @@ void fw_user_free(struct fw_env *env)
 	free(env->nexthops);
 	free(env->slots);
 	free(env->offers);
+	free(env->seen);
 	free(env);
 }
 
@@ -154,6 +183,26 @@ void fw_user_remove(struct fw_env *env, __u32 index)
 __u64 fw_user_count(const struct fw_env *env, __u32 reason)
 {
 	return reason < FW_REASONS_MAX ? env->counts[reason] : 0;
+}
+
+__u32 fw_user_seen(struct fw_env *env, __u32 index)
+{
+	struct fw_seen *seen;
+	__u8 mark;
+
+	fw_env = env;
+	seen = fw_seen_get(index / FW_SEEN_FLOWS);
+	if (!seen)
+		return 0;
+	mark = seen->flow[index % FW_SEEN_FLOWS];
+	seen->flow[index % FW_SEEN_FLOWS] = 0;
+	return mark;
+}
+
+void fw_user_forget(struct fw_env *env, __u32 index)
+{
+	if (index <= env->flows_max)
+		fw_offers_forget(env->offers, &env->flows[index]);
 }
 
 __u32 fw_user_event(struct fw_env *env, void *event, __u32 size)

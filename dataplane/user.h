@@ -17,6 +17,13 @@ int fw_table_insert(struct fw_bucket *buckets, __u32 mask, __u64 seed, const str
 void fw_table_remove(struct fw_bucket *buckets, __u32 mask, __u64 seed, const struct fw_flow *flow,
 		     __u32 index);
 
+/*
+ * A flow has left the table: what is seen of its tuple from now on is new, and
+ * need not wait for the silence after its offer. Offers that share its set may
+ * be made once more. `offers` is all of fw_offers.
+ */
+void fw_offers_forget(struct fw_offer_set *offers, const struct fw_flow *flow);
+
 /* NULL if memory is short. Everything is on, the clock stands at 0, deadline 0. */
 struct fw_env *fw_user_new(__u32 flows, __u32 nexthops);
 void fw_user_free(struct fw_env *env);
@@ -30,6 +37,10 @@ void fw_user_set_conn(struct fw_env *env, const struct fw_conn *conn);
 int fw_user_insert(struct fw_env *env, __u32 index);
 void fw_user_remove(struct fw_env *env, __u32 index);
 __u64 fw_user_count(const struct fw_env *env, __u32 reason);
+/* Was a TCP flow confirmed since the last call? */
+__u32 fw_user_seen(struct fw_env *env, __u32 index);
+/* Forgets that a flow was offered. */
+void fw_user_forget(struct fw_env *env, __u32 index);
 /* The last event, taken; its length, or 0. */
 __u32 fw_user_event(struct fw_env *env, void *event, __u32 size);
 

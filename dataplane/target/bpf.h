@@ -28,10 +28,20 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, FW_OFFER_SETS);
 	__type(key, __u32);
 	__type(value, struct fw_offer_set);
 } FW_MAP(fw_offers);
+
+/* Resized before loading: a byte for each flow. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fw_seen);
+} FW_MAP(fw_seen_flows);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -100,6 +110,7 @@ static __always_inline __u32 fw_now(void)
 	}
 FW_GETTER(fw_slot_get, fw_slot, fw_slots)
 FW_GETTER(fw_offer_get, fw_offer_set, fw_offers)
+FW_GETTER(fw_seen_get, fw_seen, fw_seen_flows)
 #undef FW_GETTER
 
 static __always_inline struct fw_cpu *fw_cpu_get(void)

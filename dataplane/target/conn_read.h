@@ -28,12 +28,31 @@ static __always_inline __u8 fw_conn_ext(struct nf_conn *ct, __u32 id)
 	return offset;
 }
 
+/*
+ * Does an extension hold anything but zeros in its first `len` bytes? The
+ * kernel adds some to every connection that user space makes. `room` is free.
+ */
+static __always_inline __u8 fw_conn_ext_set(struct nf_conn *ct, __u32 id, struct fw_tuple *room,
+					    __u32 len)
+{
+	struct nf_ct_ext *ext = BPF_CORE_READ(ct, ext);
+	__u8 offset = fw_conn_ext(ct, id);
+	__u32 any = 0;
+
+	if (!offset)
+		return 0;
+	__builtin_memset(room, 0, sizeof(*room));
+	if (bpf_probe_read_kernel(room, len, (void *)ext + offset))
+		return 1;
+	for (int i = 0; i < 4; i++)
+		any |= room->saddr_be[i] | room->daddr_be[i];
+	return !!any;
+}
+
 static __always_inline void fw_conn_fill(struct fw_conn *c, struct nf_conn *ct, __u8 dir)
 {
 	c->present = 1;
 	c->dir = dir;
-	FW_CONN_TUPLE(&c->orig, ct, 0);
-	FW_CONN_TUPLE(&c->reply, ct, 1);
 	c->status = BPF_CORE_READ(ct, status);
 	c->mark = bpf_core_field_exists(ct->mark) ? BPF_CORE_READ(ct, mark) : 0;
 	c->zone = bpf_core_field_exists(ct->zone) ? BPF_CORE_READ(ct, zone.id) : 0;
@@ -41,11 +60,18 @@ static __always_inline void fw_conn_fill(struct fw_conn *c, struct nf_conn *ct, 
 	c->tcp_state = BPF_CORE_READ(ct, proto.tcp.state);
 	c->helper = !!fw_conn_ext(ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_HELPER));
 	if (bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_SEQADJ))
-		c->seqadj =
-			!!fw_conn_ext(ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_SEQADJ));
+		c->seqadj = fw_conn_ext_set(
+			ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_SEQADJ), &c->orig,
+			FW_CT_SEQADJ_LEN);
 	if (bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_SYNPROXY))
-		c->seqadj |= !!fw_conn_ext(
-			ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_SYNPROXY));
+		c->seqadj |= fw_conn_ext_set(
+			ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_SYNPROXY), &c->orig,
+			FW_CT_SYNPROXY_LEN);
+	if (bpf_core_enum_value_exists(enum nf_ct_ext_id, NF_CT_EXT_TIMEOUT))
+		c->timeout_policy = !!fw_conn_ext(
+			ct, bpf_core_enum_value(enum nf_ct_ext_id, NF_CT_EXT_TIMEOUT));
+	FW_CONN_TUPLE(&c->orig, ct, 0);
+	FW_CONN_TUPLE(&c->reply, ct, 1);
 }
 
 static __always_inline void fw_conn_read(fw_ctx *ctx, struct fw_conn *c, const struct fw_tuple *out,

@@ -71,6 +71,7 @@ enum nf_ct_ext_id {
 	NF_CT_EXT_HELPER,
 	NF_CT_EXT_SEQADJ,
 	NF_CT_EXT_SYNPROXY,
+	NF_CT_EXT_TIMEOUT,
 };
 
 struct sk_buff {

@@ -30,6 +30,7 @@ struct fw_env {
 	struct fw_nexthop *nexthops;
 	struct fw_slot *slots;
 	struct fw_offer_set *offers;
+	struct fw_seen *seen;
 	struct fw_cpu cpu;
 	struct fw_watch watch;
 	/* what conntrack answers */
@@ -133,6 +134,11 @@ static __always_inline struct fw_slot *fw_slot_get(__u32 index)
 static __always_inline struct fw_offer_set *fw_offer_get(__u32 index)
 {
 	return index < FW_OFFER_SETS ? &fw_env->offers[index] : NULL;
+}
+
+static __always_inline struct fw_seen *fw_seen_get(__u32 index)
+{
+	return index <= fw_env->flows_max / FW_SEEN_FLOWS ? &fw_env->seen[index] : NULL;
 }
 
 static __always_inline struct fw_cpu *fw_cpu_get(void)

@@ -49,4 +49,6 @@ pod!(
     fw_candidate,
     fw_watch_event,
     fw_port_fault,
+    fw_seen,
+    fw_offer_set,
 );

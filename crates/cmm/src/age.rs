@@ -1,99 +1,195 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What happens with time: ageing, renewals, the end of quarantines.
+//!
+//! Two ways lead to a flow. The data plane marks those whose packets the kernel has seen, and a mark is read within
+//! a tick. A scan comes by every flow, slowly, for all else. Neither takes long in one call: the rest is
+//! [`Manager::work`]'s.
 
-use freeway_abi::FW_ST_SUSPENDED;
+use freeway_abi::{FW_ST_SUSPENDED, fw_state};
 
 use crate::flow::Preparation;
-use crate::key::ConnKey;
 use crate::manager::{Manager, Retired};
 use crate::op::{Op, StateView};
+use crate::table::Kind;
+
+/// Flows that a tick looks at in any case.
+const SCAN_MIN: u32 = 4096;
+/// Flows that are looked at for each that may leave.
+const LOOKS: usize = 8;
+/// Indices that leave quarantine for each flow that may leave the table.
+const RETURNS: usize = 4;
+
+/// Where the scan stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Scan {
+    next: u32,
+    /// Flows still to be looked at in this tick.
+    due: u32,
+    /// When flows last became due.
+    tick: Option<u32>,
+    /// Where in the marks the reading stands; it starts with each tick.
+    marks: Option<u32>,
+}
 
 impl Manager {
     /// To be called about four times a second.
     pub fn tick(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
+        let round = (self.settings.scan_s * self.settings.hz).max(1);
+        let since = self
+            .scan
+            .tick
+            .map_or(round, |tick| now_tick.wrapping_sub(tick));
+        let share = u64::from(self.table.end()) * u64::from(since.min(round)) / u64::from(round);
+        self.scan.tick = Some(now_tick);
+        self.scan.due = (self.scan.due + SCAN_MIN.max(share as u32)).min(self.table.end());
+        self.scan.marks = Some(0);
+        self.work(now_tick, view, ops);
+    }
+
+    /// True if a call of [`Manager::work`] has something left to do.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.sweep.is_some() || self.scan.due > 0 || self.scan.marks.is_some()
+    }
+
+    /// A bounded part of what is due.
+    pub fn work(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
         self.end_quarantine(now_tick, view);
-        let mut idle = Vec::new();
-        let mut renew: Vec<(ConnKey, u32)> = Vec::new();
-        for (&index, flow) in &mut self.flows {
-            let state = view.state(index);
-            if state.status == FW_ST_SUSPENDED {
-                // its event may have been lost to a full ring
-                idle.push((index, None));
-                continue;
+        self.renew_marked(now_tick, view, ops);
+        self.continue_sweep(now_tick, ops);
+        self.continue_scan(now_tick, view, ops);
+    }
+
+    /// A packet in the window that the kernel saw since the preparation, such as a revalidation, has set MAXACK_SET
+    /// and DATA_UNACKNOWLEDGED again: a RST would not close, and an idle connection would end too early.
+    fn renew_marked(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
+        let Some(from) = self.scan.marks else {
+            return;
+        };
+        let mut marked = Vec::new();
+        let end = self.table.end();
+        let next = view.take_seen(from..end, self.settings.work_max, &mut marked);
+        self.scan.marks = (next < end).then_some(next);
+        for index in marked {
+            if self.table.kind(index) == Kind::Tcp {
+                self.renew(index, &view.state(index), now_tick, ops);
             }
-            let idle_s = match flow.key.tuple.proto {
-                6 => self.settings.idle_tcp_s,
-                _ => self.settings.idle_udp_s,
-            };
-            let idle_ticks = now_tick.wrapping_sub(state.used_tick);
-            if idle_ticks >= idle_s * self.settings.hz && idle_ticks < u32::MAX / 2 {
-                // only what the kernel has not seen since is worth telling
-                let unseen = state.used_tick.wrapping_sub(state.confirmed_tick);
-                let known = state.packets > 0 && unseen < u32::MAX / 2;
-                idle.push((index, known.then_some(idle_ticks / self.settings.hz)));
-                continue;
-            }
-            if flow.key.tuple.proto != 6 {
-                continue;
-            }
-            // A packet in the window that the kernel saw since then, such as a revalidation, has set MAXACK_SET
-            // and DATA_UNACKNOWLEDGED again: a RST would not close, and an idle connection would end too early.
-            let seen = flow
-                .conn
-                .and_then(|conn| self.conns.get(&conn))
-                .is_some_and(|c| {
-                    let since = state.confirmed_tick.wrapping_sub(c.prepared_tick);
-                    since < u32::MAX / 2
-                });
-            if seen || state.bytes.wrapping_sub(flow.prepared_bytes) >= self.settings.prepare_bytes
-            {
-                flow.prepared_bytes = state.bytes;
-                renew.extend(flow.conn.map(|conn| (conn, idle_ticks)));
-            }
-        }
-        // once for each connection, by the direction used last
-        renew.sort_unstable();
-        renew.dedup_by_key(|(conn, _)| *conn);
-        for (conn, idle_ticks) in renew {
-            let Some(connection) = self.conns.get(&conn) else {
-                continue;
-            };
-            if connection.preparation == Preparation::Done {
-                let idle_s =
-                    u32::try_from(idle_ticks.cast_signed()).unwrap_or(0) / self.settings.hz;
-                ops.push(Op::Prepare { conn });
-                ops.push(Op::SetTimeout {
-                    orig: conn.orig,
-                    zone: conn.zone,
-                    seconds: connection.timeout_s.saturating_sub(idle_s).max(1),
-                });
-            }
-        }
-        idle.sort_unstable_by_key(|(index, _)| *index);
-        for (index, idle_s) in idle {
-            self.leave(index, idle_s, now_tick, ops);
         }
     }
 
-    /// A flow leaves for idleness. The kernel missed its last packets, so the
-    /// time left of its connection is written as if it had seen them.
-    fn leave(&mut self, index: u32, idle_s: Option<u32>, now_tick: u32, ops: &mut Vec<Op>) {
-        let Some(flow) = self.flows.get(&index) else {
+    fn renew(&mut self, index: u32, state: &fw_state, now_tick: u32, ops: &mut Vec<Op>) {
+        let Some(record) = self.table.get(index) else {
             return;
         };
-        if let (Some(conn), Some(idle_s)) = (flow.conn, idle_s)
-            && let Some(connection) = self.conns.get(&conn)
-            && connection.timeout_s > idle_s
-        {
-            if conn.orig.proto == 6 {
-                ops.push(Op::Prepare { conn });
+        let (Some(key), Some(conn)) = (record.conn_key(), self.conns.get(record.conn)) else {
+            return;
+        };
+        if conn.preparation != Preparation::Done {
+            return;
+        }
+        let seen = state.confirmed_tick.wrapping_sub(conn.prepared_tick) < u32::MAX / 2;
+        let mib = (state.bytes >> 20) as u32;
+        let many = mib.wrapping_sub(record.prepared_mib) >= self.prepare_mib();
+        if !seen && !many {
+            return;
+        }
+        let idle_ticks = now_tick.wrapping_sub(state.used_tick).cast_signed();
+        let idle_s = u32::try_from(idle_ticks).unwrap_or(0) / self.settings.hz;
+        let timeout_s = Some(conn.timeout_s.saturating_sub(idle_s).max(1));
+        if let Some(record) = self.table.get_mut(index) {
+            record.prepared_mib = mib;
+        }
+        let number = self.table.get(index).map_or(0, |record| record.conn);
+        if let Some(conn) = self.conns.get_mut(number) {
+            // once for both directions
+            conn.prepared_tick = now_tick.wrapping_add(1);
+        }
+        ops.push(Op::Prepare {
+            conn: key,
+            timeout_s,
+        });
+    }
+
+    fn prepare_mib(&self) -> u32 {
+        u32::try_from(self.settings.prepare_bytes >> 20).unwrap_or(u32::MAX)
+    }
+
+    fn continue_scan(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
+        let (mut leave, mut looks) = (self.settings.work_max, LOOKS * self.settings.work_max);
+        while self.scan.due > 0 && leave > 0 && looks > 0 {
+            if self.scan.next >= self.table.end() {
+                self.scan.next = 0;
             }
-            let seconds = connection.timeout_s - idle_s;
-            ops.push(Op::SetTimeout {
-                orig: conn.orig,
-                zone: conn.zone,
-                seconds,
-            });
+            let index = self.scan.next;
+            self.scan.next += 1;
+            self.scan.due -= 1;
+            looks -= 1;
+            let kind = self.table.kind(index);
+            if kind != Kind::Free && self.look(index, kind, now_tick, view, ops) {
+                leave -= 1;
+            }
+        }
+    }
+
+    /// True if the flow left.
+    fn look(
+        &mut self,
+        index: u32,
+        kind: Kind,
+        now_tick: u32,
+        view: &impl StateView,
+        ops: &mut Vec<Op>,
+    ) -> bool {
+        let state = view.state(index);
+        if state.status == FW_ST_SUSPENDED {
+            // its event may have been lost to a full ring
+            self.leave(index, None, now_tick, ops);
+            return true;
+        }
+        let idle_s = match kind {
+            Kind::Tcp => self.settings.idle_tcp_s,
+            _ => self.settings.idle_udp_s,
+        };
+        let idle_ticks = now_tick.wrapping_sub(state.used_tick);
+        // only what the kernel has not seen since is worth telling
+        let unseen = state.used_tick.wrapping_sub(state.confirmed_tick);
+        let known = state.packets > 0 && unseen < u32::MAX / 2;
+        if idle_ticks >= idle_s * self.settings.hz && idle_ticks < u32::MAX / 2 {
+            let idle_s = known.then_some(idle_ticks / self.settings.hz);
+            self.leave(index, idle_s, now_tick, ops);
+            return true;
+        }
+        if kind == Kind::Tcp {
+            self.renew(index, &state, now_tick, ops);
+        }
+        false
+    }
+
+    /// A flow leaves for idleness. The kernel missed its last packets: with the last flow of a connection the
+    /// time left is written as if it had seen them.
+    fn leave(&mut self, index: u32, idle_s: Option<u32>, now_tick: u32, ops: &mut Vec<Op>) {
+        let Some(record) = self.table.get(index) else {
+            return;
+        };
+        if let (Some(key), Some(idle_s)) = (record.conn_key(), idle_s)
+            && let Some(conn) = self.conns.get(record.conn)
+            && conn.timeout_s > idle_s
+            && conn.indices().count() == 1
+        {
+            let seconds = conn.timeout_s - idle_s;
+            if record.proto == 6 {
+                // as liberal as it was
+                ops.push(Op::Prepare {
+                    conn: key,
+                    timeout_s: Some(seconds),
+                });
+            } else {
+                ops.push(Op::SetTimeout {
+                    orig: key.orig,
+                    zone: key.zone,
+                    seconds,
+                });
+            }
         }
         self.stats.aged += 1;
         self.remove(index, now_tick, ops);
@@ -101,7 +197,10 @@ impl Manager {
 
     /// After a second no packet can still hold a removed flow's state.
     fn end_quarantine(&mut self, now_tick: u32, view: &impl StateView) {
-        while let Some(&(since, retired)) = self.quarantine.front() {
+        for _ in 0..RETURNS * self.settings.work_max {
+            let Some(&(since, retired)) = self.quarantine.front() else {
+                break;
+            };
             if now_tick.wrapping_sub(since) < self.settings.hz {
                 break;
             }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flows and connections as the manager keeps them.
+//! Flows and connections as the manager shows them.
 
 use freeway_kernel::model::Tuple;
 
 use crate::key::{ConnKey, FlowKey};
 
 /// One direction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Its key.
     pub key: FlowKey,
@@ -30,8 +30,6 @@ pub struct Flow {
     pub dscp_in: u8,
     /// `Activate` was issued.
     pub active: bool,
-    /// Bytes when its connection was last prepared.
-    pub prepared_bytes: u64,
 }
 
 /// Where the preparation of a TCP connection stands.
@@ -46,9 +44,9 @@ pub enum Preparation {
 }
 
 /// A connection with at least one flow in the table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// State indices of the original and the reply direction.
+    /// Flow indices of the original and the reply direction.
     pub flows: [Option<u32>; 2],
     /// TCP preparation.
     pub preparation: Preparation,

@@ -5,7 +5,12 @@
 //! the data plane and on conntrack come out ([`Op`]). The daemon carries them
 //! out and reports what has an answer ([`Manager::prepared`]).
 
+mod address;
+mod admission;
 mod age;
+mod connection;
+mod conns;
+mod departure;
 mod flow;
 mod key;
 mod manager;
@@ -13,9 +18,12 @@ mod nexthop;
 mod op;
 mod policy;
 mod port;
+mod record;
 mod refusal;
 mod scope;
 mod stats;
+mod sweep;
+mod table;
 
 #[cfg(test)]
 mod tests;

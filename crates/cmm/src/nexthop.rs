@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shared next hops: egress port and L2 header.
+//! Shared next hops: egress port and L2 header. The table chains the flows through each.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use freeway_abi::{FW_L2_MAX, fw_nexthop};
 
-/// What makes two next hops one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+const L2_MAX: usize = FW_L2_MAX as usize;
+
+/// What makes two next hops one. In order by port, then by destination MAC, which an L2 header begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct NexthopKey {
     pub port: u32,
-    pub l2: [u8; FW_L2_MAX as usize],
+    pub l2: [u8; L2_MAX],
     pub l2_len: u8,
 }
 
-struct Nexthop {
-    key: NexthopKey,
-    flows: BTreeSet<u32>,
-}
-
-/// The next hops in use, with the flows through each.
+/// The next hops in use.
 pub(crate) struct Nexthops {
-    by_key: HashMap<NexthopKey, u32>,
-    by_index: HashMap<u32, Nexthop>,
+    by_key: BTreeMap<NexthopKey, u32>,
+    by_index: HashMap<u32, NexthopKey>,
+    /// Those whose flows are still to leave.
+    dead: HashSet<u32>,
     free: Vec<u32>,
     next: u32,
     max: u32,
@@ -30,8 +29,9 @@ pub(crate) struct Nexthops {
 impl Nexthops {
     pub fn new(max: u32) -> Self {
         Self {
-            by_key: HashMap::new(),
+            by_key: BTreeMap::new(),
             by_index: HashMap::new(),
+            dead: HashSet::new(),
             free: Vec::new(),
             next: 1,
             max,
@@ -56,35 +56,30 @@ impl Nexthops {
             None => return None,
         };
         self.by_key.insert(key, index);
-        self.by_index.insert(
-            index,
-            Nexthop {
-                key,
-                flows: BTreeSet::new(),
-            },
-        );
+        self.by_index.insert(index, key);
         Some((index, true))
     }
 
-    pub fn link(&mut self, index: u32, flow: u32) {
-        if let Some(nexthop) = self.by_index.get_mut(&index) {
-            nexthop.flows.insert(flow);
+    /// No flow goes through it any more.
+    pub fn release(&mut self, index: u32) {
+        if let Some(key) = self.by_index.remove(&index)
+            && !self.dead.remove(&index)
+        {
+            self.by_key.remove(&key);
         }
     }
 
-    /// True if that was the last flow: the next hop is no longer known.
-    pub fn unlink(&mut self, index: u32, flow: u32) -> bool {
-        let Some(nexthop) = self.by_index.get_mut(&index) else {
-            return false;
-        };
-        nexthop.flows.remove(&flow);
-        if !nexthop.flows.is_empty() {
-            return false;
+    /// No new flow goes through it; those that do are to leave.
+    pub fn kill(&mut self, index: u32) {
+        if let Some(key) = self.by_index.get(&index)
+            && self.dead.insert(index)
+        {
+            self.by_key.remove(key);
         }
-        let key = nexthop.key;
-        self.by_key.remove(&key);
-        self.by_index.remove(&index);
-        true
+    }
+
+    pub fn is_dead(&self, index: u32) -> bool {
+        self.dead.contains(&index)
     }
 
     /// The index may be used again: no flow that the data plane could still hold names it.
@@ -94,39 +89,47 @@ impl Nexthops {
 
     /// Next hops behind a port with this destination MAC.
     pub fn behind(&self, port: u32, mac: [u8; 6]) -> Vec<u32> {
-        let hit = |n: &Nexthop| n.key.port == port && n.key.l2[..6] == mac;
-        self.by_index
-            .iter()
-            .filter(|(_, n)| hit(n))
-            .map(|(i, _)| *i)
-            .collect()
+        let key = |rest: u8| {
+            let mut l2 = [rest; L2_MAX];
+            l2[..6].copy_from_slice(&mac);
+            NexthopKey {
+                port,
+                l2,
+                l2_len: rest,
+            }
+        };
+        let range = self.by_key.range(key(0)..=key(u8::MAX));
+        range.map(|(_, index)| *index).collect()
     }
 
-    pub fn flows(&self, index: u32) -> impl Iterator<Item = u32> + '_ {
-        self.by_index
-            .get(&index)
-            .into_iter()
-            .flat_map(|n| n.flows.iter().copied())
+    /// Next hops at a port.
+    pub fn at_port(&self, port: u32) -> Vec<u32> {
+        let key = |rest: u8| NexthopKey {
+            port,
+            l2: [rest; L2_MAX],
+            l2_len: rest,
+        };
+        let range = self.by_key.range(key(0)..=key(u8::MAX));
+        range.map(|(_, index)| *index).collect()
     }
 
-    pub fn l2(&self, index: u32) -> Option<&[u8; FW_L2_MAX as usize]> {
-        self.by_index.get(&index).map(|n| &n.key.l2)
+    pub fn l2(&self, index: u32) -> Option<&[u8; L2_MAX]> {
+        self.by_index.get(&index).map(|key| &key.l2)
     }
 
     pub fn key(&self, index: u32) -> Option<&NexthopKey> {
-        self.by_index.get(&index).map(|n| &n.key)
+        self.by_index.get(&index)
     }
 }
 
 impl NexthopKey {
-    pub fn record(&self, slot: u32, mtu: u32) -> fw_nexthop {
+    pub fn record(&self, slot: u32) -> fw_nexthop {
         fw_nexthop {
             l2: self.l2,
             port: self.port,
             devmap_slot: slot,
             valid: 1,
             l2_len: self.l2_len.into(),
-            len_max: mtu,
             ..Default::default()
         }
     }

@@ -8,14 +8,13 @@ use crate::key::ConnKey;
 
 /// An operation, to be carried out in order.
 #[derive(Clone, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant)]
 pub enum Op {
     /// Write a new next hop.
     SetNexthop {
         /// Its index.
         index: u32,
         /// What to write.
-        nexthop: fw_nexthop,
+        nexthop: Box<fw_nexthop>,
     },
     /// Flows through it wait in the kernel, at once.
     InvalidateNexthop {
@@ -27,7 +26,7 @@ pub enum Op {
         /// Flow index.
         index: u32,
         /// Key, guard, action and first state.
-        flow: fw_flow,
+        flow: Box<fw_flow>,
     },
     /// Suspend the flow and take it out of the table.
     RemoveFlow {
@@ -55,6 +54,8 @@ pub enum Op {
     Prepare {
         /// The connection.
         conn: ConnKey,
+        /// Also write the time left, seconds.
+        timeout_s: Option<u32>,
     },
     /// Write the time left of a connection.
     SetTimeout {
@@ -76,4 +77,8 @@ pub enum Op {
 pub trait StateView {
     /// A copy of the state of the flow with this index.
     fn state(&self, index: u32) -> fw_state;
+
+    /// Takes the marks of TCP flows of which the kernel has confirmed a packet, in the order of their indices, until
+    /// there are `most`; returns the index to go on with, which is the end of the range if there are no more.
+    fn take_seen(&self, indices: std::ops::Range<u32>, most: usize, seen: &mut Vec<u32>) -> u32;
 }

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 
 use freeway_kernel::model::{Connection as Tracked, CtStatus, Event, Mac, Neigh, Prefix, TcpState};
 
-use crate::flow::Flow;
 use crate::key::ConnKey;
 use crate::manager::Manager;
 use crate::op::Op;
@@ -16,35 +15,67 @@ impl Manager {
     /// leave if the port is no longer fit.
     pub fn set_port(&mut self, port: Port, now_tick: u32, ops: &mut Vec<Op>) {
         let ifindex = port.ifindex;
-        if self.ports.get(&ifindex) == Some(&port) {
+        let old = self.ports.get(&ifindex);
+        if old == Some(&port) {
             return;
         }
-        let gone = |old: &Port| (old.input && !port.input) || (old.output && !port.output);
-        let unfit = self.ports.get(&ifindex).is_some_and(gone);
-        let slot_moved = self
-            .ports
-            .get(&ifindex)
-            .is_some_and(|old| old.slot != port.slot);
+        let unfit = |old: &Port| {
+            (old.input && !port.input) || (old.output && !port.output) || old.slot != port.slot
+        };
+        let unfit = old.is_some_and(unfit);
         self.ports.insert(ifindex, port);
-        if unfit || slot_moved {
-            self.remove_port_flows(ifindex, now_tick, ops);
+        let flows = self.flows_at(ifindex);
+        if unfit {
+            self.remove_at_port(ifindex, flows, now_tick, ops);
         } else {
-            self.unconfirm_where(ops, |f| f.key.port == ifindex || f.port_out == ifindex);
+            self.unconfirm(flows, ops);
         }
     }
 
     /// A port is gone.
     pub fn remove_port(&mut self, ifindex: u32, now_tick: u32, ops: &mut Vec<Op>) {
         if self.ports.remove(&ifindex).is_some() {
-            self.remove_port_flows(ifindex, now_tick, ops);
+            let flows = self.flows_at(ifindex);
+            self.remove_at_port(ifindex, flows, now_tick, ops);
         }
         self.neighbours.retain(|(port, _), _| *port != ifindex);
     }
 
-    fn remove_port_flows(&mut self, ifindex: u32, now_tick: u32, ops: &mut Vec<Op>) {
-        for index in self.indices(|f| f.key.port == ifindex || f.port_out == ifindex) {
-            self.remove(index, now_tick, ops);
+    /// The flows in or out at a port; `None` if there are very many.
+    fn flows_at(&self, port: u32) -> Option<Vec<u32>> {
+        let nexthops = self.nexthops.at_port(port);
+        let out = nexthops.iter().flat_map(|n| self.table.through(*n));
+        let other = |index: &u32| self.table.get(*index).is_some_and(|r| r.port_in != port);
+        let flows = out.filter(other).chain(self.table.at_port(port));
+        self.narrow(flows)
+    }
+
+    fn narrow(&self, flows: impl Iterator<Item = u32>) -> Option<Vec<u32>> {
+        let max = self.settings.narrow_max;
+        let flows: Vec<u32> = flows.take(max + 1).collect();
+        (flows.len() <= max).then_some(flows)
+    }
+
+    fn remove_at_port(
+        &mut self,
+        port: u32,
+        flows: Option<Vec<u32>>,
+        now_tick: u32,
+        ops: &mut Vec<Op>,
+    ) {
+        if let Some(flows) = flows {
+            for index in flows {
+                self.remove(index, now_tick, ops);
+            }
+            return;
         }
+        // Nothing leaves there any more, at once; the flows go by and by.
+        for index in self.nexthops.at_port(port) {
+            self.nexthops.kill(index);
+            ops.push(Op::InvalidateNexthop { index });
+        }
+        self.new_epoch(ops);
+        self.begin_sweep(false, now_tick, ops);
     }
 
     /// A change in the kernel. Links, qdiscs and rulesets reach the manager by
@@ -67,10 +98,15 @@ impl Manager {
             Event::NeighChanged(neigh) => self.neighbour(neigh, true, ops),
             Event::NeighGone(neigh) => self.neighbour(neigh, false, ops),
             Event::ConnectionDestroyed(tracked) => {
-                self.end_connection(&key_of(tracked), now_tick, ops);
+                if let Some(number) = self.find_connection(&key_of(tracked)) {
+                    self.end_connection(number, now_tick, ops);
+                }
             }
             Event::ConnectionUpdated(tracked) => self.connection_updated(tracked, now_tick, ops),
-            Event::RoutesUnknown => self.unconfirm_where(ops, |_| true),
+            Event::RoutesUnknown => {
+                let all = self.narrow(self.indices());
+                self.unconfirm(all, ops);
+            }
             Event::RuleChanged(_)
             | Event::NexthopChanged { .. }
             | Event::NetconfChanged { .. }
@@ -84,26 +120,17 @@ impl Manager {
 
     /// Routes decide by destination; rp_filter looks the source up too.
     fn unconfirm_prefix(&mut self, prefix: &Prefix, ops: &mut Vec<Op>) {
-        self.unconfirm_where(ops, |f| {
-            [f.out.dst, f.key.tuple.dst, f.key.tuple.src]
-                .into_iter()
-                .any(|ip| prefix.contains(ip))
-        });
+        let flows = self.narrow(self.table.within(*prefix));
+        self.unconfirm(flows, ops);
     }
 
-    fn unconfirm_where(&mut self, ops: &mut Vec<Op>, concerned: impl Fn(&Flow) -> bool) {
-        for index in self.indices(concerned) {
-            self.stats.unconfirmed += 1;
-            ops.push(Op::Unconfirm { index });
-        }
-    }
-
-    fn indices(&self, concerned: impl Fn(&Flow) -> bool) -> Vec<u32> {
-        self.flows
-            .iter()
-            .filter(|(_, f)| concerned(f))
-            .map(|(index, _)| *index)
-            .collect()
+    /// Flows wait for confirmation. Of very many each takes a write; an epoch takes one for all.
+    fn unconfirm(&mut self, flows: Option<Vec<u32>>, ops: &mut Vec<Op>) {
+        let Some(flows) = flows else {
+            return self.new_epoch(ops);
+        };
+        self.stats.unconfirmed += flows.len() as u64;
+        ops.extend(flows.into_iter().map(|index| Op::Unconfirm { index }));
     }
 
     /// The kernel's neighbours at start: what later changes are compared with.
@@ -124,28 +151,27 @@ impl Manager {
         let Some(old) = old.filter(|old| Some(*old) != mac) else {
             return;
         };
-        // One write stops them all; then each waits for its own confirmation.
         for nexthop in self.nexthops.behind(neigh.ifindex, old) {
+            let flows = self.narrow(self.table.through(nexthop));
+            // One write stops them all; then each waits for its own confirmation.
             ops.push(Op::InvalidateNexthop { index: nexthop });
-            for index in self.nexthops.flows(nexthop) {
-                self.stats.unconfirmed += 1;
-                ops.push(Op::Unconfirm { index });
-            }
+            self.unconfirm(flows, ops);
             if let (Some(key), Some(port)) =
                 (self.nexthops.key(nexthop), self.ports.get(&neigh.ifindex))
             {
-                let nexthop_record = key.record(port.slot, port.mtu);
                 ops.push(Op::SetNexthop {
                     index: nexthop,
-                    nexthop: nexthop_record,
+                    nexthop: Box::new(key.record(port.slot)),
                 });
             }
         }
     }
 
     fn connection_updated(&mut self, tracked: &Tracked, now_tick: u32, ops: &mut Vec<Op>) {
-        let key = key_of(tracked);
-        let Some(connection) = self.conns.get(&key) else {
+        let Some(number) = self.find_connection(&key_of(tracked)) else {
+            return;
+        };
+        let Some(connection) = self.conns.get(number) else {
             return;
         };
         const KEEP: u32 = freeway_abi::FW_CT_STATUS_KEEP;
@@ -158,7 +184,7 @@ impl Manager {
                 .tcp
                 .is_some_and(|tcp| tcp.state != TcpState::Established);
         if changed {
-            self.end_connection(&key, now_tick, ops);
+            self.end_connection(number, now_tick, ops);
         }
     }
 }

@@ -89,4 +89,8 @@ pub struct Stats {
     pub retired_bytes: u64,
     /// From the first observation to activation.
     pub learnable_to_fast: Latency,
+    /// Connections of which both directions were fast.
+    pub connections: u64,
+    /// From when both directions of a connection had been observed to activation of both.
+    pub connection_to_fast: Latency,
 }

@@ -5,9 +5,12 @@
 
 mod cases;
 mod random;
+mod scale;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 
 use freeway_abi::{
     FW_AF_INET, FW_EV_CANDIDATE, FW_EV_CHANGED, FW_ST_ACTIVE, FW_ST_PREPARING, FW_ST_SUSPENDED,
@@ -167,20 +170,31 @@ struct World {
     unconfirmed: BTreeSet<u32>,
     /// Preparations that wait for an answer.
     asked: Vec<ConnKey>,
-}
-
-impl StateView for World {
-    fn state(&self, index: u32) -> fw_state {
-        self.flows.get(&index).map(|f| f.state).unwrap_or_default()
-    }
+    /// Flows of which the kernel has confirmed a packet.
+    seen: BTreeSet<u32>,
 }
 
 /// A view without borrowing the world.
-struct States(BTreeMap<u32, fw_state>);
+struct States {
+    states: BTreeMap<u32, fw_state>,
+    seen: RefCell<BTreeSet<u32>>,
+}
 
 impl StateView for States {
     fn state(&self, index: u32) -> fw_state {
-        self.0.get(&index).copied().unwrap_or_default()
+        self.states.get(&index).copied().unwrap_or_default()
+    }
+
+    fn take_seen(&self, indices: Range<u32>, most: usize, seen: &mut Vec<u32>) -> u32 {
+        let mut marked = self.seen.borrow_mut();
+        let hits: Vec<u32> = marked.range(indices.clone()).take(most).copied().collect();
+        marked.retain(|index| !hits.contains(index));
+        let full = hits.len() == most;
+        seen.extend(&hits);
+        match hits.last() {
+            Some(last) if full => last + 1,
+            _ => indices.end,
+        }
     }
 }
 
@@ -196,6 +210,7 @@ impl World {
             nexthop_left: BTreeMap::new(),
             unconfirmed: BTreeSet::new(),
             asked: Vec::new(),
+            seen: BTreeSet::new(),
         };
         for ifindex in [LAN, WAN] {
             world.call(|m, now, ops| m.set_port(port(ifindex), now, ops));
@@ -221,8 +236,25 @@ impl World {
     }
 
     fn tick(&mut self) -> Vec<Op> {
-        let view = States(self.flows.iter().map(|(i, f)| (*i, f.state)).collect());
-        self.call(|m, now, ops| m.tick(now, &view, ops))
+        let view = self.view();
+        let ops = self.call(|m, now, ops| m.tick(now, &view, ops));
+        self.seen = view.seen.into_inner();
+        ops
+    }
+
+    /// What a tick left.
+    fn work(&mut self) -> Vec<Op> {
+        let view = self.view();
+        let ops = self.call(|m, now, ops| m.work(now, &view, ops));
+        self.seen = view.seen.into_inner();
+        ops
+    }
+
+    fn view(&self) -> States {
+        States {
+            states: self.flows.iter().map(|(i, f)| (*i, f.state)).collect(),
+            seen: RefCell::new(self.seen.clone()),
+        }
     }
 
     fn advance(&mut self, ticks: u32) {
@@ -248,11 +280,12 @@ impl World {
 
     /// Carries out one operation, or panics where the data plane would go wrong.
     fn apply(&mut self, op: &Op) {
-        match *op {
+        match op {
             Op::SetNexthop { index, nexthop } => {
+                let index = *index;
                 assert_ne!(index, 0, "index 0 says none");
-                let old = self.nexthops.insert(index, nexthop);
-                if old.is_none_or(|old| fw_nexthop { valid: 1, ..old } != nexthop) {
+                let old = self.nexthops.insert(index, **nexthop);
+                if old.is_none_or(|old| fw_nexthop { valid: 1, ..old } != **nexthop) {
                     let used = self.flows.values().any(|f| f.nexthop == index);
                     assert!(!used, "next hop {index} rewritten under its flows");
                     let since = self.nexthop_left.get(&index);
@@ -263,9 +296,10 @@ impl World {
                 }
             }
             Op::InvalidateNexthop { index } => {
-                self.nexthops.get_mut(&index).expect("a next hop").valid = 0;
+                self.nexthops.get_mut(index).expect("a next hop").valid = 0;
             }
             Op::InsertFlow { index, flow } => {
+                let (index, flow) = (*index, **flow);
                 assert_ne!(index, 0, "index 0 says none");
                 assert!(
                     Self::quiet(self.left.get(&index), self.now),
@@ -285,33 +319,32 @@ impl World {
                 );
             }
             Op::RemoveFlow { index } => {
-                let flow = self.flows.remove(&index).expect("a flow to remove");
-                self.left.insert(index, self.now);
+                let flow = self.flows.remove(index).expect("a flow to remove");
+                self.left.insert(*index, self.now);
                 self.nexthop_left.insert(flow.nexthop, self.now);
-                self.unconfirmed.remove(&index);
+                self.unconfirmed.remove(index);
             }
             Op::Activate { index } => {
-                let state = &mut self
-                    .flows
-                    .get_mut(&index)
-                    .expect("a flow to activate")
-                    .state;
+                let state = &mut self.flows.get_mut(index).expect("a flow to activate").state;
                 if state.status == FW_ST_PREPARING {
                     state.status = FW_ST_ACTIVE;
                 }
             }
             Op::SetPeer { index, peer } => {
-                self.flows.get_mut(&index).expect("a flow").state.peer = peer;
+                self.flows.get_mut(index).expect("a flow").state.peer = *peer;
             }
             Op::Unconfirm { index } => {
-                assert!(self.flows.contains_key(&index));
-                self.unconfirmed.insert(index);
+                assert!(self.flows.contains_key(index));
+                self.unconfirmed.insert(*index);
             }
-            Op::Prepare { conn } => self.asked.push(conn),
-            Op::SetTimeout { seconds, .. } => assert!(seconds > 0),
+            Op::Prepare { conn, timeout_s } => {
+                assert_ne!(*timeout_s, Some(0));
+                self.asked.push(*conn);
+            }
+            Op::SetTimeout { seconds, .. } => assert!(*seconds > 0),
             Op::SetEpoch { epoch } => {
-                assert_ne!(epoch, 0);
-                self.epoch = epoch;
+                assert_ne!(*epoch, 0);
+                self.epoch = *epoch;
             }
         }
     }

@@ -16,4 +16,4 @@ pub use clock::Clock;
 pub use error::DatapathError;
 pub use events::{DataplaneEvent, Events};
 pub use object::{Datapath, LoadOptions, PortFault};
-pub use shared::{Control, Flows, Nexthops, Slots};
+pub use shared::{Control, Flows, Nexthops, Offers, Seen, Slots};

@@ -14,7 +14,7 @@ use crate::attach::{Attachment, Hook};
 use crate::clock::Clock;
 use crate::error::DatapathError;
 use crate::events::Events;
-use crate::shared::{Control, Flows, Nexthops, Slots, bucket_mask};
+use crate::shared::{Control, Flows, Nexthops, Offers, Seen, Slots, bucket_mask, seen_len};
 
 static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
 static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
@@ -67,6 +67,10 @@ pub struct Datapath {
     pub nexthops: Nexthops,
     /// Slots, shared.
     pub slots: Slots,
+    /// Marks of confirmed TCP flows, shared.
+    pub seen: Seen,
+    /// What was observed lately, shared.
+    pub offers: Offers,
     /// Switches, shared.
     pub control: Control,
     /// The data plane's time.
@@ -106,6 +110,7 @@ impl Datapath {
             ".data.flows" => map.set_value_size(bytes_of::<fw_flow>(config.flow_mask)),
             ".data.buckets" => map.set_value_size(bytes_of::<fw_bucket>(config.bucket_mask)),
             ".data.nexthops" => map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask)),
+            "fw_seen_flows" => map.set_max_entries(seen_len(config.flow_mask)),
             _ => Ok(()),
         };
         let xdp = load("xdp", XDP, |name, map| {
@@ -144,6 +149,8 @@ impl Datapath {
             )?,
             nexthops: Nexthops::map(get(&maps, ".data.nexthops")?, config.nexthop_mask + 1)?,
             slots: Slots::map(get(&maps, "fw_slots")?, FW_SLOTS)?,
+            seen: Seen::map(get(&maps, "fw_seen_flows")?, config.flow_mask)?,
+            offers: Offers::map(get(&maps, "fw_offers")?)?,
             control: Control::map(get(&maps, ".data.control")?)?,
             clock,
             events: Events::new(get(&maps, "fw_events")?)?,

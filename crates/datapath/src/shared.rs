@@ -8,10 +8,11 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use freeway_abi::{
-    FW_ST_SUSPENDED, Pod, fw_bucket, fw_control, fw_flow, fw_nexthop, fw_slot, fw_state,
+    FW_OFFER_SETS, FW_SEEN_FLOWS, FW_ST_SUSPENDED, Pod, fw_bucket, fw_control, fw_flow, fw_nexthop,
+    fw_offer_set, fw_seen, fw_slot, fw_state,
 };
 
 use crate::DatapathError;
@@ -217,6 +218,69 @@ impl Flows {
     }
 }
 
+/// Marks of TCP flows of which the kernel has confirmed a packet (`struct fw_seen`).
+pub struct Seen(Shared<fw_seen>);
+
+impl Seen {
+    pub(crate) fn map(fd: impl AsFd, flow_mask: u32) -> Result<Self, DatapathError> {
+        Shared::map(fd, "fw_seen_flows", seen_len(flow_mask)).map(Self)
+    }
+
+    /// Takes marks in the order of their indices until there are `most`; returns the index to go on with, which is
+    /// the end of the range if there are no more.
+    pub fn take(&self, indices: std::ops::Range<u32>, most: usize, seen: &mut Vec<u32>) -> u32 {
+        let mut index = indices.start;
+        while index < indices.end {
+            let (chunk, at) = (index / FW_SEEN_FLOWS, index % FW_SEEN_FLOWS);
+            let Some(marks) = self.0.slot(chunk) else {
+                break;
+            };
+            let marks = marks.cast::<u8>();
+            // SAFETY: a word of the chunk, in bounds and aligned.
+            let word = at
+                .is_multiple_of(8)
+                .then(|| unsafe { marks.add(at as usize).cast::<u64>().read_volatile() });
+            if word == Some(0) {
+                index += 8;
+                continue;
+            }
+            if seen.len() >= most {
+                return index;
+            }
+            // SAFETY: a byte of the chunk, which the data plane only sets.
+            let mark = unsafe { AtomicU8::from_ptr(marks.add(at as usize).as_ptr()) };
+            // cleared first: what is marked later is another packet
+            if mark.load(Ordering::Relaxed) != 0 && mark.swap(0, Ordering::AcqRel) != 0 {
+                seen.push(index);
+            }
+            index += 1;
+        }
+        indices.end
+    }
+}
+
+/// Elements of the array of marks.
+pub(crate) fn seen_len(flow_mask: u32) -> u32 {
+    flow_mask / FW_SEEN_FLOWS + 1
+}
+
+/// What was observed at egress lately (`struct fw_offer_set`).
+pub struct Offers(Shared<fw_offer_set>);
+
+impl Offers {
+    pub(crate) fn map(fd: impl AsFd) -> Result<Self, DatapathError> {
+        Shared::map(fd, "fw_offers", FW_OFFER_SETS).map(Self)
+    }
+
+    /// What is seen of a removed flow's tuple from now on is new.
+    pub fn forget(&self, flows: &Flows, index: u32) {
+        if let Some(flow) = flows.flows.slot(index) {
+            // SAFETY: all of the mapped array; the flow lies still until its index is used again.
+            unsafe { fw_offers_forget(self.0.base.as_ptr().cast(), flow.as_ptr()) };
+        }
+    }
+}
+
 /// Buckets less one for a table of so many flows.
 pub(crate) fn bucket_mask(flows: u32) -> u32 {
     // SAFETY: arithmetic only.
@@ -239,6 +303,7 @@ unsafe extern "C" {
         flow: *const fw_flow,
         index: u32,
     );
+    fn fw_offers_forget(offers: *mut fw_offer_set, flow: *const fw_flow);
 }
 
 /// Where flows leave (`struct fw_nexthop`).

@@ -23,6 +23,8 @@ unsafe extern "C" {
     fn fw_user_insert(env: *mut Env, index: u32) -> i32;
     fn fw_user_remove(env: *mut Env, index: u32);
     fn fw_user_count(env: *const Env, reason: u32) -> u64;
+    fn fw_user_seen(env: *mut Env, index: u32) -> u32;
+    fn fw_user_forget(env: *mut Env, index: u32);
     fn fw_user_event(env: *mut Env, event: *mut u8, size: u32) -> u32;
     fn fw_user_forward(
         env: *mut Env,
@@ -107,6 +109,19 @@ impl Pipeline {
     pub fn remove(&mut self, index: u32) {
         // SAFETY: the index is checked.
         unsafe { fw_user_remove(self.0.as_ptr(), index) }
+    }
+
+    /// Takes the mark of a TCP flow of which the kernel confirmed a packet.
+    #[must_use]
+    pub fn take_seen(&mut self, index: u32) -> bool {
+        // SAFETY: the index is checked.
+        unsafe { fw_user_seen(self.0.as_ptr(), index) != 0 }
+    }
+
+    /// Forgets that the flow at `index` was offered.
+    pub fn forget(&mut self, index: u32) {
+        // SAFETY: the index is checked.
+        unsafe { fw_user_forget(self.0.as_ptr(), index) }
     }
 
     /// Packets counted under a reason.

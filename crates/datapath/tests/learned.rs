@@ -108,10 +108,10 @@ fn learn(pipeline: &mut Pipeline, came: &Frame, router: &Router) {
     manager.candidate(&c, 1, NOW, &mut ops);
     for op in ops {
         match op {
-            Op::SetNexthop { index, nexthop } => *pipeline.nexthop(index).unwrap() = nexthop,
+            Op::SetNexthop { index, nexthop } => *pipeline.nexthop(index).unwrap() = *nexthop,
             Op::InsertFlow { index, flow } => {
                 let to = pipeline.flow(index).unwrap();
-                *to = flow;
+                *to = *flow;
                 to.state.status = FW_ST_ACTIVE;
                 assert!(pipeline.insert(index));
             }

@@ -265,7 +265,9 @@ fn run(vector: &Vector, common: &Table) {
                 "{context}: tc egress wrote to the frame"
             );
             expected[reason as usize] += 1;
-            first_tick.get_or_insert(now);
+            if step == "learn_once" {
+                first_tick = Some(now);
+            }
             event = target.0.event();
         }
         now = now.wrapping_add(vector.pause);
@@ -320,6 +322,73 @@ fn run(vector: &Vector, common: &Table) {
             change.apply(before, last, hz),
             "{context}: the flow's state"
         );
+    }
+}
+
+/// A frame and what a router makes of it.
+fn pair(base: &str) -> (Frame, Frame) {
+    let common = support::read("common.toml");
+    let text = format!("base = \"{base}\"");
+    let came: Table = support::over(&common, "frame", &text.parse().unwrap());
+    let mut left = came.clone();
+    left.extend(
+        "dst_mac = \"02:00:00:00:00:04\"\nsrc_mac = \"02:00:00:00:00:03\"\nttl = 63"
+            .parse::<Table>()
+            .unwrap(),
+    );
+    (came.try_into().unwrap(), left.try_into().unwrap())
+}
+
+/// Sends the pair through the kernel's way; what was learned.
+fn observe(target: &mut Native, (came, left): &(Frame, Frame)) -> &'static str {
+    let token = target.0.ingress(&mut came.bytes(), 1, 0);
+    name(target.0.egress(&mut left.bytes(), 2, 0, token))
+}
+
+fn ready(pair: &(Frame, Frame)) -> Native {
+    let mut target = Native::new();
+    target.0.control().deadline_tick = target.now().wrapping_add(1 << 20);
+    target.conn(&Conn::default().record(&pair.0, &pair.1));
+    target
+}
+
+/// Enters the flow of a pair as number 1.
+fn enter(target: &mut Native, base: &str) {
+    let named = base.replace("udp", "routed").replace("tcp", "routed_tcp");
+    let table = format!("base = \"{named}\"").parse().unwrap();
+    let table = support::over(&support::read("common.toml"), "flow", &table);
+    let flow: Flow = table.try_into().unwrap();
+    let state = flow.state(target.now(), target.hz());
+    target.nexthop(1, flow.nexthop(0));
+    target.insert(1, &flow.record(1, false, state));
+}
+
+#[test]
+fn a_tuple_whose_flow_left_is_learned_anew_at_once() {
+    for base in ["udp4", "udp6", "tcp4", "tcp6"] {
+        let pair = pair(base);
+        let mut target = ready(&pair);
+        assert_eq!(observe(&mut target, &pair), "learn_once");
+        assert_eq!(observe(&mut target, &pair), "learned");
+        assert_eq!(observe(&mut target, &pair), "learn_offered", "{base}");
+        enter(&mut target, base);
+        target.0.remove(1);
+        target.0.forget(1);
+        assert_eq!(observe(&mut target, &pair), "learn_once", "{base}");
+        assert_eq!(observe(&mut target, &pair), "learned", "{base}");
+    }
+}
+
+#[test]
+fn confirmed_tcp_flows_are_marked() {
+    for (base, marked) in [("udp4", false), ("tcp4", true), ("tcp6", true)] {
+        let pair = pair(base);
+        let mut target = ready(&pair);
+        enter(&mut target, base);
+        assert!(!target.0.take_seen(1), "{base}");
+        assert_eq!(observe(&mut target, &pair), "confirmed", "{base}");
+        assert_eq!(target.0.take_seen(1), marked, "{base}");
+        assert!(!target.0.take_seen(1), "{base}: taken");
     }
 }
 

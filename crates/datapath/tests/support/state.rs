@@ -168,7 +168,6 @@ impl Flow {
             devmap_slot: slot,
             valid: self.nexthop_valid.into(),
             l2_len: 14,
-            len_max: 1500,
             ..Default::default()
         };
         nexthop.l2[..6].copy_from_slice(&mac(&self.to_dst_mac));

@@ -170,6 +170,12 @@ pub struct Learning {
     pub refused: u64,
     /// Time from the first packet that could be learned from to the first fast one.
     pub learnable_to_fast_ms: Latency,
+    /// Connections of which both directions became fast.
+    #[serde(default)]
+    pub connections: u64,
+    /// Time from when both directions had shown a packet that could be learned from until both are fast.
+    #[serde(default)]
+    pub connection_to_fast_ms: Latency,
 }
 
 /// A distribution of times.
@@ -179,6 +185,9 @@ pub struct Latency {
     pub p50: f64,
     /// 95th percentile.
     pub p95: f64,
+    /// 99th percentile.
+    #[serde(default)]
+    pub p99: f64,
     /// Longest.
     pub max: f64,
 }

@@ -53,7 +53,7 @@ const EVENTS_PER_TURN: usize = 256;
 /// Revalidations that each CPU lets through in a second, at most.
 const REVALIDATIONS_PER_S: u32 = 100_000;
 /// Candidates that each CPU offers in a second, at most.
-const CANDIDATES_PER_S: u32 = 50_000;
+const CANDIDATES_PER_S: u32 = 250_000;
 /// TCP frames that each CPU keeps out of GRO in a second, at most.
 const SAMPLES_PER_S: u32 = 4_000;
 
@@ -256,7 +256,7 @@ impl Engine {
         self.renewed = Instant::now();
         let mut ops = Vec::new();
         self.manager
-            .tick(now_tick, &exec::View(&self.datapath.flows), &mut ops);
+            .tick(now_tick, &exec::View(&self.datapath), &mut ops);
         self.execute(ops)
     }
 
@@ -430,7 +430,7 @@ impl Engine {
 
     /// True if a walk over the flows is under way.
     fn walking(&self) -> bool {
-        self.census.running() || self.sniff.running()
+        self.census.running() || self.sniff.running() || self.manager.has_work()
     }
 
     /// A piece of each walk.
@@ -440,6 +440,13 @@ impl Engine {
         }
         if self.census.running() {
             self.census_piece();
+        }
+        if self.manager.has_work() {
+            let mut ops = Vec::new();
+            let now_tick = self.now_tick()?;
+            self.manager
+                .work(now_tick, &exec::View(&self.datapath), &mut ops);
+            self.execute(ops)?;
         }
         Ok(())
     }

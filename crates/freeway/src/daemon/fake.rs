@@ -153,6 +153,14 @@ pub fn status() -> Status {
             learnable_to_fast_ms: Latency {
                 p50: 4.0,
                 p95: 18.0,
+                p99: 60.0,
+                max: 240.0,
+            },
+            connections: 1000,
+            connection_to_fast_ms: Latency {
+                p50: 8.0,
+                p95: 20.0,
+                p99: 60.0,
                 max: 240.0,
             },
         },

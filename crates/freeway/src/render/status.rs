@@ -159,7 +159,7 @@ fn learning(learn: &Learning) -> String {
     if learn.candidates == 0 {
         return "nothing yet".into();
     }
-    let Latency { p50, p95, max } = learn.learnable_to_fast_ms;
+    let Latency { p50, p95, max, .. } = learn.learnable_to_fast_ms;
     format!(
         "{} learned of {}, {} refused; fast after {p50:.0} ms (p95 {p95:.0} ms, max {max:.0} ms)",
         count(learn.learned),

@@ -184,7 +184,7 @@ impl Engine {
             }
             walk.sums.add(&state, self.manager.epoch());
             if let Some(rates) = &mut self.census.rates {
-                rates.add(index, flow, &state);
+                rates.add(index, &flow, &state);
             }
         }
         if walk.cursor < walk.end {

@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Carrying out the manager's operations.
 
+use std::ops::Range;
+
 use freeway_abi::{FW_ST_ACTIVE, FW_ST_PREPARING, fw_state};
 use freeway_cmm::{ConnKey, Op, StateView};
-use freeway_datapath::Flows;
+use freeway_datapath::Datapath;
 use freeway_kernel::conntrack::{SetTimeout, TcpPrepare};
 
 use super::Engine;
 use crate::daemon::DaemonError;
 
 /// The manager's view of the shared states.
-pub(super) struct View<'a>(pub &'a Flows);
+pub(super) struct View<'a>(pub &'a Datapath);
 
 impl StateView for View<'_> {
     fn state(&self, index: u32) -> fw_state {
-        self.0.state(index)
+        self.0.flows.state(index)
+    }
+
+    fn take_seen(&self, indices: Range<u32>, most: usize, seen: &mut Vec<u32>) -> u32 {
+        self.0.seen.take(indices, most, seen)
     }
 }
 
@@ -46,20 +52,23 @@ impl Engine {
     fn carry_out(
         &self,
         op: Op,
-        prepare: &mut Vec<ConnKey>,
+        prepare: &mut Vec<TcpPrepare>,
         timeouts: &mut Vec<SetTimeout>,
         failed: &mut Vec<u32>,
     ) {
         let datapath = &self.datapath;
         match op {
-            Op::SetNexthop { index, nexthop } => datapath.nexthops.set(index, nexthop),
+            Op::SetNexthop { index, nexthop } => datapath.nexthops.set(index, *nexthop),
             Op::InvalidateNexthop { index } => datapath.nexthops.invalidate(index),
             Op::InsertFlow { index, flow } => {
                 if !datapath.flows.insert(index, &flow) {
                     failed.push(index);
                 }
             }
-            Op::RemoveFlow { index } => datapath.flows.remove(index),
+            Op::RemoveFlow { index } => {
+                datapath.flows.remove(index);
+                datapath.offers.forget(&datapath.flows, index);
+            }
             Op::Activate { index } => {
                 // false: the data plane saw the connection close meanwhile
                 let _ = datapath
@@ -69,7 +78,11 @@ impl Engine {
             Op::SetPeer { index, peer } => datapath.flows.set_peer(index, peer),
             Op::Unconfirm { index } => datapath.flows.unconfirm(index),
             Op::SetEpoch { epoch } => datapath.control.set_epoch(epoch),
-            Op::Prepare { conn } => prepare.push(conn),
+            Op::Prepare { conn, timeout_s } => prepare.push(TcpPrepare {
+                orig: conn.orig,
+                zone: conn.zone,
+                timeout_s,
+            }),
             Op::SetTimeout {
                 orig,
                 zone,
@@ -84,18 +97,16 @@ impl Engine {
         }
     }
 
-    fn prepare(&mut self, conns: &[ConnKey], now_tick: u32, ops: &mut Vec<Op>) {
-        let message = |c: &ConnKey| TcpPrepare {
-            orig: c.orig,
-            zone: c.zone,
-            timeout_s: None,
-        };
-        let batch: Vec<TcpPrepare> = conns.iter().map(message).collect();
-        for (conn, result) in conns.iter().zip(self.conntrack.prepare_tcp(&batch)) {
+    fn prepare(&mut self, batch: &[TcpPrepare], now_tick: u32, ops: &mut Vec<Op>) {
+        for (message, result) in batch.iter().zip(self.conntrack.prepare_tcp(batch)) {
             if let Err(error) = &result {
-                tracing::debug!("preparing {}: {error}", conn.orig);
+                tracing::debug!("preparing {}: {error}", message.orig);
             }
-            self.manager.prepared(conn, result.is_ok(), now_tick, ops);
+            let conn = ConnKey {
+                orig: message.orig,
+                zone: message.zone,
+            };
+            self.manager.prepared(&conn, result.is_ok(), now_tick, ops);
         }
     }
 }

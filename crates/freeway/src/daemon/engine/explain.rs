@@ -151,14 +151,14 @@ impl Engine {
             .iter()
             .find_map(|key| self.manager.find(key))
             .or_else(|| self.leaving_as(&tuple, connection.as_ref()));
-        let flow = managed.map(|(index, f)| self.flow(index, f, now_tick));
+        let flow = managed.map(|(index, f)| self.flow(index, &f, now_tick));
         let reply_flow = managed
             .map(|(_, f)| FlowKey {
                 tuple: f.out.inverse(),
                 port: f.port_out,
             })
             .and_then(|key| self.manager.find(&key))
-            .map(|(index, f)| self.flow(index, f, now_tick));
+            .map(|(index, f)| self.flow(index, &f, now_tick));
         let refusal = keys.iter().find_map(|key| self.manager.refusal(key));
         let watched = self.watched(watch);
         let neighbour = self.neighbour(&tuple, managed.map(|(_, f)| (f.port_out, f.nexthop)));
@@ -194,7 +194,7 @@ impl Engine {
 
     /// The flow that leaves as this tuple: it has a connection that answers the inverted tuple, or a flow for the
     /// answers.
-    fn leaving_as(&self, tuple: &Tuple, connection: Option<&Tracked>) -> Option<(u32, &Flow)> {
+    fn leaving_as(&self, tuple: &Tuple, connection: Option<&Tracked>) -> Option<(u32, Flow)> {
         let by_connection = connection.and_then(|tracked| {
             self.manager.connection(&ConnKey {
                 orig: tracked.orig,

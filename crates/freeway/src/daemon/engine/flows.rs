@@ -38,7 +38,7 @@ impl Engine {
             };
             let through =
                 port.is_none_or(|port| [flow.key.port, flow.port_out].map(Some).contains(&port));
-            if !through || !filter.matches_tuples(&tuples(flow)) {
+            if !through || !filter.matches_tuples(&tuples(&flow)) {
                 continue;
             }
             if let Some(wanted) = filter.state
@@ -48,7 +48,7 @@ impl Engine {
             }
             page.matched += 1;
             if room > 0 {
-                page.flows.push(self.flow(index, flow, now_tick));
+                page.flows.push(self.flow(index, &flow, now_tick));
             }
         }
         page.next = (cursor < end).then_some(cursor);

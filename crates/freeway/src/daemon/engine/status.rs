@@ -48,7 +48,6 @@ impl Engine {
         let staleness_bound_s =
             f64::from(sums.staleness_ticks) / f64::from(self.datapath.clock.hz());
         let stats = self.manager.stats();
-        let latency = &stats.learnable_to_fast;
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -75,11 +74,9 @@ impl Engine {
                 candidates: stats.candidates,
                 learned: stats.learned,
                 refused: stats.refused.values().sum(),
-                learnable_to_fast_ms: Latency {
-                    p50: latency.quantile_ms(0.50).into(),
-                    p95: latency.quantile_ms(0.95).into(),
-                    max: latency.max_ms().into(),
-                },
+                learnable_to_fast_ms: distribution(&stats.learnable_to_fast),
+                connections: stats.connections,
+                connection_to_fast_ms: distribution(&stats.connection_to_fast),
             },
             memory_rss_bytes: rss_anon_bytes(),
             memory_maps_bytes: self.datapath.memory_bytes(),
@@ -208,6 +205,15 @@ pub(super) fn stage(stage: Stage) -> &'static str {
         Stage::Punt => "punt",
         Stage::Learn => "learn",
         Stage::Keep => "keep",
+    }
+}
+
+fn distribution(latency: &freeway_cmm::Latency) -> Latency {
+    Latency {
+        p50: latency.quantile_ms(0.50).into(),
+        p95: latency.quantile_ms(0.95).into(),
+        p99: latency.quantile_ms(0.99).into(),
+        max: latency.max_ms().into(),
     }
 }
 

@@ -181,7 +181,7 @@ impl Engine {
             .take(room)
             .filter_map(|(bytes, index, packets)| {
                 Some(TopFlow {
-                    flow: self.flow(index, self.manager.flow(index)?, now_tick),
+                    flow: self.flow(index, &self.manager.flow(index)?, now_tick),
                     rate: rate((packets, bytes)),
                 })
             });
@@ -253,7 +253,6 @@ mod tests {
             ttl_in: 64,
             dscp_in: 0,
             active: true,
-            prepared_bytes: 0,
         }
     }
 

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From a candidate to a flow in the table.
+
+use freeway_abi::{
+    FW_CT_STATUS_KEEP, FW_EV_CHANGED, FW_FLOW_CT, FW_FLOW_NAT, FW_ST_PREPARING, fw_candidate,
+    fw_flow, fw_state,
+};
+
+use crate::key::{FlowKey, out_of, tuple_of};
+use crate::manager::{Changes, MEMORY_MAX, Manager};
+use crate::nexthop::NexthopKey;
+use crate::op::Op;
+use crate::policy::RuleScope;
+use crate::record::Record;
+use crate::refusal::Refusal;
+
+/// Outcomes that change more often than this in a minute stay in the kernel.
+const CHANGES_MAX: u32 = 3;
+
+impl Manager {
+    pub(crate) fn admit(
+        &mut self,
+        c: &fw_candidate,
+        key: &FlowKey,
+        copies: u32,
+        now_tick: u32,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), Refusal> {
+        let out = out_of(c).ok_or(Refusal::Malformed)?;
+        self.check(c, key, copies)?;
+        if c.ev.kind == FW_EV_CHANGED {
+            self.check_stable(key, now_tick)?;
+        }
+        let (mtu, slot) = self
+            .ports
+            .get(&c.port_out)
+            .map_or((0, 0), |p| (p.mtu, p.slot));
+        if u32::from(c.len_l3) > mtu {
+            return Err(Refusal::Length);
+        }
+        if !self
+            .settings
+            .policy
+            .allows(&key.tuple, &out, [key.port, c.port_out])
+        {
+            return Err(Refusal::Policy);
+        }
+        let mut record = Record::new(key, &out).ok_or(Refusal::Malformed)?;
+        record.port_out = c.port_out;
+        record.created_tick = now_tick;
+        record.first_tick = c.first_tick;
+        record.ttl_in = c.ttl_in;
+        record.dscp_in = c.tos_in & 0xfc;
+        if c.conn.dir != 0 {
+            record.set_reply();
+        }
+        let orig = tuple_of(c.family, key.tuple.proto, &c.conn.orig);
+        if c.conn.present != 0 && orig != Some(record.orig()) {
+            return Err(Refusal::Malformed);
+        }
+        let replaced = self.table.find(key);
+        if replaced.is_none() && self.table.len() >= self.settings.flows_max as usize {
+            return Err(Refusal::TableFull);
+        }
+        let index = self.take_index().ok_or(Refusal::TableFull)?;
+        let nexthop_key = NexthopKey {
+            port: c.port_out,
+            l2: c.l2_out,
+            l2_len: c.l2_out_len as u8,
+        };
+        let Some((nexthop, new)) = self.nexthops.take(nexthop_key) else {
+            self.free.push(index);
+            return Err(Refusal::NexthopsFull);
+        };
+        if new {
+            ops.push(Op::SetNexthop {
+                index: nexthop,
+                nexthop: Box::new(nexthop_key.record(slot)),
+            });
+        }
+        if let Some(old) = replaced {
+            self.stats.replaced += 1;
+            // it may be the last flow through the next hop
+            self.remove_but(old, Some(nexthop), now_tick, ops);
+        }
+        record.nexthop = nexthop;
+        let state = self.state_of(c, index, now_tick);
+        ops.push(Op::InsertFlow {
+            index,
+            flow: Box::new(record_of(c, key, nexthop, state)),
+        });
+        self.forget_refusal(key);
+        self.table.insert(index, record);
+        self.stats.learned += 1;
+        self.join_connection(c, index, now_tick, ops);
+        Ok(())
+    }
+
+    fn check(&self, c: &fw_candidate, key: &FlowKey, copies: u32) -> Result<(), Refusal> {
+        if c.l2_in_len != 14 || c.l2_out_len != 14 {
+            return Err(Refusal::Framing);
+        }
+        if !self.is_input(key.port) {
+            return Err(Refusal::PortIn);
+        }
+        if !self.is_output(c.port_out) {
+            return Err(Refusal::PortOut);
+        }
+        let concerned = |s: &RuleScope| s.matches(&key.tuple, key.port, c.port_out);
+        if self.unsafe_scopes.iter().any(concerned) {
+            return Err(Refusal::Ruleset);
+        }
+        if c.mark != 0 || c.conn.mark != 0 || self.mark_scopes.iter().any(concerned) {
+            return Err(Refusal::Mark);
+        }
+        if c.conn.present != 0 && c.conn.zone != 0 {
+            return Err(Refusal::Zone);
+        }
+        if copies > 1 {
+            return Err(Refusal::Copies);
+        }
+        if c.epoch != self.epoch {
+            return Err(Refusal::Epoch);
+        }
+        Ok(())
+    }
+
+    fn check_stable(&mut self, key: &FlowKey, now_tick: u32) -> Result<(), Refusal> {
+        let minute = 60 * self.settings.hz;
+        if self.changes.len() >= MEMORY_MAX {
+            self.changes
+                .retain(|_, c| now_tick.wrapping_sub(c.since_tick) < minute);
+        }
+        let fresh = Changes {
+            since_tick: now_tick,
+            count: 0,
+        };
+        let changes = self.changes.entry(*key).or_insert(fresh);
+        if now_tick.wrapping_sub(changes.since_tick) >= minute {
+            *changes = fresh;
+        }
+        changes.count += 1;
+        if changes.count > CHANGES_MAX {
+            Err(Refusal::Unstable)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn take_index(&mut self) -> Option<u32> {
+        if let Some(index) = self.free.pop() {
+            return Some(index);
+        }
+        // Indices in quarantine need room beside the flows; the array has none.
+        if self.next > self.settings.flows_max {
+            return None;
+        }
+        self.next += 1;
+        Some(self.next - 1)
+    }
+
+    fn interval_ticks(&self, c: &fw_candidate, index: u32) -> u32 {
+        let mut interval = self.settings.revalidate_s * self.settings.hz;
+        if c.conn.present != 0 {
+            interval = interval
+                .min(c.conn.timeout_ticks / 4)
+                .max(self.settings.hz / 4);
+        }
+        // spread by up to an eighth, so that flows learned together part
+        interval - index.wrapping_mul(0x9e37_79b9) % (interval / 8 + 1)
+    }
+
+    fn state_of(&self, c: &fw_candidate, index: u32, now_tick: u32) -> fw_state {
+        let interval = self.interval_ticks(c, index);
+        fw_state {
+            status: FW_ST_PREPARING,
+            epoch: c.epoch,
+            used_tick: now_tick,
+            // the connection may have begun to close meanwhile: checked at once
+            due_tick: now_tick,
+            reval_tick: now_tick.wrapping_add(interval),
+            confirmed_tick: now_tick,
+            interval,
+            ct_mark: c.conn.mark,
+            ct_status: c.conn.status & FW_CT_STATUS_KEEP,
+            len_max: c.len_l3,
+            ..Default::default()
+        }
+    }
+}
+
+fn record_of(c: &fw_candidate, key: &FlowKey, nexthop: u32, state: fw_state) -> fw_flow {
+    let mut flags = 0;
+    if c.nat != 0 {
+        flags |= FW_FLOW_NAT;
+    }
+    if c.conn.present != 0 {
+        flags |= FW_FLOW_CT;
+    }
+    let mut flow = fw_flow {
+        ttl_in: c.ttl_in,
+        dscp_in: c.tos_in & 0xfc,
+        sport_be: c.sport_be,
+        dport_be: c.dport_be,
+        nexthop,
+        l3_delta: c.l3_delta,
+        l4_delta: c.l4_delta,
+        ttl_out: c.ttl_out,
+        dscp_out: c.tos_out & 0xfc,
+        flags: flags as u8,
+        l2_in_len: c.l2_in_len as u8,
+        state,
+        ..Default::default()
+    };
+    flow.l2_in.copy_from_slice(&c.l2_in[..14]);
+    match key.v4() {
+        Some(key) => {
+            flow.key = key;
+            flow.saddr_be = c.saddr_be[0];
+            flow.daddr_be = c.daddr_be[0];
+        }
+        None => {
+            let key = key.v6();
+            flow.key.sport_be = key.sport_be;
+            flow.key.dport_be = key.dport_be;
+            flow.key.port_proto = key.port_proto;
+            flow.key_saddr6_be = key.saddr_be;
+            flow.key_daddr6_be = key.daddr_be;
+            flow.saddr6_be = c.saddr_be;
+            flow.daddr6_be = c.daddr_be;
+        }
+    }
+    flow
+}

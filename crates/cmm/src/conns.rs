@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The connections of the flows: a slab, found by their original tuple.
+//!
+//! The tuple is not kept here: one of the flows has it.
+
+use std::hash::RandomState;
+
+use freeway_kernel::model::Tuple;
+use hashbrown::HashTable;
+
+use crate::flow::{Connection, Preparation};
+use crate::table::{Table, hash_tuple, spread};
+
+/// A connection with at least one flow in the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conn {
+    /// Flow indices of the original and the reply direction; 0 is none.
+    pub flows: [u32; 2],
+    pub status: u32,
+    pub mark: u32,
+    pub timeout_s: u32,
+    pub prepared_tick: u32,
+    hash: u32,
+    pub preparation: Preparation,
+    /// Both directions were fast at some time.
+    pub both_fast: bool,
+}
+
+impl Conn {
+    pub fn new(status: u32, mark: u32, timeout_s: u32, now_tick: u32) -> Self {
+        Self {
+            flows: [0; 2],
+            status,
+            mark,
+            timeout_s,
+            prepared_tick: now_tick,
+            hash: 0,
+            preparation: Preparation::None,
+            both_fast: false,
+        }
+    }
+
+    /// Indices of its flows in the table.
+    pub fn indices(&self) -> impl Iterator<Item = u32> + use<> {
+        self.flows.into_iter().filter(|index| *index != 0)
+    }
+
+    /// As the manager shows it.
+    pub fn shown(&self) -> Connection {
+        Connection {
+            flows: self.flows.map(|index| (index != 0).then_some(index)),
+            preparation: self.preparation,
+            status: self.status,
+            mark: self.mark,
+            timeout_s: self.timeout_s,
+            prepared_tick: self.prepared_tick,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Conns {
+    /// By index; index 0 stays unused.
+    slots: Vec<Conn>,
+    free: Vec<u32>,
+    by_orig: HashTable<u32>,
+    hasher: RandomState,
+}
+
+impl Conns {
+    pub fn new() -> Self {
+        Self {
+            slots: vec![Conn::new(0, 0, 0, 0)],
+            free: Vec::new(),
+            by_orig: HashTable::new(),
+            hasher: RandomState::new(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_orig.len()
+    }
+
+    /// The connection at an index that a flow names.
+    pub fn get(&self, index: u32) -> Option<&Conn> {
+        (index != 0).then(|| self.slots.get(index as usize))?
+    }
+
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut Conn> {
+        (index != 0).then(|| self.slots.get_mut(index as usize))?
+    }
+
+    pub fn find(&self, table: &Table, orig: &Tuple) -> Option<u32> {
+        let hash = hash_tuple(&self.hasher, orig, 0);
+        let same = |index: &u32| {
+            let conn = &self.slots[*index as usize];
+            let mut flows = conn.indices().filter_map(|flow| table.get(flow));
+            conn.hash == hash && flows.next().is_some_and(|r| r.orig() == *orig)
+        };
+        self.by_orig.find(spread(hash), same).copied()
+    }
+
+    /// Enters a connection, whose flow is in the table.
+    pub fn insert(&mut self, orig: &Tuple, conn: Conn) -> u32 {
+        let hash = hash_tuple(&self.hasher, orig, 0);
+        let conn = Conn { hash, ..conn };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = conn;
+                index
+            }
+            None => {
+                self.slots.push(conn);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        let slots = &self.slots;
+        self.by_orig.insert_unique(spread(hash), index, |index| {
+            spread(slots[*index as usize].hash)
+        });
+        index
+    }
+
+    pub fn remove(&mut self, index: u32) {
+        let Some(hash) = self.get(index).map(|conn| conn.hash) else {
+            return;
+        };
+        if let Ok(entry) = self.by_orig.find_entry(spread(hash), |i| *i == index) {
+            entry.remove();
+            self.free.push(index);
+        }
+    }
+}

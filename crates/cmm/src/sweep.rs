@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Changes of what is allowed: flows that no longer are leave, a bounded number of them in a call.
+
+use crate::key::FlowKey;
+use crate::manager::Manager;
+use crate::op::Op;
+use crate::policy::{Policy, RuleScope};
+use crate::record::Record;
+use crate::refusal::Refusal;
+
+/// A walk over the whole table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sweep {
+    /// The next index to look at.
+    next: u32,
+    /// One more than the last.
+    end: u32,
+    /// Flows leave whether they are allowed or not.
+    flush: bool,
+}
+
+/// Flows that are looked at for each that may leave.
+const LOOKS: usize = 16;
+
+impl Manager {
+    /// What the ruleset's analysis says. Flows that are no longer allowed leave.
+    pub fn set_ruleset(
+        &mut self,
+        unsafe_scopes: Vec<RuleScope>,
+        mark_scopes: Vec<RuleScope>,
+        now_tick: u32,
+        ops: &mut Vec<Op>,
+    ) {
+        self.unsafe_scopes = unsafe_scopes;
+        self.mark_scopes = mark_scopes;
+        self.begin_sweep(false, now_tick, ops);
+    }
+
+    /// Replaces the policy; flows that it no longer allows leave.
+    pub fn set_policy(&mut self, policy: Policy, now_tick: u32, ops: &mut Vec<Op>) {
+        self.settings.policy = policy;
+        self.begin_sweep(false, now_tick, ops);
+    }
+
+    /// Conntrack's timeouts for TCP, in seconds, for connections that are learned from now on.
+    pub fn set_tcp_timeouts(&mut self, established_s: u32, unacknowledged_s: u32) {
+        self.settings.tcp_established_s = established_s;
+        self.settings.tcp_unacknowledged_s = unacknowledged_s;
+    }
+
+    /// Empties the table.
+    pub fn flush(&mut self, now_tick: u32, ops: &mut Vec<Op>) {
+        self.begin_sweep(true, now_tick, ops);
+    }
+
+    /// A flow that the daemon leaves to the kernel from now on leaves the table.
+    pub fn refuse_flow(&mut self, index: u32, refusal: Refusal, now_tick: u32, ops: &mut Vec<Op>) {
+        if let Some(key) = self.table.get(index).map(|record| record.key()) {
+            self.remove(index, now_tick, ops);
+            self.remember(key, refusal);
+        }
+    }
+
+    /// Every flow's index is below this one, and at least 1.
+    #[must_use]
+    pub fn index_end(&self) -> u32 {
+        self.table.end()
+    }
+
+    /// Begins the walk and does its first part; [`Manager::work`] does the others.
+    pub(crate) fn begin_sweep(&mut self, flush: bool, now_tick: u32, ops: &mut Vec<Op>) {
+        let flush = flush || self.sweep.is_some_and(|sweep| sweep.flush);
+        self.sweep = Some(Sweep {
+            next: 1,
+            end: self.table.end(),
+            flush,
+        });
+        self.continue_sweep(now_tick, ops);
+    }
+
+    pub(crate) fn continue_sweep(&mut self, now_tick: u32, ops: &mut Vec<Op>) {
+        let Some(sweep) = self.sweep else {
+            return;
+        };
+        let (mut leave, mut looks) = (self.settings.work_max, LOOKS * self.settings.work_max);
+        let mut index = sweep.next;
+        while index < sweep.end && leave > 0 && looks > 0 {
+            let record = self.table.get(index);
+            if record.is_some_and(|record| sweep.flush || !self.is_allowed(record)) {
+                self.remove(index, now_tick, ops);
+                leave -= 1;
+            }
+            looks -= 1;
+            index += 1;
+        }
+        self.sweep = (index < sweep.end).then_some(Sweep {
+            next: index,
+            ..sweep
+        });
+    }
+
+    /// Everything that may change about a flow's admission.
+    fn is_allowed(&self, record: &Record) -> bool {
+        let FlowKey { tuple, port } = record.key();
+        let ports = [port, record.port_out];
+        let mut scopes = self.unsafe_scopes.iter().chain(&self.mark_scopes);
+        self.is_input(port)
+            && self.is_output(record.port_out)
+            && !self.nexthops.is_dead(record.nexthop)
+            && self.settings.policy.allows(&tuple, &record.out(), ports)
+            && !scopes.any(|s| s.matches(&tuple, port, record.port_out))
+    }
+}
