@@ -59,6 +59,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Lab(LabCommand::List { json }) => lab::list(json),
         Command::Lab(LabCommand::Shell { name, freeway }) => lab::shell(&name, freeway),
         Command::Bench(BenchCommand::Compare(args)) => bench::compare(&args),
+        Command::Bench(BenchCommand::Setup(args)) => bench::setup(&args),
         Command::Man { dir, positional } => manual::pages(&dir.or(positional).unwrap_or_default()),
         Command::Completions { target } => manual::completions(&target),
     }

@@ -63,6 +63,7 @@ mod tests {
             "freeway-status",
             "freeway-explain",
             "freeway-bench-compare",
+            "freeway-bench-setup",
         ] {
             let page =
                 fs::read_to_string(dir.path().join("man").join(format!("{name}.1"))).unwrap();

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use freeway_lab::{
-    Lab, MeasureSpec, Options, Proto, Reference, Sample, Topology, measure, measure_reference,
-    measure_sink,
+    Lab, MeasureSpec, Proto, Reference, Sample, Topology, measure, measure_reference, measure_sink,
 };
 use serde::Serialize;
 
+use super::{figures, flow_config, median, options, progress};
 use crate::cli::CompareArgs;
 use crate::exit::Stop;
 use crate::lab;
@@ -258,50 +258,6 @@ impl Bench<'_> {
     }
 }
 
-/// The lab for so many flows: conntrack must have room for them.
-pub fn options(flows: u32) -> Options {
-    let room = flows.saturating_mul(2).saturating_add(4096);
-    let conntrack_max = (flows > 10_000).then_some(room);
-    Options {
-        conntrack_max,
-        ..Options::default()
-    }
-}
-
-/// The daemon's configuration for so many flows; nothing while the default has room.
-pub fn flow_config(flows: u32) -> String {
-    let needed = flows.saturating_mul(2).saturating_add(1024);
-    if needed <= crate::config::Flows::default().max {
-        String::new()
-    } else {
-        format!("[flows]\nmax = {needed}\n")
-    }
-}
-
-/// Says on standard error what happens.
-pub fn progress(words: &str) {
-    eprintln!("{words}");
-}
-
-/// `1,234 ns, 0.81 Mpps`.
-pub fn figures(sample: &Sample) -> String {
-    format!(
-        "{:>7.1} ns a frame, {:>5.2} Mpps",
-        sample.ns_per_frame,
-        sample.mpps()
-    )
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        length if length % 2 == 1 => values[middle],
-        _ => (values[middle - 1] + values[middle]) / 2.0,
-    }
-}
-
 fn table(comparison: &Comparison, terminal: Terminal) -> String {
     let c = comparison;
     let mut page = Page::new(terminal);
@@ -369,21 +325,6 @@ fn table(comparison: &Comparison, terminal: Terminal) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn medians() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert!(median(Vec::new()).is_nan());
-    }
-
-    #[test]
-    fn room_for_many_flows() {
-        assert_eq!(flow_config(1000), "");
-        assert_eq!(flow_config(1_000_000), "[flows]\nmax = 2001024\n");
-        assert_eq!(options(1000).conntrack_max, None);
-        assert_eq!(options(100_000).conntrack_max, Some(204_096));
-    }
 
     #[test]
     fn json_has_the_promised_fields() {
