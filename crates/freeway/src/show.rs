@@ -62,16 +62,8 @@ pub fn top(args: &TopArgs) -> Result<(), Stop> {
 pub fn flows(args: &FlowsArgs) -> Result<(), Stop> {
     let mut words = args.filter.clone();
     let mut seconds = args.watch;
-    // `--watch 5` is read as `--watch` and a word of the filter
-    if args.watch.is_some()
-        && let Some(at) = words.iter().position(|word| word.parse::<f64>().is_ok())
-        && (at == 0 || (at + 1 == words.len() && pairs(&words) % 2 == 1))
-    {
-        seconds = words
-            .remove(at)
-            .parse()
-            .ok()
-            .map(|s: f64| s.clamp(0.1, 3600.0));
+    if seconds.is_some() {
+        seconds = take_seconds(&mut words).or(seconds);
     }
     let filter = filter::parse(&words)
         .map_err(|words| Stop::new(Exit::Usage, format!("filter: {words}")))?;
@@ -115,8 +107,20 @@ pub fn flows(args: &FlowsArgs) -> Result<(), Stop> {
     })
 }
 
-fn pairs(words: &[String]) -> usize {
-    words.iter().filter(|word| *word != "and").count()
+/// `--watch 5` is read as `--watch` and a word before or behind the filter's pairs.
+fn take_seconds(words: &mut Vec<String>) -> Option<f64> {
+    let pairs = words.iter().filter(|word| *word != "and").count();
+    let number = |word: &String| word.parse::<f64>().ok().map(|s| s.clamp(0.1, 3600.0));
+    if pairs % 2 == 0 {
+        return None;
+    }
+    if let Some(seconds) = words.first().and_then(number) {
+        words.remove(0);
+        return Some(seconds);
+    }
+    let seconds = words.last().and_then(number)?;
+    words.pop();
+    Some(seconds)
 }
 
 /// The table as it arrives.
@@ -251,5 +255,28 @@ fn show(
         render::print_json(value)
     } else {
         render::print(&text(Terminal::stdout()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_stand_before_or_behind_the_filter() {
+        let take = |line: &str| {
+            let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            (take_seconds(&mut words), words.join(" "))
+        };
+        assert_eq!(take("5"), (Some(5.0), String::new()));
+        assert_eq!(take("dport 443 2"), (Some(2.0), "dport 443".into()));
+        assert_eq!(take("0.01 dport 443"), (Some(0.1), "dport 443".into()));
+        assert_eq!(take("dport 443"), (None, "dport 443".into()));
+        assert_eq!(
+            take("proto tcp and dport 443 3"),
+            (Some(3.0), "proto tcp and dport 443".into())
+        );
+        assert_eq!(take(""), (None, String::new()));
+        assert_eq!(take("proto"), (None, "proto".into()));
     }
 }

@@ -4,18 +4,27 @@
 
 mod common;
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::*;
-use freeway_lab::{Generator, Load, Options, Proto, Sink, SinkSpec, Until};
+use freeway_lab::{FlowSpec, Generator, Lab, Load, Options, Proto, Sink, SinkSpec, Until};
 
+/// Flows that are learned together: few enough for the data plane to remember a first observation of each.
+const GROUP: u32 = 2048;
+/// Packets of each flow.
+const ROUNDS: u64 = 12;
+/// Flows of one source address, as the lab counts them.
+const FLOWS_PER_BLOCK: u32 = 1 << 15;
 /// Each question's bound.
 const ANSWER: Duration = Duration::from_secs(1);
 /// What an answer may take of the daemon: 5 % of a core for who asks once a second; debug builds are slower.
 const CPU_MS: u64 = if cfg!(debug_assertions) { 400 } else { 50 };
+/// Half of the kernel's events take effect so soon while the table is listed: a walk over it for a change of a route is
+/// in it, and is what it takes at a million flows.
+const INVALIDATION_MS: f64 = 100.0;
 /// By how much the daemon may grow while the whole table is listed.
 const GROWTH_BYTES: u64 = 4 << 20;
 
@@ -44,6 +53,27 @@ fn anonymous_bytes(pid: u32) -> u64 {
         * 1024
 }
 
+/// Sends each flow's packets close together: two observations make a flow.
+fn learn(lab: &Lab, flows: u32) {
+    let all = lab.flows(Proto::Udp, flows, 64);
+    let IpAddr::V4(near) = all.near else { panic!() };
+    for first in (0..flows).step_by(GROUP as usize) {
+        let (block, port) = (first / FLOWS_PER_BLOCK, first % FLOWS_PER_BLOCK);
+        let spec = FlowSpec {
+            flows: GROUP.min(flows - first),
+            near: Ipv4Addr::from(u32::from(near) + block).into(),
+            near_port: all.near_port + port as u16,
+            far_port: all.far_port + block as u16,
+            ..all
+        };
+        let frames = Until::Frames(ROUNDS * u64::from(spec.flows));
+        let generator = Generator::new(lab.client_port(), &spec).unwrap();
+        generator
+            .run(&Load::paced(frames, 400_000).on_cpu(0))
+            .unwrap();
+    }
+}
+
 #[test]
 fn questions_about_a_large_table() {
     let Some(_machine) = machine() else { return };
@@ -60,23 +90,17 @@ fn questions_about_a_large_table() {
     let config = format!("[flows]\nmax = {}\nudp_idle_s = 600\n", flows + flows / 8);
     let router = Router::start_with(&lab, &config);
     let pid = router.child.id();
-    let generator = Generator::new(lab.client_port(), &lab.flows(Proto::Udp, flows, 64)).unwrap();
-    let load = Arc::new(generator)
-        .start(Load::paced(Until::Stopped, 400_000).on_cpu(0))
-        .unwrap();
-    let wanted = u64::from(flows) * 99 / 100;
-    until("a full table", Duration::from_secs(180), || {
-        thread::sleep(Duration::from_millis(500));
-        let status = router.status();
-        let active = status["flows"]["active"].as_u64().unwrap();
-        eprintln!("{active} active");
+    let (began, wanted) = (Instant::now(), u64::from(flows) * 95 / 100);
+    until("a full table", Duration::from_secs(200), || {
+        learn(&lab, flows);
+        let active = router.status()["flows"]["active"].as_u64().unwrap();
+        eprintln!("{active} after {:?}", began.elapsed());
         (active >= wanted).then_some(())
     });
-    load.stop().unwrap();
     thread::sleep(Duration::from_secs(1));
 
     let idle = (cpu_ms(pid), Instant::now());
-    let watch = Duration::from_secs(if long() { 60 } else { 5 });
+    let watch = Duration::from_secs(if long() { 20 } else { 5 });
     thread::sleep(watch);
     let share = (cpu_ms(pid) - idle.0) as f64 / idle.1.elapsed().as_millis() as f64;
     eprintln!("idle: {:.2} % of a core", share * 100.0);
@@ -91,6 +115,7 @@ fn questions_about_a_large_table() {
     let questions = [
         vec!["status"],
         vec!["stats"],
+        vec!["top", "--json", "--interval", "0.1"],
         vec!["flows", "-n", "20"],
         vec!["flows", "-n", "20", "proto", "tcp"],
         vec!["explain", "--watch", "0", "udp", &src, &dst],
@@ -102,8 +127,9 @@ fn questions_about_a_large_table() {
         let output = router.run(question);
         let took = asked.elapsed();
         assert!(output.status.success());
-        let cpu = cpu_ms(pid) - before;
-        eprintln!("{question:?}: {took:?}, {cpu} ms of the daemon");
+        // what it takes anyway does not count
+        let cpu = (cpu_ms(pid) - before) as f64 - share * took.as_millis() as f64;
+        eprintln!("{question:?}: {took:?}, {cpu:.0} ms of the daemon");
         assert!(took < ANSWER, "{question:?}: {took:?}");
     }
     // asked again and again, each at most its part
@@ -115,9 +141,9 @@ fn questions_about_a_large_table() {
         assert!(router.run(&["stats"]).status.success());
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
-    let cpu = (cpu_ms(pid) - before) / rounds;
-    eprintln!("status and stats once a second: {cpu} ms of the daemon each time");
-    assert!(cpu <= 2 * CPU_MS, "{cpu} ms");
+    let cpu = (cpu_ms(pid) - before) as f64 / rounds as f64 - 1000.0 * share;
+    eprintln!("status and stats once a second: {cpu:.0} ms of the daemon each time");
+    assert!(cpu <= CPU_MS as f64, "{cpu} ms");
 
     // a reader that leaves early
     let (before, asked) = (cpu_ms(pid), Instant::now());
@@ -131,14 +157,15 @@ fn questions_about_a_large_table() {
         .output()
         .unwrap();
     assert!(listing.wait().unwrap().success());
-    let (took, cpu) = (asked.elapsed(), cpu_ms(pid) - before);
-    eprintln!("flows | head: {took:?}, {cpu} ms of the daemon");
+    let took = asked.elapsed();
+    let cpu = (cpu_ms(pid) - before) as f64 - share * took.as_millis() as f64;
+    eprintln!("flows | head: {took:?}, {cpu:.0} ms of the daemon");
     assert_eq!(
         head.stdout.iter().filter(|byte| **byte == b'\n').count(),
         10
     );
     assert!(took < ANSWER, "{took:?}");
-    assert!(cpu <= CPU_MS, "{cpu} ms");
+    assert!(cpu <= CPU_MS as f64, "{cpu} ms");
 
     // the whole table, and what it takes of memory
     let before = anonymous_bytes(pid);
@@ -154,8 +181,15 @@ fn questions_about_a_large_table() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    // changes of the kernel do not wait for it: each is an event that concerns no flow of the table
+    let mut changes = 0;
     while listing.try_wait().unwrap().is_none() {
         most = most.max(anonymous_bytes(pid));
+        for verb in ["add", "del"] {
+            let line = format!("ip route {verb} 203.0.113.0/24 dev wan0");
+            lab.router().tool(&line).unwrap();
+            changes += 1;
+        }
         thread::sleep(Duration::from_millis(20));
     }
     let lines = std::io::read_to_string(count.stdout.take().unwrap()).unwrap();
@@ -167,6 +201,11 @@ fn questions_about_a_large_table() {
         (most - before) / 1024
     );
     assert!(lines.trim().parse::<u64>().unwrap() >= wanted);
+    let invalidation = &router.status()["invalidation"];
+    eprintln!("{changes} changes meanwhile: {invalidation}");
+    assert!(invalidation["count"].as_u64().unwrap() >= changes);
+    let median = invalidation["p50_ms"].as_f64().unwrap();
+    assert!(median <= INVALIDATION_MS, "{invalidation}");
     assert!(most - before <= GROWTH_BYTES, "{} bytes", most - before);
     router.stop();
 }

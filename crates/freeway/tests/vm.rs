@@ -319,5 +319,10 @@ fn nat_flows_become_fast() {
             .tool(&format!("ip -d link show dev {}", port.name))
             .unwrap();
         assert!(!link.contains("xdp"), "{link}");
+        let qdiscs = lab
+            .router()
+            .tool(&format!("tc qdisc show dev {}", port.name))
+            .unwrap();
+        assert!(!qdiscs.contains("clsact"), "{qdiscs}");
     }
 }

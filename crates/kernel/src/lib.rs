@@ -5,6 +5,7 @@
 //! do not block; their descriptors are for the caller to poll.
 
 pub mod cbpf;
+pub mod clsact;
 pub mod conntrack;
 mod decode;
 pub mod error;

@@ -17,6 +17,7 @@ mod sample;
 mod sniff;
 mod status;
 mod top;
+mod verdict;
 mod wait;
 
 use std::future::Future;

@@ -68,7 +68,11 @@ fn watched(page: &mut Page, watched: &Watched) {
     page.head("Packets watched");
     let span = duration(watched.seconds);
     if watched.packets == 0 {
-        page.words("  ", &format!("none of this flow came within {span}"));
+        let words = match watched.seconds {
+            ..0.05 => "not watched".into(),
+            _ => format!("none of this flow came within {span}"),
+        };
+        page.words("  ", &words);
         return;
     }
     page.words(

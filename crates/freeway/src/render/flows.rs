@@ -49,13 +49,13 @@ pub(super) fn lines(page: &mut Page, indent: &str, flow: &Flow) {
         way = format!("{way} as {src} > {dst}");
     }
     page.words(&rest, &way);
-    // one below the other in a list
+    // one below the other in a list; ties hold the figures together and apart
     let mut figures = vec![
-        format!("{:>13} packets", count(flow.packets)),
-        format!("{:>8}", bytes(flow.bytes)),
-        format!("age {:>8}", duration(flow.age_s)),
-        format!("idle {:>5}", duration(flow.idle_s)),
-        format!("confirmed {:>5} ago", duration(flow.confirmed_s_ago)),
+        format!("{:>11} packets", count(flow.packets)),
+        format!("{TIE}{:>7}", bytes(flow.bytes)),
+        format!("{TIE}age {:<7}", duration(flow.age_s)),
+        format!("idle {:<5}", duration(flow.idle_s)),
+        format!("confirmed {} ago", duration(flow.confirmed_s_ago)),
     ];
     if flow.mark != 0 {
         figures.push(format!("mark {:#x}", flow.mark));
@@ -66,7 +66,7 @@ pub(super) fn lines(page: &mut Page, indent: &str, flow: &Flow) {
     for figure in &mut figures {
         *figure = figure.replace(' ', TIE);
     }
-    page.words(&rest, &figures.join("  "));
+    page.words(&rest, &figures.join(" "));
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ pub fn rate(per_s: f64) -> String {
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match whole {
-        0..10 if seconds.fract() != 0.0 => format!("{:.1} s", seconds.max(0.0)),
+        0..10 if seconds.fract() != 0.0 && seconds >= 0.05 => format!("{:.1} s", seconds.max(0.0)),
         0..10 => format!("{whole} s"),
         10..120 => format!("{whole} s"),
         120..7200 => format!("{} min", whole / 60),
@@ -111,6 +111,7 @@ mod tests {
         assert_eq!(rate(0.42), "0.4");
         assert_eq!(rate(81_234.4), "81,234");
         assert_eq!(duration(0.23), "0.2 s");
+        assert_eq!(duration(0.04), "0 s");
         assert_eq!(duration(3.0), "3 s");
         assert_eq!(duration(-1.0), "0 s");
         assert_eq!(duration(61.0), "61 s");

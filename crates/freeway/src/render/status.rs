@@ -102,9 +102,9 @@ fn port_row(page: &Page, port: &Port) -> Vec<String> {
 
 fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
     let flows = &status.flows;
-    let mut states = vec![format!("{} active", count(flows.active))];
+    let mut states = vec![format!("{} fast", count(flows.active))];
     for (number, word) in [
-        (flows.preparing, "preparing"),
+        (flows.preparing, "learning"),
         (flows.suspended, "suspended"),
         (flows.unconfirmed, "unconfirmed"),
     ] {

@@ -135,7 +135,7 @@ pub fn top(top: &Top, history: &History, room: Room) -> String {
         for busy in &top.flows[..flows] {
             let name = flow_name(&busy.flow);
             rows.push(vec![
-                cut(&name, room.terminal.width.saturating_sub(40)),
+                cut(&name, room.terminal.width.saturating_sub(38)),
                 rate(busy.rate.packets_per_s),
                 bit_rate(busy.rate.bits_per_s),
                 history.line(&name),

@@ -301,12 +301,8 @@ impl Dumper {
                 .extend(decode::xfrm::state_offload(message.payload));
         };
         let what = "list the IPsec states";
-        optional(channel.dump(
-            what,
-            XFRM_MSG_GETSA,
-            |writer| writer.raw(&[0; 24]),
-            &mut each,
-        ))?;
+        // no header: a dump's request is read as attributes alone (xfrm_dump_sa)
+        optional(channel.dump(what, XFRM_MSG_GETSA, |_| {}, &mut each))?;
         Ok(())
     }
 

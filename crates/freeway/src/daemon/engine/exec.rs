@@ -50,7 +50,7 @@ impl Engine {
     }
 
     fn carry_out(
-        &self,
+        &mut self,
         op: Op,
         prepare: &mut Vec<TcpPrepare>,
         timeouts: &mut Vec<SetTimeout>,
@@ -61,13 +61,16 @@ impl Engine {
             Op::SetNexthop { index, nexthop } => datapath.nexthops.set(index, *nexthop),
             Op::InvalidateNexthop { index } => datapath.nexthops.invalidate(index),
             Op::InsertFlow { index, flow } => {
-                if !datapath.flows.insert(index, &flow) {
+                if datapath.flows.insert(index, &flow) {
+                    self.census.entered(index);
+                } else {
                     failed.push(index);
                 }
             }
             Op::RemoveFlow { index } => {
                 datapath.flows.remove(index);
                 datapath.offers.forget(&datapath.flows, index);
+                self.census.removed(index);
             }
             Op::Activate { index } => {
                 // false: the data plane saw the connection close meanwhile

@@ -2,21 +2,20 @@
 //! `explain`: why a tuple is fast or not, from what is known and from watching
 //! its real packets.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use freeway_abi::{
-    FW_AF_INET, FW_AF_INET6, FW_R_FAST, FW_STAGE_TC_EGRESS, Reason, fw_watch, fw_watch_event,
-};
+use freeway_abi::{FW_AF_INET, FW_AF_INET6, FW_STAGE_TC_EGRESS, Reason, fw_watch, fw_watch_event};
 use freeway_cmm::{ConnKey, Flow, FlowKey, Refusal, words_of};
 use freeway_kernel::model::{Connection as Tracked, CtStatus, Neigh, Tuple};
 use tokio::time::Instant;
 
 use super::Engine;
 use super::status::stage;
+use super::verdict::{Case, NAMELESS, Sightings};
 use crate::api::{
-    Connection, Endpoints, Explain, ExplainQuery, Failure, FlowState, Neighbour, Proto, Seen,
-    Verdict, Watched, Why,
+    Connection, Endpoints, Explain, ExplainQuery, Failure, Flow as ShownFlow, Neighbour, Proto,
+    Seen, Watched, Why,
 };
 use crate::daemon::Reply;
 
@@ -36,8 +35,9 @@ struct Watch {
     question: Question,
     began: Instant,
     ends: Instant,
-    /// Packets by stage, reason and port.
-    seen: BTreeMap<(u32, u32, u32), u64>,
+    seen: Sightings,
+    /// Packets by reason when it began.
+    before: Vec<u64>,
 }
 
 /// The question being watched, and those that wait.
@@ -116,7 +116,8 @@ impl Engine {
             question,
             began,
             ends,
-            seen: BTreeMap::new(),
+            seen: Sightings::new(),
+            before: self.datapath.reasons().unwrap_or_default(),
         });
     }
 
@@ -163,21 +164,24 @@ impl Engine {
         let watched = self.watched(watch);
         let neighbour = self.neighbour(&tuple, managed.map(|(_, f)| (f.port_out, f.nexthop)));
         let reasons = reasons(watch, refusal);
-        let verdict = verdict(watch, flow.as_ref().map(|f| f.state), self.on);
-        let mut notes = self.notes(&tuple, connection.as_ref(), flow.is_some());
-        if watched.packets == 0 {
+        let local = self.is_local(&tuple, connection.as_ref());
+        let case = Case {
+            on: self.on,
+            state: flow.as_ref().map(|f| f.state),
+            seen: &watch.seen,
+            refusal,
+            local,
+            connection: connection.as_ref(),
+            nameless: self.nameless(&watch.before),
+        };
+        let (verdict, summary) = (case.verdict(), case.summary());
+        let mut notes = self.notes(connection.as_ref(), flow.as_ref());
+        if watched.packets == 0 && self.on && query.watch_ms > 0 {
             notes.push(format!(
                 "no packet of it came in {:.1} s of watching",
                 watched.seconds
             ));
         }
-        let summary = summary(
-            verdict,
-            flow.as_ref().map(|f| f.state),
-            &reasons,
-            watched.packets,
-            self.on,
-        );
         Explain {
             tuple: Endpoints::from(query),
             verdict,
@@ -223,7 +227,9 @@ impl Engine {
     }
 
     fn watched(&self, watch: &Watch) -> Watched {
-        let results = watch.seen.iter().map(|(&(at, reason, port), &count)| {
+        let mut seen: Vec<_> = watch.seen.iter().collect();
+        seen.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let results = seen.into_iter().map(|(&(at, reason, port), &count)| {
             let reason = Reason::get(reason);
             Seen {
                 stage: stage_name(at).into(),
@@ -262,19 +268,37 @@ impl Engine {
         })
     }
 
-    fn notes(&self, tuple: &Tuple, connection: Option<&Tracked>, has_flow: bool) -> Vec<String> {
+    /// The most frequent of the reasons whose packets cannot be named, and how many there were.
+    fn nameless(&self, before: &[u64]) -> Option<(u32, u64)> {
+        let now = self.datapath.reasons().ok()?;
+        let counts = NAMELESS.iter().filter_map(|reason| {
+            let at = *reason as usize;
+            let came = now.get(at)?.saturating_sub(*before.get(at)?);
+            (came > 0).then_some((*reason, came))
+        });
+        counts.max_by_key(|(_, came)| *came)
+    }
+
+    /// True if one end of the conversation is this router. Behind NAT an address of the router in the tuple does not
+    /// say so; the connection's ends do.
+    fn is_local(&self, tuple: &Tuple, connection: Option<&Tracked>) -> bool {
+        let (from, to) = connection.map_or((tuple.src, tuple.dst), |c| (c.orig.src, c.reply.src));
+        let own = |ip| self.mirror.addrs().values().any(|a| a.local == ip);
+        own(from) || own(to)
+    }
+
+    fn notes(&self, connection: Option<&Tracked>, flow: Option<&ShownFlow>) -> Vec<String> {
         let mut notes = Vec::new();
-        let local = |ip| self.mirror.addrs().values().any(|a| a.local == ip);
-        if local(tuple.src) || local(tuple.dst) {
-            notes.push("one end is this router: local traffic is always the kernel's".into());
-        }
         if let Some(helper) = connection.and_then(|c| c.helper.as_ref()) {
             notes.push(format!(
                 "conntrack helper {helper} must see each packet (ALG)"
             ));
         }
-        if connection.is_none() && !has_flow {
-            notes.push("conntrack has no entry for it".into());
+        match (connection, flow) {
+            (None, Some(flow)) if !flow.connection => notes
+                .push("conntrack does not track it: the flow ages by its own packets alone".into()),
+            (None, None) => notes.push("conntrack has no entry for it".into()),
+            _ => {}
         }
         if !self.ruleset.status.findings.is_empty() {
             notes.extend(
@@ -291,7 +315,9 @@ impl Engine {
 
 fn reasons(watch: &Watch, refusal: Option<Refusal>) -> Vec<Why> {
     let mut reasons: Vec<Why> = Vec::new();
-    for (_, number, _) in watch.seen.keys() {
+    let mut seen: Vec<_> = watch.seen.iter().collect();
+    seen.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    for ((_, number, _), _) in seen {
         let reason = Reason::get(*number);
         if !reasons.iter().any(|why| why.name == reason.name) {
             reasons.push(Why {
@@ -309,56 +335,6 @@ fn reasons(watch: &Watch, refusal: Option<Refusal>) -> Vec<Why> {
         });
     }
     reasons
-}
-
-fn verdict(watch: &Watch, state: Option<FlowState>, on: bool) -> Verdict {
-    let fast = watch.seen.keys().any(|(_, reason, _)| *reason == FW_R_FAST);
-    match (fast, watch.seen.is_empty(), state) {
-        (true, ..) => Verdict::Fast,
-        (false, false, _) => Verdict::Kernel,
-        (false, true, Some(FlowState::Active)) if on => Verdict::Fast,
-        (false, true, Some(_)) => Verdict::Kernel,
-        (false, true, None) => Verdict::Unknown,
-    }
-}
-
-fn summary(
-    verdict: Verdict,
-    state: Option<FlowState>,
-    reasons: &[Why],
-    packets: u64,
-    on: bool,
-) -> String {
-    // the manager's refusal says most, then tc egress, then XDP
-    let why = |stage: &str| {
-        reasons
-            .iter()
-            .find(|w| w.stage == stage)
-            .map(|w| w.words.clone())
-    };
-    match verdict {
-        _ if !on => "The fast path is switched off.".into(),
-        Verdict::Fast if packets > 0 => "Its packets are forwarded in XDP.".into(),
-        Verdict::Fast => "It is in the flow table, and no packet came while watching.".into(),
-        Verdict::Kernel => {
-            let state = state.map(|s| format!("its flow is {s}"));
-            let words = why("refused")
-                .or_else(|| why("learn"))
-                .or(state)
-                .or_else(|| why("punt"));
-            sentence(&words.unwrap_or_else(|| "it is being learned".into()))
-        }
-        Verdict::Unknown => match why("refused") {
-            Some(words) => format!("Not in the flow table; when last seen: {words}."),
-            None => "Not in the flow table, and no packet of it came while watching.".into(),
-        },
-    }
-}
-
-fn sentence(words: &str) -> String {
-    let mut chars = words.chars();
-    let first = chars.next().into_iter().flat_map(char::to_uppercase);
-    first.chain(chars).chain(['.']).collect()
 }
 
 fn stage_name(at: u32) -> &'static str {

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flows as the API shows them, a page at a time.
 
-use freeway_abi::{FW_ST_PREPARING, FW_ST_SUSPENDED, fw_state};
-use freeway_cmm::Flow as Managed;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use freeway_abi::{FW_AF_INET6, FW_KEY_IP6, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_flow, fw_state};
+use freeway_cmm::{Flow as Managed, addr_of};
 
 use super::Engine;
-use crate::api::{Flow, FlowPath, FlowState, Proto, Tuples};
+use crate::api::{Flow, FlowFilter, FlowPath, FlowState, Proto, Tuples};
 use crate::daemon::{Page, PageQuery};
 
 /// Most flows of a page.
 const ROOM: usize = 256;
 /// Most flows that are looked at for a page.
-const LOOKS: u32 = 2048;
+const LOOKS: u32 = 8192;
 
 impl Engine {
-    /// The next flows in the order of their indices, which they keep as long as they live. The filter looks at keys
-    /// before a state is read.
+    /// The next flows in the order of their indices, which they keep as long as they live.
     pub(super) fn page(&self, query: &PageQuery, now_tick: u32) -> Page {
         let filter = &*query.filter;
         let end = self.manager.index_end();
@@ -33,26 +34,41 @@ impl Engine {
         while cursor < last && (room == 0 || page.flows.len() < room) {
             let index = cursor;
             cursor += 1;
-            let Some(flow) = self.manager.flow(index) else {
+            // the shared record is next to the one before; the manager's need not be
+            if !self.census.is_live(index) || !self.passes(filter, port, index) {
+                continue;
+            }
+            let Some(flow) = (room > 0).then(|| self.manager.flow(index)) else {
+                page.matched += 1;
                 continue;
             };
-            let through =
-                port.is_none_or(|port| [flow.key.port, flow.port_out].map(Some).contains(&port));
-            if !through || !filter.matches_tuples(&tuples(&flow)) {
+            let Some(flow) = flow else {
                 continue;
-            }
-            if let Some(wanted) = filter.state
-                && self.flow_state(&self.datapath.flows.state(index)) != wanted
-            {
-                continue;
-            }
+            };
             page.matched += 1;
-            if room > 0 {
-                page.flows.push(self.flow(index, &flow, now_tick));
-            }
+            page.flows.push(self.flow(index, &flow, now_tick));
         }
         page.next = (cursor < end).then_some(cursor);
         page
+    }
+
+    /// `port`: the ifindex that the filter names; `Some(None)`: there is no such port.
+    fn passes(&self, filter: &FlowFilter, port: Option<Option<u32>>, index: u32) -> bool {
+        if filter.is_open() {
+            return true;
+        }
+        let record = self.datapath.flows.get(index);
+        let leaves = |port| self.datapath.nexthops.get(record.nexthop).port == port;
+        let through = match port {
+            None => true,
+            Some(None) => false,
+            Some(Some(port)) => port_in(&record) == port || leaves(port),
+        };
+        through
+            && filter.matches_tuples(&tuples(&record))
+            && filter
+                .state
+                .is_none_or(|state| state == self.flow_state(&record.state))
     }
 
     pub(super) fn flow(&self, index: u32, flow: &Managed, now_tick: u32) -> Flow {
@@ -108,14 +124,31 @@ impl Engine {
     }
 }
 
-fn tuples(flow: &Managed) -> Tuples {
-    let (key, out) = (&flow.key.tuple, &flow.out);
+fn port_in(record: &fw_flow) -> u32 {
+    (record.key.port_proto & !FW_KEY_IP6) >> 8
+}
+
+fn tuples(record: &fw_flow) -> Tuples {
+    let six = record.key.port_proto & FW_KEY_IP6 != 0;
+    let address = |four_be: u32, six_be: &[u32; 4]| -> IpAddr {
+        if six {
+            addr_of(FW_AF_INET6 as u8, six_be).unwrap_or(Ipv6Addr::UNSPECIFIED.into())
+        } else {
+            Ipv4Addr::from(four_be.to_ne_bytes()).into()
+        }
+    };
     Tuples {
-        proto: Proto(key.proto),
-        src: [key.src, out.src],
-        sport: [key.sport, out.sport],
-        dst: [key.dst, out.dst],
-        dport: [key.dport, out.dport],
+        proto: Proto(record.key.port_proto as u8),
+        src: [
+            address(record.key.saddr_be, &record.key_saddr6_be),
+            address(record.saddr_be, &record.saddr6_be),
+        ],
+        sport: [record.key.sport_be, record.sport_be].map(u16::from_be),
+        dst: [
+            address(record.key.daddr_be, &record.key_daddr6_be),
+            address(record.daddr_be, &record.daddr6_be),
+        ],
+        dport: [record.key.dport_be, record.dport_be].map(u16::from_be),
     }
 }
 

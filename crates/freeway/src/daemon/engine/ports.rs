@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use freeway_cmm::{Exclusion, Policy, Port as ManagedPort};
 use freeway_datapath::{Attachment, Datapath, Hook};
+use freeway_kernel::clsact;
 use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::{Family, Link, Prefix};
 
@@ -41,8 +42,23 @@ pub(super) struct Port {
     pub xdp_features: Vec<String>,
     xdp: Option<Attachment>,
     tc: Vec<Attachment>,
+    /// Its clsact qdisc was made for the filters in `tc`.
+    clsact: bool,
     /// An attempt to attach failed; not tried again before the link changes.
     failed: Option<(u32, String)>,
+}
+
+impl Port {
+    /// Takes the programs off, and clsact if nobody else uses it.
+    fn detach(&mut self, ifindex: u32) {
+        self.xdp = None;
+        self.tc.clear();
+        if std::mem::take(&mut self.clsact)
+            && let Err(error) = clsact::remove_unused(ifindex)
+        {
+            tracing::debug!("{error}");
+        }
+    }
 }
 
 /// All ports that are Freeway's business.
@@ -72,9 +88,8 @@ impl Ports {
     }
 
     pub(super) fn detach_all(&mut self) {
-        for port in self.by_index.values_mut() {
-            port.xdp = None;
-            port.tc.clear();
+        for (ifindex, port) in &mut self.by_index {
+            port.detach(*ifindex);
         }
     }
 
@@ -245,11 +260,12 @@ impl Engine {
                 .push("it does not forward (net.ipv4.ip_forward, net.ipv6.conf forwarding)".into());
         }
         if !port.reasons.is_empty() {
-            port.xdp = None;
-            port.tc.clear();
+            port.detach(link.ifindex);
             return;
         }
-        if let Err(reason) = attach(&self.datapath, link, port) {
+        let mut qdiscs = self.mirror.qdiscs().values();
+        let had_clsact = qdiscs.any(|q| q.ifindex == link.ifindex && q.kind == "clsact");
+        if let Err(reason) = attach(&self.datapath, link, port, had_clsact) {
             port.reasons.push(reason);
             return;
         }
@@ -329,7 +345,12 @@ impl Engine {
     }
 }
 
-fn attach(datapath: &Datapath, link: &Link, port: &mut Port) -> Result<(), String> {
+fn attach(
+    datapath: &Datapath,
+    link: &Link,
+    port: &mut Port,
+    had_clsact: bool,
+) -> Result<(), String> {
     let state = link.mtu << 1 | u32::from(link.up);
     if let Some((tried, reason)) = &port.failed {
         if *tried == state {
@@ -341,7 +362,9 @@ fn attach(datapath: &Datapath, link: &Link, port: &mut Port) -> Result<(), Strin
         if port.tc.is_empty() {
             datapath.sweep(link.ifindex);
             let ingress = datapath.attach(link.ifindex, Hook::Ingress)?;
-            port.tc = vec![ingress, datapath.attach(link.ifindex, Hook::Egress)?];
+            port.clsact = !had_clsact && matches!(ingress, Attachment::Filter(_));
+            port.tc = vec![ingress];
+            port.tc.push(datapath.attach(link.ifindex, Hook::Egress)?);
         }
         if port.xdp.is_none() {
             port.xdp = Some(datapath.attach(link.ifindex, Hook::Xdp)?);
@@ -350,8 +373,7 @@ fn attach(datapath: &Datapath, link: &Link, port: &mut Port) -> Result<(), Strin
         Ok::<(), freeway_datapath::DatapathError>(())
     })();
     result.map_err(|error| {
-        port.tc.clear();
-        port.xdp = None;
+        port.detach(link.ifindex);
         let reason = error.to_string();
         tracing::warn!(port = link.name, "{reason}");
         port.failed = Some((state, reason.clone()));

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::{Duration, Instant};
 
 use freeway_abi::{FW_R_FAST, REASONS, fw_state};
-use freeway_cmm::Flow as Managed;
 use freeway_datapath::Datapath;
 
 use super::Engine;
@@ -40,8 +39,6 @@ pub(super) struct Rates {
     begun: Option<Instant>,
     counting: bool,
     before: Vec<Before>,
-    /// When the flow whose counters `before` has was entered.
-    created: Vec<u32>,
     reasons: Vec<u64>,
     next: Interval,
     last: Interval,
@@ -89,7 +86,6 @@ impl Rates {
         }
         self.begun = Some(now);
         self.before.resize(end as usize, Before::default());
-        self.created.resize(end as usize, 0);
         let reasons = datapath.reasons().unwrap_or_default();
         let before = std::mem::replace(&mut self.reasons, reasons);
         let pairs = self.reasons.iter().zip(&before);
@@ -102,16 +98,21 @@ impl Rates {
         };
     }
 
-    pub(super) fn add(&mut self, index: u32, flow: &Managed, state: &fw_state) {
+    /// The index is another flow's from now on, which has counted nothing yet.
+    pub(super) fn entered(&mut self, index: u32) {
+        if let Some(before) = self.before.get_mut(index as usize) {
+            *before = Before::default();
+        }
+    }
+
+    /// A flow's state in the walk; `ports`: where it comes in and leaves, asked only if it was used.
+    pub(super) fn add(&mut self, index: u32, state: &fw_state, ports: impl FnOnce() -> [u32; 2]) {
         if !self.counting {
             return;
         }
-        let at = index as usize;
-        let (Some(before), Some(created)) = (self.before.get_mut(at), self.created.get_mut(at))
-        else {
+        let Some(before) = self.before.get_mut(index as usize) else {
             return;
         };
-        let same = std::mem::replace(created, flow.created_tick) == flow.created_tick;
         let now = Before {
             packets: state.packets as u32,
             bytes_64: (state.bytes / 64) as u32,
@@ -121,14 +122,13 @@ impl Rates {
         if self.next.length.is_zero() {
             return;
         }
-        let old = if same { old } else { Before::default() };
         let packets = u64::from(now.packets.wrapping_sub(old.packets));
         let bytes = u64::from(now.bytes_64.wrapping_sub(old.bytes_64)) * 64;
         if packets == 0 {
             return;
         }
         add(&mut self.next.fast, packets, bytes);
-        for (port, side) in [(flow.key.port, 0), (flow.port_out, 1)] {
+        for (side, port) in ports().into_iter().enumerate() {
             let port = self.next.ports.entry(port).or_default();
             add(&mut port[side], packets, bytes);
         }
@@ -225,53 +225,23 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
-    use freeway_cmm::FlowKey;
-    use freeway_kernel::model::Tuple;
-
     use super::*;
 
-    fn flow(created_tick: u32) -> Managed {
-        let ip: IpAddr = "192.0.2.1".parse().unwrap();
-        let tuple = Tuple {
-            src: ip,
-            dst: ip,
-            proto: 17,
-            sport: 1,
-            dport: 2,
-        };
-        Managed {
-            key: FlowKey { tuple, port: 2 },
-            out: tuple,
-            port_out: 3,
-            nexthop: 1,
-            conn: None,
-            reply: false,
-            created_tick,
-            first_tick: 0,
-            ttl_in: 64,
-            dscp_in: 0,
-            active: true,
-        }
-    }
-
-    fn walk(rates: &mut Rates, length: Duration, states: &[(u32, u32, u64, u64)]) {
+    fn walk(rates: &mut Rates, length: Duration, states: &[(u32, u64, u64)]) {
         rates.counting = true;
         let room = rates.before.len().max(8);
         rates.before.resize(room, Before::default());
-        rates.created.resize(room, 0);
         rates.next = Interval {
             length,
             ..Interval::default()
         };
-        for &(index, created_tick, packets, bytes) in states {
+        for &(index, packets, bytes) in states {
             let state = fw_state {
                 packets,
                 bytes,
                 ..fw_state::default()
             };
-            rates.add(index, &flow(created_tick), &state);
+            rates.add(index, &state, || [2, 3]);
         }
         rates.end();
     }
@@ -279,20 +249,12 @@ mod tests {
     #[test]
     fn differences_are_counted_and_a_reused_index_begins_anew() {
         let mut rates = Rates::default();
-        walk(
-            &mut rates,
-            Duration::ZERO,
-            &[(1, 5, 100, 6400), (2, 6, 50, 6400)],
-        );
+        walk(&mut rates, Duration::ZERO, &[(1, 100, 6400), (2, 50, 6400)]);
         assert_eq!(rates.last.fast, (0, 0), "the first walk has no interval");
         let second = Duration::from_secs(1);
         // flow 1 went on, index 2 is another flow, 3 is new, 4 is idle
-        let states = [
-            (1, 5, 110, 12_800),
-            (2, 9, 7, 640),
-            (3, 9, 1, 64),
-            (4, 9, 0, 0),
-        ];
+        rates.entered(2);
+        let states = [(1, 110, 12_800), (2, 7, 640), (3, 1, 64), (4, 0, 0)];
         walk(&mut rates, second, &states);
         assert_eq!(rates.last.fast, (18, 6400 + 640 + 64));
         assert_eq!(rates.last.ports[&2][0], (18, 7104));
@@ -302,8 +264,8 @@ mod tests {
         assert_eq!(rates.last.fast, (0, 0));
         // the 32-bit memory wraps
         let far = u64::from(u32::MAX) + 111;
-        walk(&mut rates, second, &[(1, 5, far, 12_800 + 6400)]);
-        walk(&mut rates, second, &[(1, 5, far + 3, 12_800 + 6400 + 640)]);
+        walk(&mut rates, second, &[(1, far, 12_800 + 6400)]);
+        walk(&mut rates, second, &[(1, far + 3, 12_800 + 6400 + 640)]);
         assert_eq!(rates.last.fast, (3, 640));
     }
 
@@ -312,15 +274,9 @@ mod tests {
         let mut rates = Rates::default();
         let end = 2 * FLOWS_MAX as u32;
         rates.before.resize(end as usize, Before::default());
-        rates.created.resize(end as usize, 0);
-        let states: Vec<_> = (0..end).map(|i| (i, 1, 1, 64 * u64::from(i + 1))).collect();
+        let states: Vec<_> = (0..end).map(|i| (i, 1, 64 * u64::from(i + 1))).collect();
         walk(&mut rates, Duration::from_secs(1), &states);
-        let least = rates
-            .last
-            .flows
-            .iter()
-            .map(|Reverse((_, index, _))| *index)
-            .min();
-        assert_eq!(least, Some(end - FLOWS_MAX as u32));
+        let indices = rates.last.flows.iter().map(|Reverse((_, index, _))| *index);
+        assert_eq!(indices.min(), Some(end - FLOWS_MAX as u32));
     }
 }
