@@ -85,7 +85,8 @@ impl Manager {
     fn timeout_s(&self, c: &fw_candidate) -> u32 {
         let seen_s = c.conn.timeout_ticks.div_ceil(self.settings.hz);
         let tcp = c.key.port_proto & 0xff == 6;
-        if tcp && seen_s <= self.settings.tcp_unacknowledged_s {
+        // with a timeout policy of its own the sysctls say nothing
+        if tcp && c.conn.timeout_policy == 0 && seen_s <= self.settings.tcp_unacknowledged_s {
             // learned from a packet with data, which is acknowledged by now
             self.settings.tcp_established_s
         } else {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use crate::decode::connection::*;
 use crate::error::Result;
-use crate::message::{ACK, Message, REQUEST};
+use crate::message::Message;
 use crate::model::*;
 use crate::nla::Writer;
 use crate::socket::Channel;
@@ -15,8 +15,9 @@ use crate::socket::Channel;
 const CT_NEW: u16 = 1 << 8;
 /// IPCTNL_MSG_CT_GET.
 const CT_GET: u16 = (1 << 8) | 1;
-/// Messages in one system call: their acknowledgements must fit into the socket's receive buffer.
-const BATCH: usize = 256;
+/// Messages in one system call: they must fit into the socket's send buffer, and the answers of all, should they
+/// fail, into its receive buffer.
+const BATCH: usize = 512;
 /// What window tracking is set to: liberal, so that segments beyond the window it last saw pass.
 const LIBERAL_FLAGS: u8 = TCP_FLAG_BE_LIBERAL;
 /// The mask also clears MAXACK_SET (else a correct RST is invalid after 2 GiB) and DATA_UNACKNOWLEDGED
@@ -110,9 +111,9 @@ impl Conntrack {
     fn change<T>(&mut self, batch: &[T], body: impl Fn(&mut Writer, &T)) -> Vec<io::Result<()>> {
         let mut results = Vec::with_capacity(batch.len());
         for chunk in batch.chunks(BATCH) {
-            results.extend(self.channel.batch(chunk.len(), |writer, index, seq| {
+            results.extend(self.channel.batch(chunk.len(), |writer, index, flags, seq| {
                 if let Some(item) = chunk.get(index) {
-                    writer.message(CT_NEW, REQUEST | ACK, seq, |writer| body(writer, item));
+                    writer.message(CT_NEW, flags, seq, |writer| body(writer, item));
                 }
             }));
         }

@@ -196,12 +196,18 @@ impl Channel {
     }
 
     /// Sends several requests in one system call; one result each, in order.
-    /// `body` writes the message of an index with [`Writer::message`], given its sequence number.
+    /// `body` writes the message of an index with [`Writer::message`], given its flags and sequence number.
+    ///
+    /// The kernel carries them out in order before the call returns. Failures are always answered, and success only
+    /// where it is asked for: the last one's acknowledgement stands for all before it.
     pub fn batch(
         &mut self,
         count: usize,
-        mut body: impl FnMut(&mut Writer, usize, u32),
+        mut body: impl FnMut(&mut Writer, usize, u16, u32),
     ) -> Vec<io::Result<()>> {
+        let Some(last) = count.checked_sub(1) else {
+            return Vec::new();
+        };
         let mut writer = Writer::default();
         let mut first = self.next_seq();
         if first.checked_add(count as u32).is_none() {
@@ -209,27 +215,25 @@ impl Channel {
             first = self.next_seq();
         }
         for index in 0..count {
-            body(&mut writer, index, first + index as u32);
+            let flags = if index == last { REQUEST | ACK } else { REQUEST };
+            body(&mut writer, index, flags, first + index as u32);
         }
         self.seq = first + count as u32;
-        let mut results: Vec<Option<io::Result<()>>> = (0..count).map(|_| None).collect();
-        let mut missing = count;
+        let mut results: Vec<io::Result<()>> = (0..count).map(|_| Ok(())).collect();
+        let mut ended = false;
         let mut failure = self
             .socket
             .send_to(writer.as_bytes(), &SocketAddr::new(0, 0), 0)
             .err();
         let deadline = Instant::now() + ANSWER_TIMEOUT;
-        while missing > 0 && failure.is_none() {
+        while !ended && failure.is_none() {
             match receive(&self.socket, &mut self.buf, 0) {
                 Ok((len, true)) => {
                     for message in messages(self.buf.get(..len).unwrap_or_default()) {
-                        let slot = message
-                            .seq
-                            .checked_sub(first)
-                            .and_then(|index| results.get_mut(index as usize));
-                        if let (ERROR, Some(slot @ None)) = (message.kind, slot) {
-                            *slot = Some(message.status().map_err(|(error, _)| error));
-                            missing -= 1;
+                        let index = message.seq.wrapping_sub(first) as usize;
+                        if let (ERROR, Some(slot)) = (message.kind, results.get_mut(index)) {
+                            *slot = message.status().map_err(|(error, _)| error);
+                            ended |= index == last;
                         }
                     }
                 }
@@ -240,13 +244,14 @@ impl Channel {
                 failure = Some(io::Error::from_raw_os_error(libc::ETIMEDOUT));
             }
         }
-        let code = failure
-            .and_then(|error| error.raw_os_error())
-            .unwrap_or(libc::EIO);
+        if let Some(failure) = failure {
+            // answers may be lost: none can be told to have succeeded
+            let code = failure.raw_os_error().unwrap_or(libc::EIO);
+            for result in results.iter_mut().filter(|result| result.is_ok()) {
+                *result = Err(io::Error::from_raw_os_error(code));
+            }
+        }
         results
-            .into_iter()
-            .map(|result| result.unwrap_or_else(|| Err(io::Error::from_raw_os_error(code))))
-            .collect()
     }
 }
 

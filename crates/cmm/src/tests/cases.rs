@@ -574,6 +574,40 @@ fn idle_flows_leave_and_tell_conntrack() {
     );
 }
 
+/// What is written when a connection goes idle that was learned with so many seconds left.
+fn time_left(proto: u8, seen_s: u32, policy: bool) -> Option<u32> {
+    let mut world = world();
+    let seen = Seen::new(proto, 0);
+    let mut c = seen.candidate(1, world.now);
+    c.conn.timeout_ticks = seen_s * HZ;
+    c.conn.timeout_policy = policy.into();
+    world.call(|m, now, ops| m.candidate(&c, 1, now, ops));
+    world.prepared(seen.conn(), true);
+    let used = world.now.wrapping_add(HZ);
+    for flow in world.flows.values_mut() {
+        flow.state.packets = 1;
+        flow.state.used_tick = used;
+    }
+    world.advance(100 * HZ + HZ);
+    world.tick().iter().find_map(|op| match op {
+        crate::Op::Prepare { timeout_s, .. } => *timeout_s,
+        crate::Op::SetTimeout { seconds, .. } => Some(*seconds),
+        _ => None,
+    })
+}
+
+#[test]
+fn no_timeout_is_written_that_the_kernel_would_not_give() {
+    assert_eq!(time_left(TCP, 432_000, false), Some(431_900));
+    // data was on its way: acknowledged by now, so the sysctl for established ones holds
+    assert_eq!(time_left(TCP, 300, false), Some(431_900));
+    // a timeout policy says otherwise
+    assert_eq!(time_left(TCP, 200, true), Some(100));
+    assert_eq!(time_left(TCP, 60, true), None, "it has run out");
+    assert_eq!(time_left(UDP, 120, false), Some(20));
+    assert_eq!(time_left(UDP, 30, false), None);
+}
+
 #[test]
 fn a_busy_connection_is_prepared_again() {
     let mut world = world();
