@@ -82,6 +82,11 @@ impl Conntrack {
         })
     }
 
+    /// The socket's port, which is in the events of what it did ([`Mirror::ignore`](crate::mirror::Mirror::ignore)).
+    pub fn port(&self) -> Result<u32> {
+        self.channel.port()
+    }
+
     /// Makes window tracking of each connection liberal in both directions, and sets its timeout if asked to;
     /// one result each, in order. `ENOENT` means that the connection is gone. Cannot be undone.
     pub fn prepare_tcp(&mut self, batch: &[TcpPrepare]) -> Vec<io::Result<()>> {
@@ -111,11 +116,14 @@ impl Conntrack {
     fn change<T>(&mut self, batch: &[T], body: impl Fn(&mut Writer, &T)) -> Vec<io::Result<()>> {
         let mut results = Vec::with_capacity(batch.len());
         for chunk in batch.chunks(BATCH) {
-            results.extend(self.channel.batch(chunk.len(), |writer, index, flags, seq| {
-                if let Some(item) = chunk.get(index) {
-                    writer.message(CT_NEW, flags, seq, |writer| body(writer, item));
-                }
-            }));
+            results.extend(
+                self.channel
+                    .batch(chunk.len(), |writer, index, flags, seq| {
+                        if let Some(item) = chunk.get(index) {
+                            writer.message(CT_NEW, flags, seq, |writer| body(writer, item));
+                        }
+                    }),
+            );
         }
         results
     }

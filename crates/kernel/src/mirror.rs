@@ -39,6 +39,9 @@ const CONNTRACK_GROUPS: [u32; 2] = [2, 3];
 /// XFRMNLGRP_EXPIRE, SA, POLICY, MIGRATE.
 const XFRM_GROUPS: [u32; 4] = [2, 3, 4, 7];
 
+/// Events of connections that one reading takes.
+const CONNECTIONS_PER_READ: usize = 2048;
+
 const CT_NEW: u16 = 1 << 8;
 const CT_DELETE: u16 = (1 << 8) | 2;
 
@@ -71,6 +74,7 @@ pub struct Mirror {
     dumper: Dumper,
     state: State,
     nft: nft::events::Transaction,
+    more: bool,
 }
 
 impl Mirror {
@@ -109,9 +113,19 @@ impl Mirror {
             dumper: Dumper::open()?,
             state: State::default(),
             nft: nft::events::Transaction::default(),
+            more: false,
         };
         mirror.resync()?;
         Ok(mirror)
+    }
+
+    /// Hears no more of changes of connections that the socket with this port made.
+    pub fn ignore(&self, port: u32) -> Result<()> {
+        let conntrack = |(source, _): &&(Source, Listener)| *source == Source::Conntrack;
+        match self.listeners.iter().find(conntrack) {
+            Some((_, listener)) => listener.ignore(port),
+            None => Ok(()),
+        }
     }
 
     /// The event sockets, to be polled for reading; [`Mirror::read`] drains them.
@@ -127,13 +141,19 @@ impl Mirror {
         self.listeners.iter().map(|(source, _)| *source).collect()
     }
 
-    /// Drains the event sockets without blocking, updates the state, appends what changed.
+    /// Drains the event sockets without blocking, updates the state, appends what changed. Of connections, which may
+    /// change faster than anybody reads, a bounded number; [`Mirror::has_more`] tells.
     pub fn read(&mut self, events: &mut Vec<Event>) -> Result<()> {
         let mut dirty = Dirty::default();
+        self.more = false;
         for (source, listener) in &mut self.listeners {
             let source = *source;
             let (state, nft, dirty) = (&mut self.state, &mut self.nft, &mut dirty);
-            let overrun = listener.drain(&mut |message| match source {
+            let limit = match source {
+                Source::Conntrack => CONNECTIONS_PER_READ,
+                _ => usize::MAX,
+            };
+            let drained = listener.drain(limit, &mut |message| match source {
                 Source::Link | Source::Neigh | Source::Route => {
                     state.apply(&message, dirty, events);
                 }
@@ -145,11 +165,17 @@ impl Mirror {
                 Source::Conntrack => events.extend(connection_event(&message)),
                 Source::Xfrm => dirty.xfrm = true,
             })?;
-            if overrun {
+            self.more |= drained.more;
+            if drained.overrun {
                 events.push(Event::Overrun { source });
             }
         }
         self.refresh(&dirty, events)
+    }
+
+    /// True if the last [`Mirror::read`] left something.
+    pub fn has_more(&self) -> bool {
+        self.more
     }
 
     fn refresh(&mut self, dirty: &Dirty, events: &mut Vec<Event>) -> Result<()> {

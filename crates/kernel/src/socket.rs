@@ -124,6 +124,15 @@ impl Channel {
         })
     }
 
+    /// The socket's port, which is in the events of what it did.
+    pub fn port(&self) -> Result<u32> {
+        let mut address = SocketAddr::new(0, 0);
+        self.socket
+            .get_address(&mut address)
+            .map_err(|error| Error::system("look up a netlink socket's port", error))?;
+        Ok(address.port_number())
+    }
+
     fn next_seq(&mut self) -> u32 {
         self.seq = self.seq.wrapping_add(1).max(1);
         self.seq
@@ -215,7 +224,11 @@ impl Channel {
             first = self.next_seq();
         }
         for index in 0..count {
-            let flags = if index == last { REQUEST | ACK } else { REQUEST };
+            let flags = if index == last {
+                REQUEST | ACK
+            } else {
+                REQUEST
+            };
             body(&mut writer, index, flags, first + index as u32);
         }
         self.seq = first + count as u32;
@@ -253,6 +266,15 @@ impl Channel {
         }
         results
     }
+}
+
+/// How reading a [`Listener`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// The kernel had to drop some messages.
+    pub overrun: bool,
+    /// There may be more.
+    pub more: bool,
 }
 
 /// A non-blocking socket that is a member of multicast groups.
@@ -297,15 +319,39 @@ impl Listener {
         })
     }
 
+    /// Hears no more of what the socket with this port did: the kernel drops it before it takes up the buffer.
+    pub fn ignore(&self, port: u32) -> Result<()> {
+        let code = |code: u32, k, jt| libc::sock_filter {
+            code: code as u16,
+            jt,
+            jf: 0,
+            k,
+        };
+        // nlmsg_pid is in host order, a load in network order
+        let port = u32::from_be_bytes(port.to_ne_bytes());
+        let mut program = [
+            code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 12, 0),
+            code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, port, 1),
+            code(libc::BPF_RET | libc::BPF_K, u32::MAX, 0),
+            code(libc::BPF_RET | libc::BPF_K, 0, 0),
+        ];
+        let filter = libc::sock_fprog {
+            len: program.len() as u16,
+            filter: program.as_mut_ptr(),
+        };
+        set_option(self.fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter)
+            .map_err(|error| Error::system("filter kernel events", error))
+    }
+
     /// The descriptor to poll.
     pub fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Hands each waiting message to `each`, without blocking; true if the kernel had to drop some.
-    pub fn drain(&mut self, each: &mut dyn FnMut(Message<'_>)) -> Result<bool> {
+    /// Hands the messages of at most `limit` waiting datagrams to `each`, without blocking.
+    pub fn drain(&mut self, limit: usize, each: &mut dyn FnMut(Message<'_>)) -> Result<Drained> {
         let mut overrun = false;
-        loop {
+        for _ in 0..limit {
             match receive(&self.socket, &mut self.buf, libc::MSG_DONTWAIT) {
                 Ok((len, from_kernel)) => match self.buf.get(..len) {
                     Some(datagram) if from_kernel => messages(datagram).for_each(&mut *each),
@@ -313,11 +359,20 @@ impl Listener {
                     None => overrun = true,
                 },
                 Err(error) => match error.raw_os_error() {
-                    Some(libc::EAGAIN) => return Ok(overrun),
+                    Some(libc::EAGAIN) => {
+                        return Ok(Drained {
+                            overrun,
+                            more: false,
+                        });
+                    }
                     Some(libc::ENOBUFS) => overrun = true,
                     _ => return Err(Error::system("read kernel events", error)),
                 },
             }
         }
+        Ok(Drained {
+            overrun,
+            more: true,
+        })
     }
 }

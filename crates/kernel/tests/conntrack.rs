@@ -182,6 +182,37 @@ fn large_batches_are_answered_in_order() {
 }
 
 #[test]
+fn own_changes_are_not_heard_of() {
+    in_namespace(|| {
+        track();
+        let mut mirror = Mirror::open().unwrap();
+        let (mut own, mut other) = (Conntrack::open().unwrap(), Conntrack::open().unwrap());
+        mirror.ignore(own.port().unwrap()).unwrap();
+        let known = tcp("127.0.0.1");
+        let prepare = [TcpPrepare {
+            orig: known.orig,
+            zone: 0,
+            timeout_s: None,
+        }];
+        // The kernel tells of a change before it answers; what the connection itself did has been told by then.
+        let told = |mirror: &mut Mirror| {
+            let mut events = Vec::new();
+            std::thread::sleep(Duration::from_millis(100));
+            mirror.read(&mut events).unwrap();
+            events
+                .iter()
+                .filter(|e| matches!(e, Event::ConnectionUpdated(c) if c.orig == known.orig))
+                .count()
+        };
+        told(&mut mirror);
+        own.prepare_tcp(&prepare).remove(0).unwrap();
+        assert_eq!(told(&mut mirror), 0, "one's own");
+        other.prepare_tcp(&prepare).remove(0).unwrap();
+        assert_eq!(told(&mut mirror), 1, "another's");
+    });
+}
+
+#[test]
 fn lookup_by_either_tuple() {
     in_namespace(|| {
         track();

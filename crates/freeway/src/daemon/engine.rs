@@ -10,6 +10,7 @@ mod exec;
 mod explain;
 mod flows;
 mod latency;
+mod lost;
 mod poll;
 mod ports;
 mod ruleset;
@@ -27,7 +28,7 @@ use freeway_cmm::{FlowKey, Manager, Op, Refusal, Settings, out_of};
 use freeway_datapath::{Datapath, DataplaneEvent, LoadOptions};
 use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::mirror::{Mirror, MirrorConfig};
-use freeway_kernel::model::Event;
+use freeway_kernel::model::{Event, Source};
 use freeway_kernel::probe::{Outcome, ProbeResult, probe_all};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -35,6 +36,7 @@ use tokio::time::MissedTickBehavior;
 use self::census::Census;
 use self::explain::Explanations;
 use self::latency::Recorder;
+use self::lost::Lost;
 use self::poll::{Polled, Poller};
 use self::ports::Ports;
 use self::ruleset::Ruleset;
@@ -137,6 +139,8 @@ struct Engine {
     started: Instant,
     /// When the deadline was last renewed.
     renewed: Instant,
+    /// Events of connections that were lost.
+    lost: Lost,
     census: Census,
     sniff: Sniff,
     polled: Polled,
@@ -172,6 +176,10 @@ impl Engine {
         })
         .map_err(failure)?;
         let conntrack = Conntrack::open().map_err(failure)?;
+        // preparations change nothing that the manager would have to hear of
+        mirror
+            .ignore(conntrack.port().map_err(failure)?)
+            .map_err(failure)?;
         let options = LoadOptions {
             flows: config.flows.max,
             conntrack: ruleset::has_conntrack_kfuncs(),
@@ -197,6 +205,7 @@ impl Engine {
             on: true,
             started: now,
             renewed: now,
+            lost: Lost::default(),
             census: Census::default(),
             sniff: Sniff::default(),
             polled: Polled::default(),
@@ -256,6 +265,10 @@ impl Engine {
         self.datapath.control.set_deadline(deadline);
         self.renewed = Instant::now();
         let mut ops = Vec::new();
+        if self.lost.due(self.renewed) {
+            tracing::warn!("events of connections were lost: flows are confirmed anew");
+            self.manager.new_epoch(&mut ops);
+        }
         self.manager
             .tick(now_tick, &exec::View(&self.datapath), &mut ops);
         self.execute(ops)
@@ -309,6 +322,13 @@ impl Engine {
                 | Event::NetconfChanged { .. }
                 | Event::XfrmChanged => ports = true,
                 Event::RulesetChanged { .. } => rules = true,
+                Event::Overrun {
+                    source: Source::Conntrack,
+                } => {
+                    self.counts.overruns += 1;
+                    self.lost.note();
+                    continue;
+                }
                 Event::Overrun { source } => {
                     tracing::warn!(?source, "netlink overrun, reading everything again");
                     overrun = true;
@@ -429,9 +449,12 @@ impl Engine {
         self.execute(ops)
     }
 
-    /// True if a walk over the flows is under way.
+    /// True if a walk over the flows is under way, or events were left for the next turn.
     fn walking(&self) -> bool {
-        self.census.running() || self.sniff.running() || self.manager.has_work()
+        self.census.running()
+            || self.sniff.running()
+            || self.manager.has_work()
+            || self.mirror.has_more()
     }
 
     /// A piece of each walk.
