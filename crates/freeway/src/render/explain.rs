@@ -66,7 +66,10 @@ pub fn explain(explain: &Explain, terminal: Terminal) -> String {
 
 fn watched(page: &mut Page, watched: &Watched) {
     page.head("Packets watched");
-    let span = duration(watched.seconds);
+    let span = match watched.seconds {
+        seconds @ ..0.95 => format!("{:.0} ms", seconds * 1000.0),
+        seconds => duration(seconds),
+    };
     if watched.packets == 0 {
         let words = match watched.seconds {
             ..0.05 => "not watched".into(),
