@@ -25,7 +25,8 @@ pub struct Room {
 
 /// True if a page can be shown in place.
 pub fn in_place() -> bool {
-    io::stdout().is_terminal() && io::stdin().is_terminal()
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    !dumb && io::stdout().is_terminal() && io::stdin().is_terminal()
 }
 
 /// Shows `page` every `interval` until `q`, Escape or a signal; without a terminal until the reader leaves.
@@ -40,11 +41,14 @@ pub fn show(
         terminal: Terminal::stdout(),
         lines: None,
     };
+    let mut gap = "";
     loop {
         let next = Instant::now() + interval;
-        if !render::write(page(room)?.as_bytes())? {
+        let text = format!("{gap}{}", page(room)?);
+        if !render::write(text.as_bytes())? {
             return Ok(());
         }
+        gap = "\n";
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
 }
