@@ -64,7 +64,7 @@ impl Default for Settings {
             // conntrack drops a RST 2 GiB behind what it believes (kernel-side
             // arithmetic of before(seq, td_maxack)); half of that leaves time.
             prepare_bytes: 1 << 30,
-            scan_s: 10,
+            scan_s: 20,
             narrow_max: 65_536,
             work_max: 4096,
             policy: Policy::default(),

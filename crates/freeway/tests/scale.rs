@@ -25,6 +25,9 @@ const CPU_MS: u64 = if cfg!(debug_assertions) { 400 } else { 50 };
 /// Half of the kernel's events take effect so soon while the table is listed: a walk over it for a change of a route is
 /// in it, and is what it takes at a million flows.
 const INVALIDATION_MS: f64 = 100.0;
+/// The daemon's own memory without flows, and for each.
+const FIXED_BYTES: u64 = 16 << 20;
+const FLOW_BYTES: u64 = 240;
 /// By how much the daemon may grow while the whole table is listed.
 const GROWTH_BYTES: u64 = 4 << 20;
 
@@ -103,7 +106,16 @@ fn questions_about_a_large_table() {
     let watch = Duration::from_secs(if long() { 20 } else { 5 });
     thread::sleep(watch);
     let share = (cpu_ms(pid) - idle.0) as f64 / idle.1.elapsed().as_millis() as f64;
-    eprintln!("idle: {:.2} % of a core", share * 100.0);
+    let memory = anonymous_bytes(pid);
+    eprintln!(
+        "idle: {:.2} % of a core, {:.1} MB",
+        share * 100.0,
+        memory as f64 / 1e6
+    );
+    assert!(
+        memory < FIXED_BYTES + FLOW_BYTES * u64::from(flows),
+        "{memory} bytes"
+    );
 
     let flow = router.json(&["flows", "-n", "1"])["flows"][0].clone();
     let end = |ip: &str, port: &str| {
