@@ -32,6 +32,7 @@ enum fw_const {
 	FW_INDEX_MASK = 0x00ffffff,
 	FW_BUCKET_SLOTS = 8,
 	FW_SEEN_FLOWS = 64,
+	FW_HASH_KEYS = 5,
 	FW_KEY_IP6 = 1u << 31,
 	/* IPS_* bits of a connection that must stay as they were learned:
 	 * ASSURED, SEQ_ADJUST, NAT_CLASH, HELPER, OFFLOAD */
@@ -121,9 +122,13 @@ struct fw_state {
  */
 struct fw_flow {
 	struct fw_key4 key; /* IPv6: addresses are 0 here */
+	/* 24 octets as an IPv4 frame begins, compared as they lie under a mask */
 	__u8 l2_in[14];
+	__u8 version_ihl; /* IPv4: 0x45 */
+	__u8 dscp_in;     /* upper six bits of TOS or traffic class */
+	__u16 zero[3];    /* length, identification, fragment */
 	__u8 ttl_in;
-	__u8 dscp_in;   /* upper six bits of TOS or traffic class */
+	__u8 proto;
 	__u32 saddr_be; /* that leaves; IPv4 */
 	__u32 daddr_be;
 	__u16 sport_be;
@@ -135,7 +140,6 @@ struct fw_flow {
 	__u8 dscp_out;
 	__u8 flags; /* enum fw_flow_flag */
 	__u8 l2_in_len;
-	__u32 pad[2];
 
 	__u32 key_saddr6_be[4];
 	__u32 key_daddr6_be[4];
@@ -174,12 +178,12 @@ struct fw_seen {
 
 /* Written by the daemon, read by each packet: one cache line. */
 struct fw_control {
-	/* Past it every program passes everything to the kernel. */
-	__u32 deadline_tick;
-	/* Non-zero: the fast path is on. */
+	/* FW_ST_ACTIVE if the fast path is on, else 0; with epoch one word, as in fw_state. */
 	__u32 on;
 	/* Hard epoch, never 0. Flows confirmed in another one wait in the kernel. */
 	__u32 epoch;
+	/* Past it every program passes everything to the kernel. */
+	__u32 deadline_tick;
 	/* Non-zero: a tuple is being watched (fw_watch). */
 	__u32 watch;
 	/* Non-zero: learn at egress. */
@@ -214,11 +218,12 @@ struct fw_config {
 	__u32 slots_per_cpu;  /* power of two */
 	__u32 tc_forwards;    /* flows may belong to tc */
 	/* elements - 1 of arrays whose size is a power of two */
-	__u32 bucket_mask;
+	__u32 slot_mask; /* slots of all buckets */
 	__u32 flow_mask;
 	__u32 nexthop_mask;
-	__u32 kern_ctx;  /* bpf_cast_to_kern_ctx() is there (6.2) */
-	__u64 hash_seed; /* random, so that nobody can aim at a bucket */
+	__u32 kern_ctx;               /* bpf_cast_to_kern_ctx() is there (6.2) */
+	__u32 hash_shift;             /* what is left are a slot's number and a tag of eight bits */
+	__u64 hash_key[FW_HASH_KEYS]; /* random and odd, so that nobody can aim at a bucket */
 };
 
 /* Context of the clock program: user space asks for the data plane's time. */
@@ -390,6 +395,9 @@ FW_ABI_SIZE(fw_conn, 92);
 FW_ABI_SIZE(fw_event, 16);
 FW_ABI_SIZE(fw_candidate, 288);
 FW_ABI_SIZE(fw_watch_event, 68);
+_Static_assert(__builtin_offsetof(struct fw_state, epoch) ==
+		       __builtin_offsetof(struct fw_state, status) + 4,
+	       "compared as one word");
 _Static_assert((int)FW_R_COUNT <= (int)FW_REASONS_MAX, "reasons");
 
 #endif

@@ -22,31 +22,31 @@ static __always_inline __u64 fw_csum_diff(__u32 old, __u32 new)
 	return (__u64)(__u32)~old + new;
 }
 
-/* The checksum field after its words changed by delta; delta is never 0. */
+/*
+ * The checksum field after its words changed by delta, which is never 0:
+ * ~(~check + delta) in ones' complement, where a sum of 0xffff is 0.
+ */
 static __always_inline __u16 fw_csum_apply(__u16 check, __u16 delta)
 {
-	__u32 sum = (__u16)~check + (__u32)delta;
+	__u32 sum = (__u32)check + (delta ^ 0xffff);
 
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (__u16)~sum;
+	return sum + ((sum + 1) >> 16);
 }
 
 /* UDP sends 0 for "none", so a computed 0 is sent as 0xffff (RFC 768). */
 static __always_inline __u16 fw_csum_apply_udp(__u16 check, __u16 delta)
 {
-	if (!check)
-		return 0;
-	check = fw_csum_apply(check, delta);
-	return check ? check : 0xffff;
+	__u32 sum = (__u32)check + (delta ^ 0xffff);
+
+	return check ? sum + (sum >> 16) : 0;
 }
 
-/* True if the 20 bytes of an IPv4 header without options sum up. */
-static __always_inline int fw_csum_ip_ok(const void *header)
+/* The sum of an IPv4 header without options: 0xffff if it is right. */
+static __always_inline __u16 fw_csum_ip(const void *header)
 {
 	const fw_u32_any *word = header;
-	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
 
-	return fw_csum_fold(sum) == 0xffff;
+	return fw_csum_fold((__u64)word[0] + word[1] + word[2] + word[3] + word[4]);
 }
 
 #endif

@@ -11,6 +11,18 @@ enum fw_tos_const {
 	FW_TOS_ECN = 0x03,
 };
 
+/* Of the frame's octets 8 to 23: IPv4 without ECN, length and identification; IPv6 without its
+ * header. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FW_HEAD4_MASK_8  0xfcffffffffffffffULL
+#define FW_HEAD4_MASK_16 0xffffff3f00000000ULL
+#define FW_HEAD6_MASK_8  0x0000ffffffffffffULL
+#else
+#define FW_HEAD4_MASK_8  0xfffffffffffffffcULL
+#define FW_HEAD4_MASK_16 0x000000003fffffffULL
+#define FW_HEAD6_MASK_8  0xffffffffffff0000ULL
+#endif
+
 /* The whole raw L2 header: both MACs and the ethertype. */
 static __always_inline int fw_l2_equal(const void *a, const void *b)
 {

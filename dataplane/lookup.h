@@ -6,7 +6,7 @@
 #include "table.h"
 
 #define FW_FIND_IN_BUCKET(name, key_type, key_is)                                                  \
-	static __always_inline struct fw_flow *name(__u32 number, __u32 tag,                       \
+	static __always_inline struct fw_flow *name(__u64 number, __u32 tag,                       \
 						    const struct key_type *key, __u32 *index)      \
 	{                                                                                          \
 		const struct fw_bucket *bucket = fw_bucket_get(number);                            \
@@ -30,28 +30,32 @@ FW_FIND_IN_BUCKET(fw_bucket_find4, fw_words4, fw_key4_is)
 FW_FIND_IN_BUCKET(fw_bucket_find6, fw_words6, fw_key6_is)
 #undef FW_FIND_IN_BUCKET
 
+static __always_inline struct fw_flow *fw_search4(const struct fw_words4 *key, __u64 hash,
+						  __u32 *index)
+{
+	__u32 tag = fw_hash_tag(hash);
+	struct fw_flow *flow = fw_bucket_find4(fw_hash_bucket(hash), tag, key, index);
+
+	return fw_likely(flow) ? flow : fw_bucket_find4(fw_hash_second(hash), tag, key, index);
+}
+
+static __always_inline struct fw_flow *fw_search6(const struct fw_words6 *key, __u64 hash,
+						  __u32 *index)
+{
+	__u32 tag = fw_hash_tag(hash);
+	struct fw_flow *flow = fw_bucket_find6(fw_hash_bucket(hash), tag, key, index);
+
+	return fw_likely(flow) ? flow : fw_bucket_find6(fw_hash_second(hash), tag, key, index);
+}
+
 static __always_inline struct fw_flow *fw_find4(const struct fw_words4 *key, __u32 *index)
 {
-	__u64 hash = fw_hash4(key, fw_cfg.hash_seed);
-	__u32 tag = fw_hash_tag(hash);
-	struct fw_flow *flow;
-
-	flow = fw_bucket_find4(fw_hash_bucket(hash, fw_cfg.bucket_mask), tag, key, index);
-	if (fw_likely(flow))
-		return flow;
-	return fw_bucket_find4(fw_hash_second(hash, fw_cfg.bucket_mask), tag, key, index);
+	return fw_search4(key, fw_hash4(key, &fw_cfg), index);
 }
 
 static __always_inline struct fw_flow *fw_find6(const struct fw_words6 *key, __u32 *index)
 {
-	__u64 hash = fw_hash6(key, fw_cfg.hash_seed);
-	__u32 tag = fw_hash_tag(hash);
-	struct fw_flow *flow;
-
-	flow = fw_bucket_find6(fw_hash_bucket(hash, fw_cfg.bucket_mask), tag, key, index);
-	if (fw_likely(flow))
-		return flow;
-	return fw_bucket_find6(fw_hash_second(hash, fw_cfg.bucket_mask), tag, key, index);
+	return fw_search6(key, fw_hash6(key, &fw_cfg), index);
 }
 
 #endif

@@ -10,7 +10,9 @@
 enum fw_proto_const {
 	FW_ETH_LEN = 14,
 	FW_ETH_MAC2 = 12,
+	FW_IP4_ADDRESSES = 12,
 	FW_IP4_LEN = 20,
+	FW_IP6_ADDRESSES = 8,
 	FW_IP6_LEN = 40,
 	FW_TCP_LEN = 20,
 	FW_UDP_LEN = 8,
@@ -140,7 +142,7 @@ static __always_inline enum fw_reason fw_parse_ip4(const void *data, const void 
 	p->proto = ip->proto;
 	if (len < FW_IP4_LEN || FW_ETH_LEN + len > frame_len)
 		return FW_R_IP_HEADER;
-	if (!fw_csum_ip_ok(ip))
+	if (fw_csum_ip(ip) != 0xffff)
 		return FW_R_IP_CHECKSUM;
 	p->family = FW_AF_INET;
 	/* any of MF, offset; DF may be set */
@@ -244,27 +246,30 @@ static __always_inline __u16 fw_segment_len(const void *data, const void *end,
 	return len + gso_size;
 }
 
-/* Keys: the caller has parsed the frame, so the headers are there. */
+/*
+ * Keys: the caller has parsed the frame, so the headers are there. Addresses are
+ * read from the frame, not from its structures, whose alignment would make two
+ * loads of one.
+ */
 static __always_inline struct fw_words4 fw_key4_of(const void *data, __u32 port, __u8 proto)
 {
-	const struct fw_ip4 *ip = fw_ip4_at(data);
-	const struct fw_l4 *l4 = fw_l4_at(data, FW_AF_INET);
+	const fw_u64_any *addresses = data + FW_ETH_LEN + FW_IP4_ADDRESSES;
+	const fw_u32_any *ports = data + FW_ETH_LEN + FW_IP4_LEN;
 
 	return (struct fw_words4){
-		.addresses = *(const fw_u64_any *)&ip->saddr_be,
-		.ports = fw_words_ports(*(const fw_u32_any *)&l4->sport_be, port << 8 | proto),
+		.addresses = *addresses,
+		.ports = fw_words_ports(*ports, port << 8 | proto),
 	};
 }
 
 static __always_inline struct fw_words6 fw_key6_of(const void *data, __u32 port, __u8 proto)
 {
-	const fw_u64_any *addresses = (const void *)fw_ip6_at(data)->saddr_be;
-	const struct fw_l4 *l4 = fw_l4_at(data, FW_AF_INET6);
+	const fw_u64_any *addresses = data + FW_ETH_LEN + FW_IP6_ADDRESSES;
+	const fw_u32_any *ports = data + FW_ETH_LEN + FW_IP6_LEN;
 
 	return (struct fw_words6){
 		.addresses = {addresses[0], addresses[1], addresses[2], addresses[3]},
-		.ports = fw_words_ports(*(const fw_u32_any *)&l4->sport_be,
-					FW_KEY_IP6 | port << 8 | proto),
+		.ports = fw_words_ports(*ports, FW_KEY_IP6 | port << 8 | proto),
 	};
 }
 

@@ -10,6 +10,7 @@
 #include "flow.h"
 #include "fresh.h"
 #include "guard.h"
+#include "hit.h"
 #include "lookup.h"
 #include "parse.h"
 #include "rewrite.h"
@@ -55,27 +56,35 @@ static __always_inline void fw_account(struct fw_state *st, const struct fw_next
 	st->used_tick = p->now_tick;
 }
 
-static __always_inline enum fw_reason fw_missed(const struct fw_pkt *p)
+static __always_inline struct fw_flow *fw_find(const void *data, __u32 port, const struct fw_pkt *p,
+					       const int v6, __u32 *index)
 {
-	return fw_tcp_closes(p) ? FW_R_MISS_CLOSE : FW_R_MISS;
+	struct fw_words4 key4;
+	struct fw_words6 key6;
+
+	if (v6) {
+		key6 = fw_key6_of(data, port, p->proto);
+		return fw_find6(&key6, index);
+	}
+	key4 = fw_key4_of(data, port, p->proto);
+	return fw_find4(&key4, index);
 }
 
-static __always_inline enum fw_reason fw_forward4(fw_ctx *ctx, const struct fw_pkt *p,
-						  const struct fw_nexthop **out)
+static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, const struct fw_pkt *p, const int v6,
+						 const struct fw_nexthop **out)
 {
+	const __u32 l4_at = FW_ETH_LEN + (v6 ? FW_IP6_LEN : FW_IP4_LEN);
 	void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	const struct fw_nexthop *nh;
 	struct fw_flow *flow;
-	struct fw_words4 key;
 	enum fw_reason reason;
 	__u32 index = 0;
 
-	if (data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
+	if (data + l4_at + FW_UDP_LEN > end)
 		return FW_R_SHORT;
-	key = fw_key4_of(data, fw_port(ctx), p->proto);
-	flow = fw_find4(&key, &index);
+	flow = fw_find(data, fw_port(ctx), p, v6, &index);
 	if (!flow)
-		return fw_missed(p);
+		return fw_tcp_closes(p) ? FW_R_MISS_CLOSE : FW_R_MISS;
 	nh = fw_nexthop_get(flow->nexthop);
 	if (!nh)
 		return FW_R_NEXTHOP;
@@ -84,43 +93,16 @@ static __always_inline enum fw_reason fw_forward4(fw_ctx *ctx, const struct fw_p
 		return reason;
 	if (fw_unlikely(!fw_trim(ctx, &data, &end, FW_ETH_LEN + p->len_l3)))
 		return FW_R_REDIRECT;
-	reason = fw_rewrite4(data, end, p, flow);
-	if (fw_unlikely(reason))
-		return reason;
-	fw_rewrite_l2(data, nh);
-	fw_account(&flow->state, nh, p);
-	*out = nh;
-	return FW_R_NONE;
-}
-
-static __always_inline enum fw_reason fw_forward6(fw_ctx *ctx, const struct fw_pkt *p,
-						  const struct fw_nexthop **out)
-{
-	void *data = fw_data(ctx), *end = fw_data_end(ctx);
-	const struct fw_nexthop *nh;
-	struct fw_flow *flow;
-	struct fw_words6 key;
-	enum fw_reason reason;
-	__u32 index = 0;
-
-	if (data + FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN > end)
-		return FW_R_SHORT;
-	key = fw_key6_of(data, fw_port(ctx), p->proto);
-	flow = fw_find6(&key, &index);
-	if (!flow)
-		return fw_missed(p);
-	nh = fw_nexthop_get(flow->nexthop);
-	if (!nh)
-		return FW_R_NEXTHOP;
-	reason = fw_permit(ctx, flow, index, nh, data, p);
-	if (fw_unlikely(reason))
-		return reason;
-	if (fw_unlikely(!fw_trim(ctx, &data, &end, FW_ETH_LEN + p->len_l3)))
+	if (p->proto == FW_PROTO_TCP) {
+		if (data + l4_at + FW_TCP_LEN > end)
+			return FW_R_REDIRECT;
+	} else if (data + l4_at + FW_UDP_LEN > end) {
 		return FW_R_REDIRECT;
-	reason = fw_rewrite6(data, end, p, flow);
-	if (fw_unlikely(reason))
-		return reason;
-	fw_rewrite_l2(data, nh);
+	}
+	if (v6)
+		fw_rewrite6(data, flow, nh, p->proto);
+	else
+		fw_rewrite4(data, flow, nh, p->proto);
 	fw_account(&flow->state, nh, p);
 	*out = nh;
 	return FW_R_NONE;
@@ -140,7 +122,7 @@ static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, struct fw_pkt *p,
 	reason = fw_parse(data, end, fw_frame_len(ctx), p);
 	if (fw_unlikely(reason))
 		return reason;
-	return p->family == FW_AF_INET ? fw_forward4(ctx, p, out) : fw_forward6(ctx, p, out);
+	return p->family == FW_AF_INET ? fw_forward(ctx, p, 0, out) : fw_forward(ctx, p, 1, out);
 }
 
 /* A miss that can never be a flow has a more telling name. */

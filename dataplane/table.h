@@ -9,19 +9,6 @@
 #include "abi.h"
 #include "target/bytes.h"
 
-#define FW_HASH_1 0x9e3779b97f4a7c15ULL
-#define FW_HASH_2 0xc2b2ae3d27d4eb4fULL
-#define FW_HASH_3 0x165667b19e3779f9ULL
-#define FW_HASH_4 0xd6e8feb86659fd93ULL
-#define FW_HASH_5 0xa0761d6478bd642fULL
-
-static __always_inline __u64 fw_hash_finish(__u64 sum)
-{
-	sum ^= sum >> 29;
-	sum *= FW_HASH_3;
-	return sum ^ sum >> 32;
-}
-
 /*
  * A key in registers. Composed of words, not written field by field: a load
  * that spans several smaller stores would wait for all of them to retire.
@@ -45,51 +32,73 @@ static __always_inline __u64 fw_words_ports(__u32 ports_be, __u32 port_proto)
 #endif
 }
 
-static __always_inline __u64 fw_hash4(const struct fw_words4 *key, __u64 seed)
+/*
+ * Multiply-shift (Dietzfelbinger): the upper bits of the sum of the words, each
+ * times a secret odd number.
+ */
+static __always_inline __u64 fw_hash4(const struct fw_words4 *key,
+				      const volatile struct fw_config *c)
 {
-	return fw_hash_finish((key->addresses ^ seed) * FW_HASH_1 +
-			      (key->ports ^ seed >> 7) * FW_HASH_2);
+	return (key->addresses * c->hash_key[0] + key->ports * c->hash_key[1]) >> c->hash_shift;
 }
 
-static __always_inline __u64 fw_hash6(const struct fw_words6 *key, __u64 seed)
+static __always_inline __u64 fw_hash6(const struct fw_words6 *key,
+				      const volatile struct fw_config *c)
 {
-	return fw_hash_finish((key->addresses[0] ^ seed) * FW_HASH_1 +
-			      (key->addresses[1] ^ seed >> 7) * FW_HASH_2 +
-			      (key->addresses[2] ^ seed >> 13) * FW_HASH_3 +
-			      (key->addresses[3] ^ seed >> 19) * FW_HASH_4 +
-			      (key->ports ^ seed >> 23) * FW_HASH_5);
+	return (key->ports * c->hash_key[0] + key->addresses[0] * c->hash_key[1] +
+		key->addresses[1] * c->hash_key[2] + key->addresses[2] * c->hash_key[3] +
+		key->addresses[3] * c->hash_key[4]) >>
+	       c->hash_shift;
 }
 
-static __always_inline __u32 fw_hash_bucket(__u64 hash, __u32 mask)
+/* The slot that a flow takes if it is free, which is looked at first. */
+static __always_inline __u64 fw_hash_home(__u64 hash)
 {
-	return hash & mask;
+	return hash >> 8;
 }
 
-static __always_inline __u32 fw_hash_second(__u64 hash, __u32 mask)
+/* Numbers of the two buckets, to be masked by their count. */
+static __always_inline __u64 fw_hash_bucket(__u64 hash)
 {
-	return (hash >> 32 ^ 1) & mask;
+	return fw_hash_home(hash) / FW_BUCKET_SLOTS;
+}
+
+static __always_inline __u64 fw_hash_second(__u64 hash)
+{
+	return hash * 0x9e3779b97f4a7c15ULL >> 32;
 }
 
 static __always_inline __u32 fw_hash_tag(__u64 hash)
 {
-	return (__u32)(hash >> 24 & 0xff) << 24;
+	return (__u32)hash << 24;
 }
 
-static __always_inline int fw_key4_is(const struct fw_flow *f, const struct fw_words4 *key)
+/* 0 if equal. */
+static __always_inline __u64 fw_key4_differs(const struct fw_flow *f, const struct fw_words4 *key)
 {
 	const fw_u64_any *have = (const void *)&f->key;
 
-	return !((have[0] ^ key->addresses) | (have[1] ^ key->ports));
+	return (have[0] ^ key->addresses) | (have[1] ^ key->ports);
 }
 
-static __always_inline int fw_key6_is(const struct fw_flow *f, const struct fw_words6 *key)
+static __always_inline __u64 fw_key6_differs(const struct fw_flow *f, const struct fw_words6 *key)
 {
 	const fw_u64_any *have = (const void *)f->key_saddr6_be;
 	const fw_u64_any *ports = (const void *)&f->key.sport_be;
 
-	return !((have[0] ^ key->addresses[0]) | (have[1] ^ key->addresses[1]) |
-		 (have[2] ^ key->addresses[2]) | (have[3] ^ key->addresses[3]) |
-		 (*ports ^ key->ports));
+	return (have[0] ^ key->addresses[0]) | (have[1] ^ key->addresses[1]) |
+	       (have[2] ^ key->addresses[2]) | (have[3] ^ key->addresses[3]) |
+	       (*ports ^ key->ports);
+}
+
+static __always_inline int fw_key4_is(const struct fw_flow *f, const struct fw_words4 *key)
+{
+	return !fw_key4_differs(f, key);
+}
+
+static __always_inline int fw_key6_is(const struct fw_flow *f, const struct fw_words6 *key)
+{
+	return !fw_key6_differs(f, key);
 }
 
 #endif

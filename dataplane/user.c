@@ -9,26 +9,32 @@
 
 _Thread_local struct fw_env *fw_env;
 
-static __u64 fw_flow_hash(const struct fw_flow *flow, __u64 seed)
+static __u64 fw_flow_hash(const struct fw_flow *flow, const struct fw_config *config)
 {
 	struct fw_words4 key4;
 	struct fw_words6 key6;
 
 	memcpy(&key4, &flow->key, sizeof(key4));
 	if (!(flow->key.port_proto & FW_KEY_IP6))
-		return fw_hash4(&key4, seed);
+		return fw_hash4(&key4, config);
 	memcpy(key6.addresses, flow->key_saddr6_be, 16);
 	memcpy(key6.addresses + 2, flow->key_daddr6_be, 16);
 	key6.ports = key4.ports;
-	return fw_hash6(&key6, seed);
+	return fw_hash6(&key6, config);
 }
 
-/* The slot that holds `value`: in the flow's first bucket, or in its second. */
-static __u32 *fw_table_slot(struct fw_bucket *buckets, __u32 mask, __u64 hash, __u32 value)
+/* The slot that holds `value`: the home slot, another of its bucket, or one of the second bucket.
+ */
+static __u32 *fw_table_slot(struct fw_bucket *buckets, const struct fw_config *config, __u64 hash,
+			    __u32 value)
 {
-	struct fw_bucket *choice[] = {&buckets[fw_hash_bucket(hash, mask)],
-				      &buckets[fw_hash_second(hash, mask)]};
+	__u32 mask = config->slot_mask / FW_BUCKET_SLOTS;
+	struct fw_bucket *choice[] = {&buckets[fw_hash_bucket(hash) & mask],
+				      &buckets[fw_hash_second(hash) & mask]};
+	__u32 *home = &choice[0]->slot[fw_hash_home(hash) % FW_BUCKET_SLOTS];
 
+	if (*home == value)
+		return home;
 	for (int b = 0; b < 2; b++)
 		for (int i = 0; i < FW_BUCKET_SLOTS; i++)
 			if (choice[b]->slot[i] == value)
@@ -36,11 +42,11 @@ static __u32 *fw_table_slot(struct fw_bucket *buckets, __u32 mask, __u64 hash, _
 	return NULL;
 }
 
-int fw_table_insert(struct fw_bucket *buckets, __u32 mask, __u64 seed, const struct fw_flow *flow,
-		    __u32 index)
+int fw_table_insert(struct fw_bucket *buckets, const struct fw_config *config,
+		    const struct fw_flow *flow, __u32 index)
 {
-	__u64 hash = fw_flow_hash(flow, seed);
-	__u32 *slot = fw_table_slot(buckets, mask, hash, 0);
+	__u64 hash = fw_flow_hash(flow, config);
+	__u32 *slot = fw_table_slot(buckets, config, hash, 0);
 
 	if (!slot)
 		return -1;
@@ -49,11 +55,11 @@ int fw_table_insert(struct fw_bucket *buckets, __u32 mask, __u64 seed, const str
 	return 0;
 }
 
-void fw_table_remove(struct fw_bucket *buckets, __u32 mask, __u64 seed, const struct fw_flow *flow,
-		     __u32 index)
+void fw_table_remove(struct fw_bucket *buckets, const struct fw_config *config,
+		     const struct fw_flow *flow, __u32 index)
 {
-	__u64 hash = fw_flow_hash(flow, seed);
-	__u32 *slot = fw_table_slot(buckets, mask, hash, fw_hash_tag(hash) | index);
+	__u64 hash = fw_flow_hash(flow, config);
+	__u32 *slot = fw_table_slot(buckets, config, hash, fw_hash_tag(hash) | index);
 
 	if (slot)
 		__atomic_store_n(slot, 0, __ATOMIC_RELEASE);
@@ -85,26 +91,33 @@ void fw_offers_forget(struct fw_offer_set *offers, const struct fw_flow *flow)
 			FW_WRITE_ONCE(set->way[i].hash, 0);
 }
 
-__u32 fw_table_mask(__u32 flows)
+void fw_table_config(struct fw_config *config, __u32 flows, const __u64 *random)
 {
-	__u32 buckets = 16;
+	__u32 bits = 7;
 
 	/* two flows a bucket on average: a second bucket is seldom looked at */
-	while (buckets < flows / 2 && buckets < 1u << 24)
-		buckets *= 2;
-	return buckets - 1;
+	while (bits < 27 && 1u << bits < flows / 2 * FW_BUCKET_SLOTS)
+		bits++;
+	config->slot_mask = (1u << bits) - 1;
+	config->hash_shift = 64 - 8 - bits;
+	for (int i = 0; i < FW_HASH_KEYS; i++)
+		config->hash_key[i] = random[i] | 1;
 }
 
 struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 {
+	static const __u64 secret[FW_HASH_KEYS] = {
+		0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9,
+		0xd6e8feb86659fd93, 0xa0761d6478bd642f,
+	};
 	struct fw_env *env = calloc(1, sizeof(*env));
 
 	if (!env)
 		return NULL;
 	env->flows_max = flows;
 	env->nexthops_max = nexthops;
-	env->config.bucket_mask = fw_table_mask(flows);
-	env->buckets = calloc((size_t)env->config.bucket_mask + 1, sizeof(*env->buckets));
+	fw_table_config(&env->config, flows, secret);
+	env->buckets = calloc(env->config.slot_mask / FW_BUCKET_SLOTS + 1, sizeof(*env->buckets));
 	env->flows = calloc((size_t)flows + 1, sizeof(*env->flows));
 	env->nexthops = calloc(nexthops + 1, sizeof(*env->nexthops));
 	env->slots = calloc(FW_SLOTS, sizeof(*env->slots));
@@ -119,8 +132,7 @@ struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 	env->config.ct = 1;
 	env->config.ct_check_ticks = 250;
 	env->config.slots_per_cpu = 1024;
-	env->config.hash_seed = 0x5eed;
-	env->control = (struct fw_control){.on = 1,
+	env->control = (struct fw_control){.on = FW_ST_ACTIVE,
 					   .epoch = 1,
 					   .learn = 1,
 					   .reval_budget = 1000,
@@ -160,6 +172,16 @@ void fw_user_set_now(struct fw_env *env, __u32 tick)
 	env->now_tick = tick;
 }
 
+void fw_user_set_straight(struct fw_env *env, __u32 straight)
+{
+	env->no_hit = !straight;
+}
+
+__u64 fw_user_hits(const struct fw_env *env)
+{
+	return env->hits;
+}
+
 void fw_user_set_conn(struct fw_env *env, const struct fw_conn *conn)
 {
 	env->conn = *conn;
@@ -169,15 +191,13 @@ int fw_user_insert(struct fw_env *env, __u32 index)
 {
 	if (!index || index > env->flows_max)
 		return -1;
-	return fw_table_insert(env->buckets, env->config.bucket_mask, env->config.hash_seed,
-			       &env->flows[index], index);
+	return fw_table_insert(env->buckets, &env->config, &env->flows[index], index);
 }
 
 void fw_user_remove(struct fw_env *env, __u32 index)
 {
 	if (index && index <= env->flows_max)
-		fw_table_remove(env->buckets, env->config.bucket_mask, env->config.hash_seed,
-				&env->flows[index], index);
+		fw_table_remove(env->buckets, &env->config, &env->flows[index], index);
 }
 
 __u64 fw_user_count(const struct fw_env *env, __u32 reason)
@@ -224,7 +244,11 @@ __u32 fw_user_forward(struct fw_env *env, void *frame, __u32 *len, __u32 port, _
 	enum fw_reason reason;
 
 	fw_env = env;
-	reason = fw_pipeline(&ctx, &p, &nh);
+	if (env->control.on)
+		env->control.on = FW_ST_ACTIVE;
+	nh = env->no_hit ? NULL : fw_hit(&ctx);
+	env->hits += !!nh;
+	reason = nh ? FW_R_NONE : fw_pipeline(&ctx, &p, &nh);
 	if (!reason && nh) {
 		*len = fw_frame_len(&ctx);
 		*port_out = nh->port;

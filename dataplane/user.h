@@ -11,11 +11,12 @@ struct fw_env;
  * The table's index, wherever its memory is. Writers: one at a time. The flow
  * must be complete before it is inserted, and stay until no packet can hold it.
  */
-__u32 fw_table_mask(__u32 flows);
-int fw_table_insert(struct fw_bucket *buckets, __u32 mask, __u64 seed, const struct fw_flow *flow,
-		    __u32 index);
-void fw_table_remove(struct fw_bucket *buckets, __u32 mask, __u64 seed, const struct fw_flow *flow,
-		     __u32 index);
+int fw_table_insert(struct fw_bucket *buckets, const struct fw_config *config,
+		    const struct fw_flow *flow, __u32 index);
+void fw_table_remove(struct fw_bucket *buckets, const struct fw_config *config,
+		     const struct fw_flow *flow, __u32 index);
+/* Size and secret of a table for so many flows. */
+void fw_table_config(struct fw_config *config, __u32 flows, const __u64 *random);
 
 /*
  * A flow has left the table: what is seen of its tuple from now on is new, and
@@ -31,6 +32,10 @@ struct fw_control *fw_user_control(struct fw_env *env);
 struct fw_flow *fw_user_flow(struct fw_env *env, __u32 index);
 struct fw_nexthop *fw_user_nexthop(struct fw_env *env, __u32 index);
 void fw_user_set_now(struct fw_env *env, __u32 tick);
+/* 0: every frame takes the pipeline, step by step. */
+void fw_user_set_straight(struct fw_env *env, __u32 straight);
+/* Frames that went the straight way. */
+__u64 fw_user_hits(const struct fw_env *env);
 /* What conntrack answers from now on. */
 void fw_user_set_conn(struct fw_env *env, const struct fw_conn *conn);
 /* Publishes, or hides, the flow that was written at this index; -1 if both buckets are full. */

@@ -32,12 +32,14 @@ static __always_inline enum fw_reason fw_sample(struct xdp_md *ctx, const struct
 SEC("xdp")
 int freeway_xdp(struct xdp_md *ctx)
 {
-	const struct fw_nexthop *nh = NULL;
+	const struct fw_nexthop *nh = fw_hit(ctx);
 	struct fw_pkt p = {};
 	struct fw_tuple seen;
 	enum fw_reason reason;
 	int watch = 0;
 
+	if (fw_likely(nh))
+		return bpf_redirect_map(&fw_ports, nh->devmap_slot, XDP_PASS);
 	/* The tuple as it came in: a rewrite would hide it. */
 	if (fw_unlikely(fw_ctl.watch))
 		watch = fw_watch_note(&seen, fw_data(ctx), fw_data_end(ctx));

@@ -18,14 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             .source(dataplane.join(format!("{name}.bpf.c")))
             .obj(out.join(format!("{name}.o")))
             .clang(&clang)
-            .clang_args([
-                "-mcpu=v3",
-                "-Wall",
-                "-Wextra",
-                "-Wno-unused-parameter",
-                "-Werror",
-            ])
-            .clang_args(multiarch())
+            // one call: a second one would replace the first
+            .clang_args(flags())
             .build()?;
     }
     let mut native = cc::Build::new();
@@ -59,9 +53,17 @@ fn clang() -> String {
     })
 }
 
-/// Debian keeps `asm/types.h` in a directory named after the architecture.
-fn multiarch() -> Vec<String> {
+fn flags() -> Vec<String> {
+    // Debian keeps `asm/types.h` in a directory named after the architecture
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    let dir = format!("/usr/include/{arch}-linux-gnu");
-    vec!["-idirafter".to_owned(), dir]
+    let mut flags = vec![format!("-idirafter/usr/include/{arch}-linux-gnu")];
+    let options = [
+        "-mcpu=v3",
+        "-Wall",
+        "-Wextra",
+        "-Wno-unused-parameter",
+        "-Werror",
+    ];
+    flags.extend(options.map(str::to_owned));
+    flags
 }

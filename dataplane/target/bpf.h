@@ -83,18 +83,20 @@ struct fw_flow fw_flows[1] SEC(".data.flows");
 struct fw_nexthop fw_nexthops[1] SEC(".data.nexthops");
 
 #define FW_ELEMENT(name, type, array, mask)                                                        \
-	static __always_inline struct type *name(__u32 index)                                      \
+	static __always_inline type *name(__u64 index)                                             \
 	{                                                                                          \
-		struct type *base = array;                                                         \
+		type *base = (type *)(array);                                                      \
                                                                                                    \
-		index &= mask;                                                                     \
+		index &= (mask);                                                                   \
 		/* hide the array's nominal size of one */                                         \
 		asm volatile("" : "+r"(base), "+r"(index));                                        \
+		__builtin_assume(base + index != NULL);                                            \
 		return base + index;                                                               \
 	}
-FW_ELEMENT(fw_bucket_get, fw_bucket, fw_buckets, fw_cfg.bucket_mask)
-FW_ELEMENT(fw_flow_get, fw_flow, fw_flows, fw_cfg.flow_mask)
-FW_ELEMENT(fw_nexthop_get, fw_nexthop, fw_nexthops, fw_cfg.nexthop_mask)
+FW_ELEMENT(fw_bucket_get, struct fw_bucket, fw_buckets, fw_cfg.slot_mask / FW_BUCKET_SLOTS)
+FW_ELEMENT(fw_home_get, __u32, fw_buckets, fw_cfg.slot_mask)
+FW_ELEMENT(fw_flow_get, struct fw_flow, fw_flows, fw_cfg.flow_mask)
+FW_ELEMENT(fw_nexthop_get, struct fw_nexthop, fw_nexthops, fw_cfg.nexthop_mask)
 #undef FW_ELEMENT
 
 /* In this kernel the call is one load of jiffies, inlined by the verifier. */

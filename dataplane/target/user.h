@@ -42,6 +42,8 @@ struct fw_env {
 	/* the last event, event_len bytes */
 	__u32 event_len;
 	__u32 event_full; /* simulate a full ring */
+	__u32 no_hit;     /* every frame takes the pipeline */
+	__u64 hits;       /* frames that did not */
 	union {
 		struct fw_candidate candidate;
 		struct fw_watch_event watch;
@@ -111,17 +113,22 @@ static __always_inline __u32 fw_cpu_id(void)
 	return 0;
 }
 
-static __always_inline struct fw_bucket *fw_bucket_get(__u32 number)
+static __always_inline struct fw_bucket *fw_bucket_get(__u64 number)
 {
-	return number <= fw_cfg.bucket_mask ? &fw_env->buckets[number] : NULL;
+	return &fw_env->buckets[number & fw_cfg.slot_mask / FW_BUCKET_SLOTS];
 }
 
-static __always_inline struct fw_flow *fw_flow_get(__u32 index)
+static __always_inline __u32 *fw_home_get(__u64 number)
+{
+	return &fw_bucket_get(number / FW_BUCKET_SLOTS)->slot[number % FW_BUCKET_SLOTS];
+}
+
+static __always_inline struct fw_flow *fw_flow_get(__u64 index)
 {
 	return index <= fw_env->flows_max ? &fw_env->flows[index] : NULL;
 }
 
-static __always_inline struct fw_nexthop *fw_nexthop_get(__u32 index)
+static __always_inline struct fw_nexthop *fw_nexthop_get(__u64 index)
 {
 	return index <= fw_env->nexthops_max ? &fw_env->nexthops[index] : NULL;
 }

@@ -22,7 +22,11 @@ static __always_inline void *fw_data_end(const fw_ctx *ctx)
 
 static __always_inline __u32 fw_frame_len(const fw_ctx *ctx)
 {
-	return ctx->data_end - ctx->data;
+	__u64 len = (__u64)ctx->data_end - (__u64)ctx->data;
+
+	/* a length from here on: the verifier forbids 32-bit arithmetic on pointers */
+	asm volatile("" : "+r"(len));
+	return len;
 }
 
 static __always_inline __u32 fw_port(const fw_ctx *ctx)

@@ -215,6 +215,7 @@ fn record_of(c: &fw_candidate, key: &FlowKey, nexthop: u32, state: fw_state) -> 
     flow.l2_in.copy_from_slice(&c.l2_in[..14]);
     match key.v4() {
         Some(key) => {
+            (flow.version_ihl, flow.proto) = (0x45, c.key.port_proto as u8);
             flow.key = key;
             flow.saddr_be = c.saddr_be[0];
             flow.daddr_be = c.daddr_be[0];

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let datapath = Datapath::load(&LoadOptions::default())?;
     let now = datapath.clock.now_tick()?;
     let control = &datapath.control;
-    control.set_on(1);
+    control.set_on(true);
     control.set_epoch(1);
     control.set_deadline(now.wrapping_add(1 << 30));
     let l2 = [2u8, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
@@ -42,6 +42,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                 ..Default::default()
             },
             l2_in,
+            version_ihl: 0x45,
+            proto: 17,
             ttl_in: 64,
             ttl_out: 64,
             flags: (FW_FLOW_NAT | FW_FLOW_CT) as u8,

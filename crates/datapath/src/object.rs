@@ -14,7 +14,9 @@ use crate::attach::{Attachment, Hook};
 use crate::clock::Clock;
 use crate::error::DatapathError;
 use crate::events::Events;
-use crate::shared::{Control, Flows, Nexthops, Offers, Seen, Slots, bucket_mask, seen_len};
+use crate::shared::{
+    Control, Flows, Nexthops, Offers, Seen, Slots, bucket_count, configure_table, seen_len,
+};
 
 static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
 static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
@@ -94,22 +96,26 @@ impl Datapath {
         // Few enough to stay in the cache, many enough for what queues between
         // tc ingress and egress.
         let slots_per_cpu = (FW_SLOTS / cpus.next_power_of_two()).clamp(1, 1024);
-        let config = fw_config {
+        let mut config = fw_config {
             hz: clock.hz(),
             ct: options.conntrack.into(),
             ct_check_ticks: options.ct_check_s * clock.hz(),
             slots_per_cpu,
             tc_forwards: options.tc_forwards.into(),
-            bucket_mask: bucket_mask(options.flows),
             flow_mask: element_mask(options.flows),
             nexthop_mask: element_mask(options.nexthops),
             kern_ctx: has_kfunc(c"bpf_cast_to_kern_ctx").into(),
-            hash_seed: random(),
+            ..Default::default()
         };
+        configure_table(
+            &mut config,
+            options.flows,
+            std::array::from_fn(|_| random()),
+        );
         let size = |name: &str, map: &mut libbpf_rs::OpenMapMut<'_>| match name {
-            ".data.flows" => map.set_value_size(bytes_of::<fw_flow>(config.flow_mask)),
-            ".data.buckets" => map.set_value_size(bytes_of::<fw_bucket>(config.bucket_mask)),
-            ".data.nexthops" => map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask)),
+            ".data.flows" => map.set_value_size(bytes_of::<fw_flow>(config.flow_mask + 1)),
+            ".data.buckets" => map.set_value_size(bytes_of::<fw_bucket>(bucket_count(&config))),
+            ".data.nexthops" => map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask + 1)),
             "fw_seen_flows" => map.set_max_entries(seen_len(config.flow_mask)),
             _ => Ok(()),
         };
@@ -143,9 +149,7 @@ impl Datapath {
             flows: Flows::map(
                 get(&maps, ".data.flows")?,
                 get(&maps, ".data.buckets")?,
-                config.flow_mask,
-                config.bucket_mask,
-                config.hash_seed,
+                config,
             )?,
             nexthops: Nexthops::map(get(&maps, ".data.nexthops")?, config.nexthop_mask + 1)?,
             slots: Slots::map(get(&maps, "fw_slots")?, FW_SLOTS)?,
@@ -385,8 +389,8 @@ fn element_mask(elements: u32) -> u32 {
     (elements + 1).next_power_of_two() - 1
 }
 
-fn bytes_of<T>(mask: u32) -> u32 {
-    (mask + 1) * size_of::<T>() as u32
+fn bytes_of<T>(elements: u32) -> u32 {
+    elements * size_of::<T>() as u32
 }
 
 /// Unpredictable to whoever sends packets.

@@ -11,8 +11,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use freeway_abi::{
-    FW_OFFER_SETS, FW_SEEN_FLOWS, FW_ST_SUSPENDED, Pod, fw_bucket, fw_control, fw_flow, fw_nexthop,
-    fw_offer_set, fw_seen, fw_slot, fw_state,
+    FW_BUCKET_SLOTS, FW_HASH_KEYS, FW_OFFER_SETS, FW_SEEN_FLOWS, FW_ST_ACTIVE, FW_ST_SUSPENDED,
+    Pod, fw_bucket, fw_config, fw_control, fw_flow, fw_nexthop, fw_offer_set, fw_seen, fw_slot,
+    fw_state,
 };
 
 use crate::DatapathError;
@@ -107,8 +108,7 @@ impl<T> Drop for Shared<T> {
 pub struct Flows {
     flows: Shared<fw_flow>,
     buckets: Shared<fw_bucket>,
-    mask: u32,
-    seed: u64,
+    config: fw_config,
 }
 
 /// Offset of a field of the state within a flow.
@@ -122,15 +122,12 @@ impl Flows {
     pub(crate) fn map(
         flows: impl AsFd,
         buckets: impl AsFd,
-        flow_mask: u32,
-        bucket_mask: u32,
-        seed: u64,
+        config: fw_config,
     ) -> Result<Self, DatapathError> {
         Ok(Self {
-            flows: Shared::map(flows, ".data.flows", flow_mask + 1)?,
-            buckets: Shared::map(buckets, ".data.buckets", bucket_mask + 1)?,
-            mask: bucket_mask,
-            seed,
+            flows: Shared::map(flows, ".data.flows", config.flow_mask + 1)?,
+            buckets: Shared::map(buckets, ".data.buckets", bucket_count(&config))?,
+            config,
         })
     }
 
@@ -147,8 +144,7 @@ impl Flows {
         let result = unsafe {
             fw_table_insert(
                 self.buckets.base.as_ptr().cast(),
-                self.mask,
-                self.seed,
+                &raw const self.config,
                 place.as_ptr(),
                 index,
             )
@@ -166,8 +162,7 @@ impl Flows {
         unsafe {
             fw_table_remove(
                 self.buckets.base.as_ptr().cast(),
-                self.mask,
-                self.seed,
+                &raw const self.config,
                 place.as_ptr(),
                 index,
             );
@@ -281,25 +276,31 @@ impl Offers {
     }
 }
 
-/// Buckets less one for a table of so many flows.
-pub(crate) fn bucket_mask(flows: u32) -> u32 {
-    // SAFETY: arithmetic only.
-    unsafe { fw_table_mask(flows) }
+/// Buckets of the table that `configure_table` chose.
+pub(crate) fn bucket_count(config: &fw_config) -> u32 {
+    (config.slot_mask + 1) / FW_BUCKET_SLOTS
 }
 
+/// Chooses size and secret of a table for so many flows.
+pub(crate) fn configure_table(config: &mut fw_config, flows: u32, secret: [u64; HASH_KEYS]) {
+    // SAFETY: writes to `config`, reads the array.
+    unsafe { fw_table_config(config, flows, secret.as_ptr()) }
+}
+
+/// Secret words of a table.
+pub(crate) const HASH_KEYS: usize = FW_HASH_KEYS as usize;
+
 unsafe extern "C" {
-    fn fw_table_mask(flows: u32) -> u32;
+    fn fw_table_config(config: *mut fw_config, flows: u32, random: *const u64);
     fn fw_table_insert(
         buckets: *mut fw_bucket,
-        mask: u32,
-        seed: u64,
+        config: *const fw_config,
         flow: *const fw_flow,
         index: u32,
     ) -> i32;
     fn fw_table_remove(
         buckets: *mut fw_bucket,
-        mask: u32,
-        seed: u64,
+        config: *const fw_config,
         flow: *const fw_flow,
         index: u32,
     );
@@ -389,11 +390,21 @@ impl Control {
         Shared::map(fd, ".data.control", 1).map(Self)
     }
 
+    /// Switches forwarding.
+    pub fn set_on(&self, on: bool) {
+        let value = if on { FW_ST_ACTIVE } else { 0 };
+        self.0.store(0, std::mem::offset_of!(fw_control, on), value);
+    }
+
+    /// True if forwarding is on.
+    #[must_use]
+    pub fn on(&self) -> bool {
+        self.0.read(0).on != 0
+    }
+
     control_field! {
         /// Past this tick every program passes everything to the kernel.
         set_deadline deadline deadline_tick,
-        /// Non-zero: forward.
-        set_on on on,
         /// Non-zero: learn.
         set_learn learn learn,
         /// The hard epoch, never 0.

@@ -19,6 +19,8 @@ unsafe extern "C" {
     fn fw_user_flow(env: *mut Env, index: u32) -> *mut fw_flow;
     fn fw_user_nexthop(env: *mut Env, index: u32) -> *mut fw_nexthop;
     fn fw_user_set_now(env: *mut Env, tick: u32);
+    fn fw_user_set_straight(env: *mut Env, straight: u32);
+    fn fw_user_hits(env: *const Env) -> u64;
     fn fw_user_set_conn(env: *mut Env, conn: *const fw_conn);
     fn fw_user_insert(env: *mut Env, index: u32) -> i32;
     fn fw_user_remove(env: *mut Env, index: u32);
@@ -90,6 +92,19 @@ impl Pipeline {
     pub fn set_now(&mut self, tick: u32) {
         // SAFETY: a plain write.
         unsafe { fw_user_set_now(self.0.as_ptr(), tick) }
+    }
+
+    /// False: plain hits take the pipeline too, step by step.
+    pub fn set_straight(&mut self, straight: bool) {
+        // SAFETY: a plain write.
+        unsafe { fw_user_set_straight(self.0.as_ptr(), straight.into()) }
+    }
+
+    /// Frames that went the straight way.
+    #[must_use]
+    pub fn straight_hits(&self) -> u64 {
+        // SAFETY: a plain read.
+        unsafe { fw_user_hits(self.0.as_ptr()) }
     }
 
     /// Sets what conntrack answers.

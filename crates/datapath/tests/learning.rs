@@ -210,7 +210,7 @@ fn run(vector: &Vector, common: &Table) {
     left_table.extend(vector.out.clone());
     let came: Frame = came_table.try_into().unwrap();
     let left: Frame = left_table.try_into().unwrap();
-    let mut target = Native::new();
+    let mut target = Native::new(true);
     let mut now = target.now();
     let hz = target.hz();
     target.0.control().deadline_tick = now.wrapping_add(1 << 20);
@@ -346,7 +346,7 @@ fn observe(target: &mut Native, (came, left): &(Frame, Frame)) -> &'static str {
 }
 
 fn ready(pair: &(Frame, Frame)) -> Native {
-    let mut target = Native::new();
+    let mut target = Native::new(true);
     target.0.control().deadline_tick = target.now().wrapping_add(1 << 20);
     target.conn(&Conn::default().record(&pair.0, &pair.1));
     target

@@ -361,7 +361,7 @@ fn run_all(target: &mut dyn Target) {
     assert!(passed > 50, "{}: {passed} vectors", target.name());
 }
 
-fn loaded(hook: Hook) {
+fn loaded(hook: Hook, straight: bool) {
     if !nix::unistd::geteuid().is_root() {
         println!("skipped: loading BPF programs needs root");
         return;
@@ -371,20 +371,30 @@ fn loaded(hook: Hook) {
     let mut set = nix::sched::CpuSet::new();
     set.set(cpu).unwrap();
     nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).unwrap();
-    run_all(&mut Loaded::new(hook));
+    run_all(&mut Loaded::new(hook, straight));
 }
 
 #[test]
 fn native() {
-    run_all(&mut Native::new());
+    run_all(&mut Native::new(true));
+}
+
+#[test]
+fn native_step_by_step() {
+    run_all(&mut Native::new(false));
 }
 
 #[test]
 fn xdp() {
-    loaded(Hook::Xdp);
+    loaded(Hook::Xdp, true);
+}
+
+#[test]
+fn xdp_step_by_step() {
+    loaded(Hook::Xdp, false);
 }
 
 #[test]
 fn tc() {
-    loaded(Hook::Ingress);
+    loaded(Hook::Ingress, true);
 }

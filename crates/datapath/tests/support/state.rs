@@ -259,6 +259,7 @@ impl Flow {
         flow.l2_in[6..12].copy_from_slice(&mac(&self.src_mac));
         flow.l2_in[12..14].copy_from_slice(&self.ethertype());
         if self.src.is_ipv4() {
+            (flow.version_ihl, flow.proto) = (0x45, self.proto);
             flow.key.saddr_be = words(self.src)[0];
             flow.key.daddr_be = words(self.dst)[0];
             flow.saddr_be = words(to_src)[0];

@@ -51,9 +51,11 @@ impl Native {
     /// Shortly before the clock wraps.
     pub const NOW: u32 = 0xffff_ff00;
 
-    pub fn new() -> Self {
+    /// `straight`: with the straight way of plain hits.
+    pub fn new(straight: bool) -> Self {
         let mut pipeline = Pipeline::new(FLOWS, NEXTHOPS).expect("memory");
         pipeline.set_now(Self::NOW);
+        pipeline.set_straight(straight);
         Self(pipeline)
     }
 }
@@ -124,13 +126,15 @@ impl Target for Native {
 pub struct Loaded {
     datapath: Datapath,
     hook: Hook,
+    straight: bool,
 }
 
 impl Loaded {
     /// The device map's slot that leads somewhere.
     pub const SLOT: u32 = 5;
 
-    pub fn new(hook: Hook) -> Self {
+    /// As [`Native::new`].
+    pub fn new(hook: Hook, straight: bool) -> Self {
         let options = LoadOptions {
             flows: FLOWS,
             nexthops: NEXTHOPS,
@@ -142,7 +146,11 @@ impl Loaded {
         datapath
             .set_port(Self::SLOT, 1)
             .expect("lo in the device map");
-        Self { datapath, hook }
+        Self {
+            datapath,
+            hook,
+            straight,
+        }
     }
 }
 
@@ -175,7 +183,9 @@ impl Target for Loaded {
     fn control(&mut self, control: &fw_control) {
         let to = &self.datapath.control;
         to.set_deadline(control.deadline_tick);
-        to.set_on(control.on);
+        to.set_on(control.on != 0);
+        // frames take the pipeline while any tuple is watched
+        to.set_watch((!self.straight).into());
         to.set_learn(control.learn);
         to.set_epoch(control.epoch);
         to.set_reval_budget(control.reval_budget);

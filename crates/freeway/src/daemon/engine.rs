@@ -238,7 +238,7 @@ impl Engine {
 
     /// Everything to the kernel; attachments die with their owners.
     fn stop(&mut self) {
-        self.datapath.control.set_on(0);
+        self.datapath.control.set_on(false);
         self.datapath.control.set_learn(0);
         self.ports.detach_all();
     }
@@ -495,7 +495,7 @@ impl Engine {
 
     fn switch(&mut self, on: bool) -> Result<(), DaemonError> {
         self.on = on;
-        self.datapath.control.set_on(on.into());
+        self.datapath.control.set_on(on);
         self.datapath.control.set_learn(on.into());
         if !on {
             // Connections end unseen while it is off.

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The straight way of a plain hit: what must hold is gathered and tested once,
+ * then everything is written. A frame that is not plainly a hit is left as it
+ * is to the pipeline, which decides step by step and names the reason.
+ */
+#ifndef FW_HIT_H
+#define FW_HIT_H
+
+#include "abi.h"
+#include "csum.h"
+#include "flow.h"
+#include "guard.h"
+#include "lookup.h"
+#include "parse.h"
+#include "rewrite.h"
+
+/* One after the other, or what is gathered spills to the stack. */
+#define FW_GATHER(sum, word)                                                                       \
+	do {                                                                                       \
+		(sum) |= (word);                                                                   \
+		asm volatile("" : "+r"(sum));                                                      \
+	} while (0)
+
+/* A flow whose key may still differ: that of the home slot, or the one that a search finds. */
+static __always_inline struct fw_flow *fw_hit_flow4(const struct fw_words4 *key)
+{
+	__u64 hash = fw_hash4(key, &fw_cfg);
+	__u32 index = FW_READ_ONCE(*fw_home_get(fw_hash_home(hash))) ^ fw_hash_tag(hash);
+
+	return fw_likely(index <= FW_INDEX_MASK) ? fw_flow_get(index)
+						 : fw_search4(key, hash, &index);
+}
+
+static __always_inline struct fw_flow *fw_hit_flow6(const struct fw_words6 *key)
+{
+	__u64 hash = fw_hash6(key, &fw_cfg);
+	__u32 index = FW_READ_ONCE(*fw_home_get(fw_hash_home(hash))) ^ fw_hash_tag(hash);
+
+	return fw_likely(index <= FW_INDEX_MASK) ? fw_flow_get(index)
+						 : fw_search6(key, hash, &index);
+}
+
+/* What is left of times and lengths: negative, bit 31, if one is exceeded. */
+static __always_inline __u32 fw_hit_room(fw_ctx *ctx, const struct fw_state *st, __u32 len_l3,
+					 __u32 len_min, __u32 now)
+{
+	__u32 room = fw_ctl.deadline_tick - now - 1;
+
+	FW_GATHER(room, st->due_tick - now - 1);
+	FW_GATHER(room, st->len_max - len_l3);
+	FW_GATHER(room, fw_frame_len(ctx) - FW_ETH_LEN - len_l3);
+	FW_GATHER(room, len_l3 - len_min);
+	return room;
+}
+
+/* 0 if the fast path is on and the flow active, confirmed, of this target, with a valid next hop.
+ */
+static __always_inline __u64 fw_hit_state(const struct fw_flow *f, const struct fw_nexthop *nh)
+{
+	/* by pointers without a structure's alignment, which would make two loads of one */
+	const fw_u64_any *on = (const void *)&fw_ctl.on, *status = (const void *)&f->state.status;
+	__u64 differs = *status ^ *on;
+
+	FW_GATHER(differs, (f->flags & FW_FLOW_TC) ^ FW_TARGET_IS_TC * FW_FLOW_TC);
+	FW_GATHER(differs, nh->valid ^ 1);
+	return differs;
+}
+
+/*
+ * 0 if the IPv4 header sums up, which is: its sum is a multiple of 65535. Times
+ * the inverse of 65535 modulo 2^64 a multiple is the quotient, and small; any
+ * other number is 2^48 or more.
+ */
+static __always_inline __u64 fw_hit_csum(const void *header)
+{
+	const fw_u32_any *word = header;
+	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
+
+	return sum * -0x0001000100010001ULL >> 20;
+}
+
+/* 0 if flags and header length are those of data on the way. */
+static __always_inline __u64 fw_hit_tcp(const struct fw_l4 *l4, __u32 len_l4)
+{
+	const __u8 flags = FW_TCP_SYN | FW_TCP_FIN | FW_TCP_RST | FW_TCP_ACK;
+	__u32 len = (l4->tcp.doff >> 4) * 4;
+
+	return ((l4->tcp.flags & flags) ^ FW_TCP_ACK) |
+	       (((len - FW_TCP_LEN) | (len_l4 - len)) >> 31);
+}
+
+static __always_inline void fw_hit_done(fw_ctx *ctx, struct fw_state *st, void *data, void *end,
+					__u32 len, __u32 now)
+{
+	st->packets++;
+	st->bytes += len;
+	st->used_tick = now;
+	/* The sender's padding goes last, for it moves the frame's end. */
+	(void)fw_trim(ctx, &data, &end, len);
+}
+
+static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data, void *end,
+							const __u8 proto, __u32 now)
+{
+	const __u32 len_l4_min = proto == FW_PROTO_TCP ? FW_TCP_LEN : FW_UDP_LEN;
+	const struct fw_l4 *l4 = data + FW_ETH_LEN + FW_IP4_LEN;
+	const struct fw_ip4 *ip = data + FW_ETH_LEN;
+	const fw_u64_any *head = data, *head_in;
+	const struct fw_nexthop *nh;
+	struct fw_words4 key;
+	struct fw_flow *f;
+	__u64 differs;
+	__u32 len, room;
+
+	if (data + FW_ETH_LEN + FW_IP4_LEN + len_l4_min > end)
+		return NULL;
+	key = fw_key4_of(data, fw_port(ctx), proto);
+	f = fw_hit_flow4(&key);
+	if (!f)
+		return NULL;
+	nh = fw_nexthop_get(f->nexthop);
+	if (!nh)
+		return NULL;
+	head_in = (const void *)f->l2_in;
+	len = fw_ntohs(ip->tot_len_be);
+	room = fw_hit_room(ctx, &f->state, len, FW_IP4_LEN + len_l4_min, now);
+	differs = room >> 31;
+	FW_GATHER(differs, fw_key4_differs(f, &key));
+	FW_GATHER(differs, head[0] ^ head_in[0]);
+	FW_GATHER(differs, (head[1] ^ head_in[1]) & FW_HEAD4_MASK_8);
+	FW_GATHER(differs, (head[2] ^ head_in[2]) & FW_HEAD4_MASK_16);
+	FW_GATHER(differs, fw_hit_csum(ip));
+	if (proto == FW_PROTO_TCP)
+		FW_GATHER(differs, fw_hit_tcp(l4, len - FW_IP4_LEN));
+	else
+		FW_GATHER(differs, fw_ntohs(l4->udp.len_be) ^ (len - FW_IP4_LEN));
+	FW_GATHER(differs, fw_hit_state(f, nh));
+	if (fw_unlikely(differs))
+		return NULL;
+	fw_rewrite4(data, f, nh, proto);
+	fw_hit_done(ctx, &f->state, data, end, FW_ETH_LEN + len, now);
+	return nh;
+}
+
+static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data, void *end,
+							const __u8 proto, __u32 now)
+{
+	const __u32 len_l4_min = proto == FW_PROTO_TCP ? FW_TCP_LEN : FW_UDP_LEN;
+	const struct fw_l4 *l4 = data + FW_ETH_LEN + FW_IP6_LEN;
+	const struct fw_ip6 *ip = data + FW_ETH_LEN;
+	const fw_u64_any *head = data, *head_in;
+	const struct fw_nexthop *nh;
+	struct fw_words6 key;
+	struct fw_flow *f;
+	__u64 differs;
+	__u32 len, room, word0;
+
+	if (data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end)
+		return NULL;
+	key = fw_key6_of(data, fw_port(ctx), proto);
+	f = fw_hit_flow6(&key);
+	if (!f)
+		return NULL;
+	nh = fw_nexthop_get(f->nexthop);
+	if (!nh)
+		return NULL;
+	head_in = (const void *)f->l2_in;
+	word0 = fw_ntohl(ip->word0_be);
+	len = fw_ntohs(ip->payload_len_be) + FW_IP6_LEN;
+	room = fw_hit_room(ctx, &f->state, len, FW_IP6_LEN + len_l4_min, now);
+	differs = room >> 31;
+	FW_GATHER(differs, fw_key6_differs(f, &key));
+	FW_GATHER(differs, head[0] ^ head_in[0]);
+	FW_GATHER(differs, (head[1] ^ head_in[1]) & FW_HEAD6_MASK_8);
+	/* version and DSCP: bits 31 to 22 */
+	FW_GATHER(differs, (word0 >> 22) ^ (6 << 6 | f->dscp_in >> 2));
+	FW_GATHER(differs, ip->hop_limit ^ f->ttl_in);
+	if (proto == FW_PROTO_TCP)
+		FW_GATHER(differs, fw_hit_tcp(l4, len - FW_IP6_LEN));
+	else
+		FW_GATHER(differs, fw_ntohs(l4->udp.len_be) ^ (len - FW_IP6_LEN));
+	FW_GATHER(differs, fw_hit_state(f, nh));
+	if (fw_unlikely(differs))
+		return NULL;
+	fw_rewrite6(data, f, nh, proto);
+	fw_hit_done(ctx, &f->state, data, end, FW_ETH_LEN + len, now);
+	return nh;
+}
+
+/* Where the frame now goes, or NULL with nothing written. */
+static __always_inline const struct fw_nexthop *fw_hit(fw_ctx *ctx)
+{
+	void *data = fw_data(ctx), *end = fw_data_end(ctx);
+	const fw_u16_any *ethertype = data + FW_ETH_MAC2;
+	__u8 proto;
+
+	/* every plain frame has room for an IPv4 and a UDP header */
+	if (data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end || fw_unlikely(fw_ctl.watch))
+		return NULL;
+	if (*ethertype == fw_htons(FW_ETH_IP)) {
+		proto = ((const struct fw_ip4 *)(data + FW_ETH_LEN))->proto;
+		if (proto == FW_PROTO_UDP)
+			return fw_hit4(ctx, data, end, FW_PROTO_UDP, fw_now());
+		if (proto == FW_PROTO_TCP)
+			return fw_hit4(ctx, data, end, FW_PROTO_TCP, fw_now());
+	} else if (*ethertype == fw_htons(FW_ETH_IP6)) {
+		proto = ((const struct fw_ip6 *)(data + FW_ETH_LEN))->next_header;
+		if (proto == FW_PROTO_UDP)
+			return fw_hit6(ctx, data, end, FW_PROTO_UDP, fw_now());
+		if (proto == FW_PROTO_TCP)
+			return fw_hit6(ctx, data, end, FW_PROTO_TCP, fw_now());
+	}
+	return NULL;
+}
+
+#endif
