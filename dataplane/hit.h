@@ -28,8 +28,9 @@ static __always_inline struct fw_flow *fw_hit_flow4(const struct fw_words4 *key)
 	__u64 hash = fw_hash4(key, &fw_cfg);
 	__u32 index = FW_READ_ONCE(*fw_home_get(fw_hash_home(hash))) ^ fw_hash_tag(hash);
 
-	return fw_likely(index <= FW_INDEX_MASK) ? fw_flow_get(index)
-						 : fw_search4(key, hash, &index);
+	if (fw_unlikely(index > FW_INDEX_MASK))
+		index = fw_search4(key->addresses, key->ports, hash);
+	return fw_flow_get(index);
 }
 
 static __always_inline struct fw_flow *fw_hit_flow6(const struct fw_words6 *key)
@@ -37,8 +38,9 @@ static __always_inline struct fw_flow *fw_hit_flow6(const struct fw_words6 *key)
 	__u64 hash = fw_hash6(key, &fw_cfg);
 	__u32 index = FW_READ_ONCE(*fw_home_get(fw_hash_home(hash))) ^ fw_hash_tag(hash);
 
-	return fw_likely(index <= FW_INDEX_MASK) ? fw_flow_get(index)
-						 : fw_search6(key, hash, &index);
+	if (fw_unlikely(index > FW_INDEX_MASK))
+		index = fw_search6(key, hash);
+	return fw_flow_get(index);
 }
 
 /* What is left of times and lengths: negative, bit 31, if one is exceeded. */

@@ -281,7 +281,6 @@ __u32 fw_slot_flow(__u32 slot_index);
 __noinline __u32 fw_slot_flow(__u32 slot_index)
 {
 	const struct fw_slot *slot = fw_slot_get(slot_index);
-	__u32 index = FW_INDEX_NONE;
 	const fw_u64_any *word;
 	struct fw_words4 key4;
 	struct fw_words6 key6;
@@ -291,13 +290,13 @@ __noinline __u32 fw_slot_flow(__u32 slot_index)
 	word = (const void *)&slot->key;
 	if (slot->family == FW_AF_INET6) {
 		key6 = (struct fw_words6){{word[0], word[1], word[2], word[3]}, word[4]};
-		return fw_find6(&key6, &index) ? index : FW_INDEX_NONE;
+		return fw_find6(&key6);
 	}
 	key4.addresses = (__u64)slot->key.daddr_be[0] << 32 | slot->key.saddr_be[0];
 	if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
 		key4.addresses = (__u64)slot->key.saddr_be[0] << 32 | slot->key.daddr_be[0];
 	key4.ports = word[4];
-	return fw_find4(&key4, &index) ? index : FW_INDEX_NONE;
+	return fw_find4(&key4);
 }
 
 /*

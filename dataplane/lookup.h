@@ -30,32 +30,44 @@ FW_FIND_IN_BUCKET(fw_bucket_find4, fw_words4, fw_key4_is)
 FW_FIND_IN_BUCKET(fw_bucket_find6, fw_words6, fw_key6_is)
 #undef FW_FIND_IN_BUCKET
 
-static __always_inline struct fw_flow *fw_search4(const struct fw_words4 *key, __u64 hash,
-						  __u32 *index)
-{
-	__u32 tag = fw_hash_tag(hash);
-	struct fw_flow *flow = fw_bucket_find4(fw_hash_bucket(hash), tag, key, index);
+/*
+ * A search is a function of its own, for most hits do without: the flow's index,
+ * or none. Of external linkage, so that the BPF verifier looks at it once.
+ */
+__u32 fw_search4(__u64 addresses, __u64 ports, __u64 hash);
+__u32 fw_search6(const struct fw_words6 *key, __u64 hash);
 
-	return fw_likely(flow) ? flow : fw_bucket_find4(fw_hash_second(hash), tag, key, index);
+__noinline __u32 fw_search4(__u64 addresses, __u64 ports, __u64 hash)
+{
+	struct fw_words4 key = {.addresses = addresses, .ports = ports};
+	__u32 index = FW_INDEX_NONE;
+
+	if (fw_bucket_find4(fw_hash_bucket(hash), fw_hash_tag(hash), &key, &index) ||
+	    fw_bucket_find4(fw_hash_second(hash), fw_hash_tag(hash), &key, &index))
+		return index;
+	return FW_INDEX_NONE;
 }
 
-static __always_inline struct fw_flow *fw_search6(const struct fw_words6 *key, __u64 hash,
-						  __u32 *index)
+__noinline __u32 fw_search6(const struct fw_words6 *key, __u64 hash)
 {
-	__u32 tag = fw_hash_tag(hash);
-	struct fw_flow *flow = fw_bucket_find6(fw_hash_bucket(hash), tag, key, index);
+	__u32 index = FW_INDEX_NONE;
 
-	return fw_likely(flow) ? flow : fw_bucket_find6(fw_hash_second(hash), tag, key, index);
+	if (!key)
+		return FW_INDEX_NONE;
+	if (fw_bucket_find6(fw_hash_bucket(hash), fw_hash_tag(hash), key, &index) ||
+	    fw_bucket_find6(fw_hash_second(hash), fw_hash_tag(hash), key, &index))
+		return index;
+	return FW_INDEX_NONE;
 }
 
-static __always_inline struct fw_flow *fw_find4(const struct fw_words4 *key, __u32 *index)
+static __always_inline __u32 fw_find4(const struct fw_words4 *key)
 {
-	return fw_search4(key, fw_hash4(key, &fw_cfg), index);
+	return fw_search4(key->addresses, key->ports, fw_hash4(key, &fw_cfg));
 }
 
-static __always_inline struct fw_flow *fw_find6(const struct fw_words6 *key, __u32 *index)
+static __always_inline __u32 fw_find6(const struct fw_words6 *key)
 {
-	return fw_search6(key, fw_hash6(key, &fw_cfg), index);
+	return fw_search6(key, fw_hash6(key, &fw_cfg));
 }
 
 #endif

@@ -56,18 +56,18 @@ static __always_inline void fw_account(struct fw_state *st, const struct fw_next
 	st->used_tick = p->now_tick;
 }
 
-static __always_inline struct fw_flow *fw_find(const void *data, __u32 port, const struct fw_pkt *p,
-					       const int v6, __u32 *index)
+static __always_inline __u32 fw_find(const void *data, __u32 port, const struct fw_pkt *p,
+				     const int v6)
 {
 	struct fw_words4 key4;
 	struct fw_words6 key6;
 
 	if (v6) {
 		key6 = fw_key6_of(data, port, p->proto);
-		return fw_find6(&key6, index);
+		return fw_find6(&key6);
 	}
 	key4 = fw_key4_of(data, port, p->proto);
-	return fw_find4(&key4, index);
+	return fw_find4(&key4);
 }
 
 static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, const struct fw_pkt *p, const int v6,
@@ -78,12 +78,13 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, const struct fw_pk
 	const struct fw_nexthop *nh;
 	struct fw_flow *flow;
 	enum fw_reason reason;
-	__u32 index = 0;
+	__u32 index;
 
 	if (data + l4_at + FW_UDP_LEN > end)
 		return FW_R_SHORT;
-	flow = fw_find(data, fw_port(ctx), p, v6, &index);
-	if (!flow)
+	index = fw_find(data, fw_port(ctx), p, v6);
+	flow = fw_flow_get(index);
+	if (!index || !flow)
 		return fw_tcp_closes(p) ? FW_R_MISS_CLOSE : FW_R_MISS;
 	nh = fw_nexthop_get(flow->nexthop);
 	if (!nh)
