@@ -190,13 +190,15 @@ struct fw_control {
 	__u32 learn;
 	/* Revalidations that each CPU may let through in a tick. */
 	__u32 reval_budget;
+	/* Connections that each CPU may look up in a tick for its hits. */
+	__u32 check_budget;
 	/* Candidates that each CPU may offer in a tick. */
 	__u32 offer_budget;
 	/* TCP data frames that each CPU keeps out of GRO in a tick. */
 	__u32 sample_budget;
 	/* Non-zero: UDP connections without any reply may be learned. */
 	__u32 udp_one_way;
-	__u32 pad[7];
+	__u32 pad[6];
 };
 
 /* The tuple that `explain` watches; ports and addresses as on the wire. */
@@ -298,12 +300,13 @@ struct fw_conn {
 /* Budgets and scratch room of one CPU. */
 struct fw_cpu {
 	__u32 tick;
-	__u32 revalidated; /* in this tick, as the next two */
+	__u32 revalidated; /* in this tick, as the next three */
+	__u32 checked;
 	__u32 offered;
 	__u32 sampled;
 	__u32 slot;       /* next slot to write */
 	__u32 sample_seq; /* makes XDP metadata unique */
-	__u32 pad[3];
+	__u32 pad[2];
 	struct fw_conn conn; /* more than the BPF stack has room for */
 };
 

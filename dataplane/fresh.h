@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Freshness of a hit: at intervals one packet goes through the kernel to be
- * compared at egress, and once a second the connection is looked up.
+ * compared at egress, and once a second the connection is looked up. Both have
+ * budgets; what is over them comes later, and `status` shows how old a
+ * confirmation may be.
  */
 #ifndef FW_FRESH_H
 #define FW_FRESH_H
@@ -17,6 +19,7 @@ static __always_inline struct fw_cpu *fw_budget(__u32 now)
 	if (cpu && cpu->tick != now) {
 		cpu->tick = now;
 		cpu->revalidated = 0;
+		cpu->checked = 0;
 		cpu->offered = 0;
 		cpu->sampled = 0;
 	}
@@ -52,7 +55,9 @@ static __always_inline enum fw_reason fw_revalidate(struct fw_state *st, const s
 	}
 	cpu = fw_budget(now);
 	if (!cpu || cpu->revalidated >= fw_ctl.reval_budget) {
-		st->reval_tick = now + fw_cfg.hz / 4;
+		/* not at once again: a due flow is not a plain hit */
+		st->reval_tick =
+			now + (st->interval < 2 * fw_cfg.hz ? st->interval : 2 * fw_cfg.hz);
 		return FW_R_NONE;
 	}
 	cpu->revalidated++;
@@ -60,6 +65,24 @@ static __always_inline enum fw_reason fw_revalidate(struct fw_state *st, const s
 	st->pending = 1;
 	st->reval_tick = now + fw_cfg.hz / 4;
 	return FW_R_REVALIDATE;
+}
+
+/* Over the budget the check waits four times as long. */
+static __always_inline enum fw_reason fw_check(fw_ctx *ctx, struct fw_flow *f, __u32 index,
+					       const struct fw_pkt *p, __u32 *next)
+{
+	struct fw_cpu *cpu = fw_budget(p->now_tick);
+	enum fw_reason reason;
+
+	if (!cpu || cpu->checked >= fw_ctl.check_budget) {
+		*next += 3 * fw_cfg.ct_check_ticks;
+		return FW_R_NONE;
+	}
+	cpu->checked++;
+	reason = fw_conn_check(ctx, p, &f->state);
+	if (fw_unlikely(reason))
+		fw_suspend(&f->state, index, reason);
+	return reason;
 }
 
 static __always_inline enum fw_reason fw_fresh(fw_ctx *ctx, struct fw_flow *f, __u32 index,
@@ -73,19 +96,12 @@ static __always_inline enum fw_reason fw_fresh(fw_ctx *ctx, struct fw_flow *f, _
 		return FW_R_NONE;
 	reason = fw_revalidate(st, p, now);
 	next = now + fw_cfg.ct_check_ticks;
+	if (!reason && (f->flags & FW_FLOW_CT))
+		reason = fw_check(ctx, f, index, p, &next);
 	st->due_tick = fw_reached(next, st->reval_tick) ? st->reval_tick : next;
 	if (fw_reached(now, st->due_tick))
 		st->due_tick = now + 1;
-	if (reason)
-		return reason;
-	if (f->flags & FW_FLOW_CT) {
-		reason = fw_conn_check(ctx, p, st);
-		if (fw_unlikely(reason)) {
-			fw_suspend(st, index, reason);
-			return reason;
-		}
-	}
-	return FW_R_NONE;
+	return reason;
 }
 
 #endif

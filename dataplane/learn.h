@@ -179,6 +179,18 @@ static __always_inline struct fw_offer *fw_offer_find(struct fw_offer_set *set, 
 }
 
 /*
+ * May a new observation take this place? Most must let what waits for its second
+ * one be: if more flows came by turns than there are places, each would push out
+ * another, and none would ever be seen twice.
+ */
+static __always_inline int fw_offer_yields(const struct fw_offer *offer, __u32 token, __u32 now)
+{
+	if (!offer->hash || offer->offered || now - offer->first_tick >= 10 * fw_cfg.hz)
+		return 1;
+	return (token ^ now) * 0x9e3779b1u >> 29 == 0;
+}
+
+/*
  * Two equal observations, then an offer, then silence for a second. *found is
  * what the offer is to be noted in.
  */
@@ -195,6 +207,8 @@ static __always_inline enum fw_reason fw_offer(__u64 key_hash, __u64 hash, __u32
 	if (!offer) {
 		/* tokens count up, so the victim changes */
 		offer = &set->way[token & (FW_OFFER_WAYS - 1)];
+		if (!fw_offer_yields(offer, token, now))
+			return FW_R_LEARN_BUDGET;
 		offer->hash = hash;
 		offer->first_tick = now;
 		offer->offered = 0;

@@ -136,6 +136,7 @@ struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 					   .epoch = 1,
 					   .learn = 1,
 					   .reval_budget = 1000,
+					   .check_budget = 1000,
 					   .offer_budget = 1000,
 					   .sample_budget = 1};
 	return env;

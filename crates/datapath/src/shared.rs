@@ -413,6 +413,8 @@ impl Control {
         set_watch watch watch,
         /// Revalidations each CPU may let through in a tick.
         set_reval_budget reval_budget reval_budget,
+        /// Connections each CPU may look up in a tick for its hits.
+        set_check_budget check_budget check_budget,
         /// Candidates each CPU may offer in a tick.
         set_offer_budget offer_budget offer_budget,
         /// TCP frames each CPU keeps out of GRO in a tick.

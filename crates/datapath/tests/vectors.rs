@@ -56,6 +56,7 @@ struct Control {
     learn: u32,
     deadline: Tick,
     reval_budget: u32,
+    check_budget: u32,
     sample_budget: u32,
 }
 
@@ -67,6 +68,7 @@ impl Default for Control {
             learn: 0,
             deadline: Tick("now+1000000".into()),
             reval_budget: 1000,
+            check_budget: 1000,
             sample_budget: 1,
         }
     }
@@ -164,6 +166,7 @@ fn run(
         epoch: vector.control.epoch,
         learn: vector.control.learn,
         reval_budget: vector.control.reval_budget,
+        check_budget: vector.control.check_budget,
         sample_budget: vector.control.sample_budget,
         ..Default::default()
     });

@@ -189,6 +189,7 @@ impl Target for Loaded {
         to.set_learn(control.learn);
         to.set_epoch(control.epoch);
         to.set_reval_budget(control.reval_budget);
+        to.set_check_budget(control.check_budget);
         to.set_offer_budget(control.offer_budget);
         to.set_sample_budget(control.sample_budget);
     }

@@ -4,7 +4,7 @@
 //! One CPU does everything, generator, router and sink, so time divided by frames is what they cost together. Net
 //! figures are without the generator and the input port (`source_ns`); the sink's part stays in and is reported.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use freeway_lab::{
     Lab, MeasureSpec, Proto, Reference, Sample, Topology, measure, measure_reference, measure_sink,
@@ -19,8 +19,12 @@ use crate::machine::Machine;
 use crate::render::{self, Page, Terminal, Tone, count};
 use crate::router::RouterDaemon;
 
-/// Frames before each Freeway sample: flows must be seen twice and prepared.
+/// Frames before each Freeway sample: flows must be seen twice and prepared. So much at a time,
 const WARMUP: Duration = Duration::from_secs(2);
+/// until this share of the flows is fast,
+const WARM: f64 = 0.99;
+/// or this has passed.
+const WARMUP_MAX: Duration = Duration::from_secs(240);
 /// The kernel has no steady state to wait for.
 const KERNEL_MAX: Duration = Duration::from_secs(5);
 /// Nor has a bare program.
@@ -239,13 +243,28 @@ impl Bench<'_> {
         })
     }
 
+    /// Flows become fast here, outside the sample.
+    fn warm_up(&self, daemon: &RouterDaemon) -> Result<(), Stop> {
+        let enough = (f64::from(self.args.flows) * WARM) as u64;
+        let start = Instant::now();
+        loop {
+            measure(self.lab, &self.spec(WARMUP))?;
+            let active = daemon.status()?.flows.active;
+            if active >= enough || start.elapsed() >= WARMUP_MAX {
+                return Ok(());
+            }
+            if start.elapsed() >= 2 * WARMUP {
+                progress(&format!("{} flows are fast", count(active)));
+            }
+        }
+    }
+
     /// One sample with a daemon of its own, and the share of frames that were fast.
     fn freeway(&self, seconds: Duration) -> Result<(Sample, f64), Stop> {
         let daemon = RouterDaemon::start(self.lab, &self.config)?;
         daemon.require_fast_ports()?;
         self.prime()?;
-        // Flows become fast here, outside the sample.
-        measure(self.lab, &self.spec(WARMUP))?;
+        self.warm_up(&daemon)?;
         let before = daemon.stats()?.fast.packets;
         let spec = self.spec(seconds);
         let sample = measure(self.lab, &spec)?;
