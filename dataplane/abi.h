@@ -115,7 +115,7 @@ struct fw_state {
  * A flow: key, guard (what else must be equal), action (what is then done) and
  * state. An element of an array that the manager writes by mmap(2); the data
  * plane finds it through fw_bucket and writes only its state. An IPv4 hit
- * touches the first and the last cache line.
+ * touches the first two of its three cache lines.
  *
  * Deltas are ones' complement sums of ~old and new 16-bit words (RFC 1624
  * eqn. 3), never 0.
@@ -141,12 +141,12 @@ struct fw_flow {
 	__u8 flags; /* enum fw_flow_flag */
 	__u8 l2_in_len;
 
+	struct fw_state state;
+
 	__u32 key_saddr6_be[4];
 	__u32 key_daddr6_be[4];
 	__u32 saddr6_be[4];
 	__u32 daddr6_be[4];
-
-	struct fw_state state;
 };
 
 /*
