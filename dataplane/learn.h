@@ -313,6 +313,13 @@ __noinline __u32 fw_slot_flow(__u32 slot_index)
 	return fw_find4(&key4);
 }
 
+/* Hits within the last second. */
+static __always_inline int fw_in_use(const struct fw_state *st, __u32 now)
+{
+	return st->status == FW_ST_ACTIVE && st->epoch == fw_ctl.epoch &&
+	       now - st->used_tick < fw_cfg.hz;
+}
+
 /*
  * Compares with the flow that the table holds, if any. FW_R_NONE: nothing is
  * known, learn; *state then names a flow that is to be replaced.
@@ -330,8 +337,9 @@ static __always_inline enum fw_reason fw_known(__u32 token, const struct fw_slot
 	f = fw_flow_get(*state);
 	if (!f)
 		return FW_R_NONE;
+	/* strays do not take a living flow's place; a sender that changed for good does, a second later */
 	if (!fw_guard_equal(f, slot))
-		return FW_R_NONE;
+		return fw_in_use(&f->state, now) ? FW_R_LEARN_GUARD : FW_R_NONE;
 	if (!proof && fw_action_equal(f, out, data, p, port))
 		return fw_confirm(&f->state, slot, now, *state);
 	if (slot->epoch == fw_ctl.epoch)

@@ -339,6 +339,9 @@ pub struct CompareArgs {
     /// Steady state of each Freeway sample in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: u32,
+    /// Have the policy refuse all flows: what Freeway costs where it does not help
+    #[arg(long)]
+    pub refused: bool,
     /// CPU of generator and router
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub cpu: usize,

@@ -254,7 +254,7 @@ fn sockets_and_tuples() {
         ),
         (&["flows", "src"], "src"),
         (&["flows", "src", "nowhere"], "nowhere"),
-        (&["flows", "state", "fast"], "fast"),
+        (&["flows", "state", "slow"], "slow"),
     ] {
         expect(&ask(arguments), 64, &[words]);
     }

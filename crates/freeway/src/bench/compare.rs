@@ -65,6 +65,10 @@ pub struct Comparison {
     pub speedup: f64,
     /// freeway_ns / redirect_ns.
     pub over_redirect: f64,
+    /// freeway_ns / kernel_ns.
+    pub over_kernel: f64,
+    /// The policy refused all flows.
+    pub refused: bool,
     /// The part of output port and sink in kernel_ns.
     pub sink_skb_ns: f64,
     /// The part of output port and sink in freeway_ns and redirect_ns.
@@ -112,7 +116,11 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
     let bench = Bench {
         lab: &lab,
         args,
-        config: flow_config(args.flows),
+        config: if args.refused {
+            "[policy]\nudp = false\n".into()
+        } else {
+            flow_config(args.flows)
+        },
     };
     let wire_bytes = lab
         .flows(Proto::Udp, args.flows, args.frame_bytes)
@@ -155,6 +163,8 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
         redirect_mpps: mpps(&samples.redirect_ns),
         speedup: kernel_ns / freeway_ns,
         over_redirect: freeway_ns / redirect_ns,
+        over_kernel: freeway_ns / kernel_ns,
+        refused: args.refused,
         sink_skb_ns: sink.skb_ns,
         sink_xdp_ns: sink.xdp_ns,
         fast_share: samples.fast_share.iter().copied().fold(1.0, f64::min),
@@ -208,20 +218,28 @@ impl Bench<'_> {
         let before = self.references()?;
         let (freeway, share) = self.freeway(seconds)?;
         say(format!("Freeway   {}", figures(&freeway)));
-        if share < SHARE_EXPECTED {
+        if share < SHARE_EXPECTED && !self.args.refused {
             say(format!(
                 "only {:.1} % of these frames took the fast path",
                 share * 100.0
             ));
         }
         let after = self.references()?;
+        // Two figures of a few percent's difference: the kernel is measured on both sides.
+        let kernel_ns = if self.args.refused {
+            let again = measure(self.lab, &self.spec(seconds.min(KERNEL_MAX)))?;
+            say(format!("kernel    {}", figures(&again)));
+            (kernel.ns_per_frame + again.ns_per_frame) / 2.0
+        } else {
+            kernel.ns_per_frame
+        };
         let source_ns = (before.source_ns + after.source_ns) / 2.0;
         let redirect_ns = (before.redirect_ns + after.redirect_ns) / 2.0;
         say(format!(
             "redirect  {redirect_ns:>7.1} ns a frame; source {source_ns:.1} ns"
         ));
         samples.source_ns.push(source_ns);
-        samples.kernel_ns.push(kernel.ns_per_frame);
+        samples.kernel_ns.push(kernel_ns);
         samples.redirect_ns.push(redirect_ns);
         samples.freeway_ns.push(freeway.ns_per_frame);
         samples
@@ -250,7 +268,7 @@ impl Bench<'_> {
         loop {
             measure(self.lab, &self.spec(WARMUP))?;
             let active = daemon.status()?.flows.active;
-            if active >= enough || start.elapsed() >= WARMUP_MAX {
+            if active >= enough || self.args.refused || start.elapsed() >= WARMUP_MAX {
                 return Ok(());
             }
             if start.elapsed() >= 2 * WARMUP {
@@ -316,14 +334,19 @@ fn table(comparison: &Comparison, terminal: Terminal) -> String {
         ],
     );
     page.gap();
-    let speedup = page.tone(Tone::Good, &format!("{:.1} times", c.speedup));
-    page.words(
-        "",
-        &format!(
+    let summary = if c.refused {
+        format!(
+            "With Freeway attached and all flows refused by policy the kernel's path costs {:+.1} %.",
+            (c.over_kernel - 1.0) * 100.0
+        )
+    } else {
+        let speedup = page.tone(Tone::Good, &format!("{:.1} times", c.speedup));
+        format!(
             "Freeway is {speedup} as fast as the kernel and costs {:.2} bare redirects.",
             c.over_redirect
-        ),
-    );
+        )
+    };
+    page.words("", &summary);
     page.words(
         "",
         &format!(
@@ -331,7 +354,7 @@ fn table(comparison: &Comparison, terminal: Terminal) -> String {
             c.source_ns, c.sink_skb_ns, c.sink_xdp_ns
         ),
     );
-    if c.fast_share < SHARE_EXPECTED {
+    if c.fast_share < SHARE_EXPECTED && !c.refused {
         let words = format!(
             "Only {:.1} % of the frames took the fast path in one of the runs.",
             c.fast_share * 100.0
@@ -363,6 +386,8 @@ mod tests {
             redirect_mpps: 5.9,
             speedup: 11.7,
             over_redirect: 1.2,
+            over_kernel: 0.086,
+            refused: false,
             sink_skb_ns: 80.0,
             sink_xdp_ns: 40.0,
             fast_share: 0.999,
@@ -382,6 +407,8 @@ mod tests {
             "freeway_mpps",
             "speedup",
             "over_redirect",
+            "over_kernel",
+            "refused",
             "runs",
             "sink_skb_ns",
             "sink_xdp_ns",
