@@ -240,7 +240,7 @@ struct fw_offer {
 	__u32 first_tick;
 	__u32 offered_tick;
 	__u32 offered;
-	__u32 pad;
+	__u32 key_tag; /* of the key alone */
 };
 
 /* Observations whose keys fall together; one alone would be pushed out by turns. */

@@ -10,6 +10,7 @@
 #include "abi.h"
 #include "fresh.h"
 #include "guard.h"
+#include "offer.h"
 #include "parse.h"
 
 /* Could the kernel ever forward this, unmodified but for headers? */
@@ -32,7 +33,6 @@ static __always_inline void fw_note_fill(struct fw_slot *slot, const void *data,
 	slot->l4_csum = p->l4_check;
 	slot->ttl = p->ttl;
 	slot->tos = p->tos;
-	slot->family = p->family;
 	slot->tcp_flags = p->tcp_flags;
 	slot->seq_be = 0;
 	slot->ack_be = 0;
@@ -46,10 +46,6 @@ static __always_inline void fw_note_fill(struct fw_slot *slot, const void *data,
 		slot->ip_id_be = ip->id_be;
 		slot->frag_be = ip->frag_be;
 		slot->flow_label_be = 0;
-		for (int i = 1; i < 4; i++) {
-			slot->key.saddr_be[i] = 0;
-			slot->key.daddr_be[i] = 0;
-		}
 	} else {
 		slot->ip_id_be = 0;
 		slot->frag_be = 0;
@@ -76,7 +72,7 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, enum fw_reas
 	cpu = fw_budget(now);
 	if (!cpu)
 		return 0;
-	index = fw_cpu_id() * fw_cfg.slots_per_cpu + (cpu->slot++ & (fw_cfg.slots_per_cpu - 1));
+	index = fw_cpu_id() * fw_cfg.slots_per_cpu + (cpu->slot & (fw_cfg.slots_per_cpu - 1));
 	slot = fw_slot_get(index);
 	if (!slot)
 		return 0;
@@ -99,6 +95,17 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, enum fw_reas
 		to[3] = key.addresses[3];
 		to[4] = key.ports;
 	}
+	slot->family = p->family;
+	for (int i = 1; i < 4 && p->family == FW_AF_INET; i++) {
+		slot->key.saddr_be[i] = 0;
+		slot->key.daddr_be[i] = 0;
+	}
+	/* while a tuple is watched, every packet is looked at to the end */
+	if (!fw_ctl.watch && fw_offer_quiet(fw_hash_key(slot), now)) {
+		*reason = FW_R_LEARN_OFFERED;
+		return 0;
+	}
+	cpu->slot++;
 	fw_note_fill(slot, data, end, p);
 	gso = fw_gso_size(ctx);
 	slot->gso = !!gso;

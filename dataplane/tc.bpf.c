@@ -49,6 +49,8 @@ int freeway_ingress(struct __sk_buff *ctx)
 	if (!fw_ctl.learn || ctx->vlan_present)
 		return FW_NEXT;
 	ctx->tc_index = fw_note(ctx, &p, &reason);
+	if (reason == FW_R_LEARN_OFFERED)
+		fw_count(reason);
 	return FW_NEXT;
 }
 

@@ -62,6 +62,8 @@ impl Engine {
             Op::InvalidateNexthop { index } => datapath.nexthops.invalidate(index),
             Op::InsertFlow { index, flow } => {
                 if datapath.flows.insert(index, &flow) {
+                    // offers that stay silence their flows
+                    datapath.offers.forget(&datapath.flows, index);
                     self.census.entered(index);
                 } else {
                     failed.push(index);
