@@ -56,8 +56,7 @@ static __always_inline __u32 fw_hit_room(fw_ctx *ctx, const struct fw_state *st,
 	return room;
 }
 
-/* 0 if the fast path is on and the flow active, confirmed, of this target, with a valid next hop.
- */
+/* 0 if the fast path is on and the flow active, confirmed, this target's, its next hop valid. */
 static __always_inline __u64 fw_hit_state(const struct fw_flow *f, const struct fw_nexthop *nh)
 {
 	/* by pointers without a structure's alignment, which would make two loads of one */
@@ -82,12 +81,15 @@ static __always_inline __u64 fw_hit_csum(const void *header)
 	return sum * -0x0001000100010001ULL >> 20;
 }
 
-/* 0 if flags and header length are those of data on the way. */
-static __always_inline __u64 fw_hit_tcp(const struct fw_l4 *l4, __u32 len_l4)
+/* 0 if the L4 header is that of a datagram as long as the packet, or of data on the way. */
+static __always_inline __u64 fw_hit_l4(const struct fw_l4 *l4, const __u8 proto, __u32 len_l4)
 {
 	const __u8 flags = FW_TCP_SYN | FW_TCP_FIN | FW_TCP_RST | FW_TCP_ACK;
-	__u32 len = (l4->tcp.doff >> 4) * 4;
+	__u32 len;
 
+	if (proto == FW_PROTO_UDP)
+		return fw_ntohs(l4->udp.len_be) ^ len_l4;
+	len = (l4->tcp.doff >> 4) * 4;
 	return ((l4->tcp.flags & flags) ^ FW_TCP_ACK) |
 	       (((len - FW_TCP_LEN) | (len_l4 - len)) >> 31);
 }
@@ -133,10 +135,7 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	FW_GATHER(differs, (head[1] ^ head_in[1]) & FW_HEAD4_MASK_8);
 	FW_GATHER(differs, (head[2] ^ head_in[2]) & FW_HEAD4_MASK_16);
 	FW_GATHER(differs, fw_hit_csum(ip));
-	if (proto == FW_PROTO_TCP)
-		FW_GATHER(differs, fw_hit_tcp(l4, len - FW_IP4_LEN));
-	else
-		FW_GATHER(differs, fw_ntohs(l4->udp.len_be) ^ (len - FW_IP4_LEN));
+	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP4_LEN));
 	FW_GATHER(differs, fw_hit_state(f, nh));
 	if (fw_unlikely(differs))
 		return NULL;
@@ -178,10 +177,7 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	/* version and DSCP: bits 31 to 22 */
 	FW_GATHER(differs, (word0 >> 22) ^ (6 << 6 | f->dscp_in >> 2));
 	FW_GATHER(differs, ip->hop_limit ^ f->ttl_in);
-	if (proto == FW_PROTO_TCP)
-		FW_GATHER(differs, fw_hit_tcp(l4, len - FW_IP6_LEN));
-	else
-		FW_GATHER(differs, fw_ntohs(l4->udp.len_be) ^ (len - FW_IP6_LEN));
+	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP6_LEN));
 	FW_GATHER(differs, fw_hit_state(f, nh));
 	if (fw_unlikely(differs))
 		return NULL;

@@ -5,7 +5,7 @@
 
 #include "table.h"
 
-#define FW_FIND_IN_BUCKET(name, key_type, key_is)                                                  \
+#define FW_FIND_IN_BUCKET(name, key_type, differs)                                                 \
 	static __always_inline struct fw_flow *name(__u64 number, __u32 tag,                       \
 						    const struct key_type *key, __u32 *index)      \
 	{                                                                                          \
@@ -21,13 +21,13 @@
 				continue;                                                          \
 			*index = slot & FW_INDEX_MASK;                                             \
 			flow = fw_flow_get(*index);                                                \
-			if (fw_likely(flow && key_is(flow, key)))                                  \
+			if (fw_likely(flow && !differs(flow, key)))                                \
 				return flow;                                                       \
 		}                                                                                  \
 		return NULL;                                                                       \
 	}
-FW_FIND_IN_BUCKET(fw_bucket_find4, fw_words4, fw_key4_is)
-FW_FIND_IN_BUCKET(fw_bucket_find6, fw_words6, fw_key6_is)
+FW_FIND_IN_BUCKET(fw_bucket_find4, fw_words4, fw_key4_differs)
+FW_FIND_IN_BUCKET(fw_bucket_find6, fw_words6, fw_key6_differs)
 #undef FW_FIND_IN_BUCKET
 
 /*

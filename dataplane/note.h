@@ -54,7 +54,7 @@ static __always_inline void fw_note_fill(struct fw_slot *slot, const void *data,
 }
 
 /* The token, or 0 if the packet is not worth one. */
-static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, enum fw_reason *reason)
+static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p)
 {
 	const void *data, *end;
 	struct fw_slot *slot;
@@ -64,8 +64,8 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, enum fw_reas
 	fw_pull(ctx);
 	data = fw_data(ctx);
 	end = fw_data_end(ctx);
-	*reason = fw_parse(data, end, fw_frame_len(ctx), p);
-	if (*reason || data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
+	if (fw_parse(data, end, fw_frame_len(ctx), p) ||
+	    data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
 		return 0;
 	if (!fw_learnable(data, p))
 		return 0;
@@ -82,6 +82,10 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, enum fw_reas
 		slot->key.saddr_be[0] = fw_ip4_at(data)->saddr_be;
 		slot->key.daddr_be[0] = fw_ip4_at(data)->daddr_be;
 		*(fw_u64_any *)&slot->key.sport_be = key.ports;
+		for (int i = 1; i < 4; i++) {
+			slot->key.saddr_be[i] = 0;
+			slot->key.daddr_be[i] = 0;
+		}
 	} else {
 		struct fw_words6 key;
 		fw_u64_any *to = (void *)slot->key.saddr_be;
@@ -96,13 +100,9 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, enum fw_reas
 		to[4] = key.ports;
 	}
 	slot->family = p->family;
-	for (int i = 1; i < 4 && p->family == FW_AF_INET; i++) {
-		slot->key.saddr_be[i] = 0;
-		slot->key.daddr_be[i] = 0;
-	}
 	/* while a tuple is watched, every packet is looked at to the end */
 	if (!fw_ctl.watch && fw_offer_quiet(fw_hash_key(slot), now)) {
-		*reason = FW_R_LEARN_OFFERED;
+		fw_count(FW_R_LEARN_OFFERED);
 		return 0;
 	}
 	cpu->slot++;

@@ -91,14 +91,4 @@ static __always_inline __u64 fw_key6_differs(const struct fw_flow *f, const stru
 	       (*ports ^ key->ports);
 }
 
-static __always_inline int fw_key4_is(const struct fw_flow *f, const struct fw_words4 *key)
-{
-	return !fw_key4_differs(f, key);
-}
-
-static __always_inline int fw_key6_is(const struct fw_flow *f, const struct fw_words6 *key)
-{
-	return !fw_key6_differs(f, key);
-}
-
 #endif

@@ -35,7 +35,6 @@ SEC("tc")
 int freeway_ingress(struct __sk_buff *ctx)
 {
 	struct fw_pkt p = {};
-	enum fw_reason reason = FW_R_NONE;
 	int verdict;
 
 	ctx->tc_index = 0;
@@ -48,9 +47,7 @@ int freeway_ingress(struct __sk_buff *ctx)
 	}
 	if (!fw_ctl.learn || ctx->vlan_present)
 		return FW_NEXT;
-	ctx->tc_index = fw_note(ctx, &p, &reason);
-	if (reason == FW_R_LEARN_OFFERED)
-		fw_count(reason);
+	ctx->tc_index = fw_note(ctx, &p);
 	return FW_NEXT;
 }
 

@@ -265,14 +265,9 @@ __u32 fw_user_ingress(struct fw_env *env, void *frame, __u32 len, __u32 port, __
 {
 	fw_ctx ctx = {.data = frame, .end = (__u8 *)frame + len, .port = port, .gso = gso};
 	struct fw_pkt p = {};
-	enum fw_reason reason;
-	__u32 token;
 
 	fw_env = env;
-	token = fw_note(&ctx, &p, &reason);
-	if (reason == FW_R_LEARN_OFFERED)
-		fw_count(reason);
-	return token;
+	return fw_note(&ctx, &p);
 }
 
 __u32 fw_user_egress(struct fw_env *env, void *frame, __u32 len, __u32 port, __u32 gso, __u32 token)

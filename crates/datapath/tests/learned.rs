@@ -15,6 +15,7 @@ use freeway_datapath::DataplaneEvent;
 use freeway_datapath::user::Pipeline;
 use proptest::prelude::*;
 use support::frame::Frame;
+use support::random::Random;
 use support::state::words;
 
 const NOW: u32 = 0xffff_ff00;
@@ -213,22 +214,6 @@ proptest! {
             prop_assert_eq!(verdict.port_out, Some(2));
             prop_assert_eq!(bytes, router.route(&frame).bytes(), "{:?}", frame);
         }
-    }
-}
-
-/// A small generator of numbers (xorshift), so that a run of a million frames is quick and repeatable.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
     }
 }
 

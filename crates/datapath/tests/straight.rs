@@ -10,34 +10,11 @@ use std::net::IpAddr;
 use freeway_abi::{FW_R_FAST, fw_flow, fw_nexthop};
 use freeway_datapath::user::Pipeline;
 use support::frame::Frame;
+use support::random::Random;
 use support::state::{Flow, Tick};
 use support::target::Native;
 
 const FRAMES: u32 = 300_000;
-
-/// xorshift64*: enough for picking fields.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 11) % end
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
 
 fn flow(random: &mut Random) -> Flow {
     let v6 = random.one_in(2);
@@ -130,11 +107,11 @@ fn frame(random: &mut Random, flow: &Flow) -> Vec<u8> {
     }
     let mut bytes = frame.bytes();
     if random.one_in(16) && !bytes.is_empty() {
-        let at = random.below(bytes.len() as u64) as usize;
+        let at = random.below(bytes.len());
         bytes[at] ^= 1 << random.below(8);
     }
     if random.one_in(16) {
-        bytes.truncate(random.below(bytes.len() as u64 + 1) as usize);
+        bytes.truncate(random.below(bytes.len() + 1));
     }
     bytes
 }

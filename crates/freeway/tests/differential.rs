@@ -24,6 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::Router;
+use common::random::Random;
 use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, MAC_SERVER, MAC_WAN, sum16};
 use freeway_lab::{Capture, Injector, Lab, Netns, Options, PortForward, Proto};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -41,32 +42,6 @@ const FLOWS: u16 = 12;
 const ODD: u16 = 2;
 /// Frames between two looks at the captures.
 const CHUNK: usize = 400;
-
-/// SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    /// True in so many of 1000 cases.
-    fn permille(&mut self, n: u64) -> bool {
-        self.next() % 1000 < n
-    }
-
-    fn of<T: Copy>(&mut self, values: &[T]) -> T {
-        values[self.below(values.len())]
-    }
-}
 
 /// A conversation between client and server.
 #[derive(Clone, Copy)]
@@ -187,7 +162,7 @@ impl Plan {
     }
 
     /// The L4 header and what follows.
-    fn segment(&self, rng: &mut Rng) -> Vec<u8> {
+    fn segment(&self, rng: &mut Random) -> Vec<u8> {
         let [(source, destination), (source_out, destination_out)] = self.flow.tuples(self.back);
         let len = self.l4_header() + self.payload;
         let mut l4 = Vec::with_capacity(len);
@@ -353,7 +328,7 @@ impl Plan {
     }
 
     /// The frames; two if it is fragmented.
-    fn frames(&self, rng: &mut Rng) -> Vec<Vec<u8>> {
+    fn frames(&self, rng: &mut Random) -> Vec<Vec<u8>> {
         let l4 = self.segment(rng);
         let pieces: Vec<(&[u8], u16, bool)> = if self.split && l4.len() >= 32 {
             let at = (l4.len() / 2).next_multiple_of(8);
@@ -402,7 +377,7 @@ struct Set {
 }
 
 impl Set {
-    fn flows(&self, lab: &Lab, rng: &mut Rng) -> Vec<Flow> {
+    fn flows(&self, lab: &Lab, rng: &mut Random) -> Vec<Flow> {
         let plan = lab.topology().family.plan();
         let masqueraded = lab.topology().masquerade;
         let mut flows = Vec::new();
@@ -435,7 +410,7 @@ impl Set {
     }
 
     /// A frame of any kind; most are what a flow of this kind looks like.
-    fn plan(&self, flow: Flow, number: u32, rng: &mut Rng) -> Plan {
+    fn plan(&self, flow: Flow, number: u32, rng: &mut Random) -> Plan {
         let mut p = Plan::base(flow, rng.permille(500), number);
         p.tos |= rng.below(4) as u8;
         p.id = rng.next() as u16;
@@ -705,7 +680,7 @@ fn silence(netns: &Netns) {
 }
 
 /// Opens the connections by frames of both ends.
-fn open(ends: &mut Ends, flows: &[Flow], rng: &mut Rng) {
+fn open(ends: &mut Ends, flows: &[Flow], rng: &mut Random) {
     let mut send = |select: u8, back: Option<bool>, flags: u8, seq: u32| {
         for flow in flows.iter().filter(|flow| flow.proto == select) {
             let mut p = Plan::base(*flow, back.unwrap_or(false) != flow.by_server, u32::MAX);
@@ -732,7 +707,7 @@ fn open(ends: &mut Ends, flows: &[Flow], rng: &mut Rng) {
 }
 
 fn run(set: &Set, frames: usize, seed: u64) -> Result<(), String> {
-    let mut rng = Rng(seed);
+    let mut rng = Random(seed);
     let mut options = Options {
         router_gro: false,
         router_tx_checksum: false,
@@ -775,7 +750,7 @@ fn run(set: &Set, frames: usize, seed: u64) -> Result<(), String> {
     let mut sent = HashMap::new();
     let mut apart = HashSet::new();
     let mut number = 0;
-    let mut add = |p: &Plan, rng: &mut Rng, to: &mut Vec<Sending>| {
+    let mut add = |p: &Plan, rng: &mut Random, to: &mut Vec<Sending>| {
         for bytes in p.frames(rng) {
             sent.insert(p.number, bytes.clone());
             to.push(Sending {

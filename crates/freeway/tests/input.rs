@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use common::random::Random;
 use common::*;
 use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, MAC_WAN, sum16};
 use freeway_lab::{Capture, Injector, Lab, Options};
@@ -280,27 +281,6 @@ fn sockets_and_tuples() {
     }
     assert_eq!(router.status()["on"], true);
     router.stop();
-}
-
-/// A generator of numbers (splitmix64) that gives the same ones each time.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.next() as u8).collect()
-    }
 }
 
 /// The live flow's ports.

@@ -290,7 +290,7 @@ fn unconfirmed(world: &mut World, event: &Event) -> Vec<u32> {
     world.unconfirmed.iter().copied().collect()
 }
 
-fn route(prefix: [u8; 4], len: u8) -> Event {
+pub(super) fn route(prefix: [u8; 4], len: u8) -> Event {
     Event::RouteChanged(freeway_kernel::model::Route {
         family: Family::Ipv4,
         table: 254,

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use freeway_abi::FW_ST_ACTIVE;
-use freeway_kernel::model::{Event, Family, Prefix, Tuple};
+use freeway_kernel::model::{Event, Prefix, Tuple};
 use proptest::prelude::*;
 
 use super::{HZ, LAN, Seen, WAN, World, names, port};
@@ -235,24 +235,7 @@ fn what_concerns_very_many_begins_an_epoch() {
     for (flows, ops_wanted) in [(8, "unconfirm"), (9, "set_epoch")] {
         let mut world = World::new(small_steps());
         busy(&mut world, flows);
-        let route = Event::RouteChanged(freeway_kernel::model::Route {
-            family: Family::Ipv4,
-            table: 254,
-            dst: Prefix {
-                addr: [198, 51, 100, 0].into(),
-                len: 24,
-            },
-            src: None,
-            tos: 0,
-            priority: 0,
-            kind: 1,
-            protocol: 4,
-            scope: 0,
-            prefsrc: None,
-            nexthop_id: None,
-            mtu: None,
-            hops: Vec::new(),
-        });
+        let route = super::cases::route([198, 51, 100, 0], 24);
         for event in [&route, &Event::RoutesUnknown] {
             let ops = world.call(|m, now, ops| m.kernel_event(event, now, ops));
             assert!(

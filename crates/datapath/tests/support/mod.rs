@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod frame;
+pub mod random;
 pub mod state;
 pub mod target;
 
