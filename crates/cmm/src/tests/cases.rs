@@ -391,6 +391,31 @@ fn a_neighbour_concerns_the_flows_behind_it() {
 }
 
 #[test]
+fn a_neighbours_flows_stop_by_one_write_and_then_wait() {
+    let mut world = world();
+    for n in 0..3 {
+        world.learn(Seen {
+            via: 1,
+            ..Seen::new(UDP, n)
+        });
+    }
+    let event = Event::NeighChanged(neigh(WAN, Some(1)));
+    world.call(|m, now, ops| m.kernel_event(&event, now, ops));
+    let event = Event::NeighGone(neigh(WAN, Some(1)));
+    let ops = world.call(|m, now, ops| m.kernel_event(&event, now, ops));
+    assert_eq!(
+        names(&ops),
+        [
+            "invalidate_nexthop",
+            "unconfirm",
+            "unconfirm",
+            "unconfirm",
+            "set_nexthop"
+        ]
+    );
+}
+
+#[test]
 fn rules_begin_an_epoch() {
     let mut world = world();
     world.learn(Seen::new(UDP, 0));
