@@ -26,7 +26,13 @@ demo: ## build, then show the same traffic without and with the fast path
 .PHONY: test
 test: ## everything: formatting, lints, tests as user, as root and in VMs
 	@scripts/setup build test vm
-	@scripts/test fmt lint unit root vm
+	@scripts/test fmt lint unit root fuzz vm
+
+.PHONY: test-long
+test-long: ## the same, each test in its long form: hours
+	@scripts/setup build test vm
+	@FREEWAY_LONG=1 FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) TEST_TIMEOUT=14400 \
+		scripts/test fmt lint unit root fuzz vm
 
 .PHONY: test-unit
 test-unit: ## tests as the calling user
@@ -42,6 +48,11 @@ test-root: ## tests as root
 test-vm: ## tests on Debian's 6.1 and 6.12 kernels in virtual machines
 	@scripts/setup build test vm
 	@scripts/test vm
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZ_SECONDS (10), with sanitizers
+	@scripts/setup build test
+	@scripts/test fuzz
 
 .PHONY: lint
 lint: ## formatting and lints, changes nothing

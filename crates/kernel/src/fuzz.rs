@@ -1,43 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Property tests: no decoder panics, whatever the bytes; what is written is read back.
+//! Decoders and analyses on any bytes, for fuzz/.
 
-use std::net::IpAddr;
+#[cfg(test)]
+mod tests;
 
-use proptest::prelude::*;
+use crate::decode as kinds;
+use crate::message::messages;
+use crate::mirror::state::{Dirty, State, difference};
+use crate::nft::{LegacyTable, Ruleset};
+use crate::reachability::{PacketState, analyse_state};
 
-use crate::cbpf::{self, Ancillary, Instruction};
-use crate::decode;
-use crate::message::{Message, messages};
-use crate::mirror::state::{Dirty, State};
-use crate::model::*;
-use crate::nla::{Writer, attrs};
-
-/// Runs every decoder over a payload.
-fn decode_all(payload: &[u8]) {
+/// Runs every decoder over a message's payload.
+pub fn decode(payload: &[u8]) {
     let _ = (
-        decode::link::link(payload),
-        decode::link::bridge_port(payload),
+        kinds::link::link(payload),
+        kinds::link::bridge_port(payload),
     );
+    let _ = (kinds::address::addr(payload), kinds::route::route(payload));
+    let _ = (kinds::neigh::neigh(payload), kinds::neigh::fdb(payload));
+    let _ = (kinds::rule::rule(payload), kinds::nexthop::nexthop(payload));
     let _ = (
-        decode::address::addr(payload),
-        decode::route::route(payload),
+        kinds::nexthop::bucket(payload),
+        kinds::netconf::netconf(payload),
     );
-    let _ = (decode::neigh::neigh(payload), decode::neigh::fdb(payload));
+    let _ = (kinds::tc::qdisc(payload), kinds::tc::filter(payload));
+    let _ = (kinds::xfrm::policy(payload), kinds::xfrm::state(payload));
     let _ = (
-        decode::rule::rule(payload),
-        decode::nexthop::nexthop(payload),
+        kinds::xfrm::policy_offload(payload),
+        kinds::xfrm::state_offload(payload),
     );
-    let _ = (
-        decode::nexthop::bucket(payload),
-        decode::netconf::netconf(payload),
-    );
-    let _ = (decode::tc::qdisc(payload), decode::tc::filter(payload));
-    let _ = (decode::xfrm::policy(payload), decode::xfrm::state(payload));
-    let _ = (
-        decode::xfrm::policy_offload(payload),
-        decode::xfrm::state_offload(payload),
-    );
-    let _ = decode::connection::connection(payload);
+    let _ = kinds::connection::connection(payload);
     let _ = (
         crate::netdev::device(payload),
         crate::sockets::packet_socket(payload),
@@ -46,114 +38,43 @@ fn decode_all(payload: &[u8]) {
     crate::nft::fuzz(payload);
 }
 
-/// Nested attributes of random types: deeper into the decoders than random bytes get.
-fn attributes() -> impl Strategy<Value = Vec<u8>> {
-    let leaf = prop::collection::vec(any::<u8>(), 0..40);
-    let leaf = prop_oneof![
-        leaf,
-        prop::sample::select(vec![
-            "vlan",
-            "bridge",
-            "bond",
-            "bpf",
-            "cmp",
-            "bitwise",
-            "payload",
-            "lookup",
-            "immediate",
-            "match",
-        ])
-        .prop_map(|name| [name.as_bytes(), &[0]].concat()),
-    ];
-    leaf.prop_recursive(5, 64, 6, |inner| {
-        prop::collection::vec((0u16..48, inner), 0..6).prop_map(|list| {
-            let mut writer = Writer::default();
-            list.iter()
-                .for_each(|(kind, payload)| writer.attr(*kind, payload));
-            writer.as_bytes().to_vec()
-        })
-    })
+/// Runs every decoder over the payload of each message.
+pub fn datagram(bytes: &[u8]) {
+    for message in messages(bytes) {
+        let _ = message.status();
+        decode(message.payload);
+    }
 }
 
-fn header() -> impl Strategy<Value = Vec<u8>> {
-    let family = prop::sample::select(vec![0u8, 1, 2, 5, 7, 10]);
-    (family, prop::collection::vec(any::<u8>(), 0..24)).prop_map(|(family, mut rest)| {
-        rest.insert(0, family);
-        rest
-    })
+/// Applies rtnetlink messages to a state, which then does not differ from itself.
+pub fn events(bytes: &[u8]) {
+    let (mut state, mut dirty, mut out) = (State::default(), Dirty::default(), Vec::new());
+    for message in messages(bytes) {
+        state.apply(&message, &mut dirty, &mut out);
+    }
+    assert!(difference(&state, &state.clone()).is_empty());
 }
 
-fn address() -> impl Strategy<Value = IpAddr> {
-    prop_oneof![
-        any::<[u8; 4]>().prop_map(IpAddr::from),
-        any::<[u8; 16]>().prop_map(IpAddr::from)
-    ]
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn random_bytes(payload in prop::collection::vec(any::<u8>(), 0..300)) {
-        decode_all(&payload);
-        for message in messages(&payload) {
-            let _ = message.status();
-        }
+/// Reads nf_tables messages as a ruleset and follows packets through it. Whatever it is, the analysis ends, and is
+/// safe only without findings.
+pub fn ruleset(bytes: &[u8]) {
+    let mut ruleset = Ruleset {
+        legacy: vec![LegacyTable {
+            family: "ip".into(),
+            name: "filter".into(),
+            rules: Some(0),
+        }],
+        ..Ruleset::default()
+    };
+    for message in messages(bytes) {
+        ruleset.take(message.kind, message.payload);
     }
-
-    #[test]
-    fn random_attributes(header in header(), attributes in attributes(), cut in 0usize..400) {
-        let mut payload = header;
-        payload.extend(attributes);
-        decode_all(&payload);
-        payload.truncate(cut);
-        decode_all(&payload);
-    }
-
-    #[test]
-    fn random_events(events in prop::collection::vec((16u16..120, header(), attributes()), 0..8)) {
-        let (mut state, mut dirty, mut out) = (State::default(), Dirty::default(), Vec::new());
-        for (kind, mut payload, attributes) in events {
-            payload.resize(payload.len().next_multiple_of(4), 0);
-            payload.extend(attributes);
-            let message = Message { kind, flags: 0, seq: 0, payload: &payload };
-            state.apply(&message, &mut dirty, &mut out);
-        }
-        prop_assert!(crate::mirror::state::difference(&state, &state.clone()).is_empty());
-    }
-
-    #[test]
-    fn attributes_are_read_back(list in prop::collection::vec((0u16..0x3fff, prop::collection::vec(any::<u8>(), 0..50)), 0..10)) {
-        let mut writer = Writer::default();
-        writer.nest(7, |writer| list.iter().for_each(|(kind, payload)| writer.attr(*kind, payload)));
-        let outer: Vec<_> = attrs(writer.as_bytes()).collect();
-        prop_assert_eq!(outer.len(), 1);
-        let read: Vec<_> = outer[0].nested().map(|attr| (attr.kind, attr.payload.to_vec())).collect();
-        prop_assert_eq!(read, list);
-    }
-
-    #[test]
-    fn filters_end(
-        filter in prop::collection::vec((any::<u16>(), any::<u8>(), any::<u8>(), any::<u32>()), 0..64),
-        frame in prop::collection::vec(any::<u8>(), 0..100),
-        cooked in any::<bool>(),
-    ) {
-        let filter: Vec<Instruction> =
-            filter.into_iter().map(|(code, jt, jf, k)| Instruction { code: code & 0xff, jt: jt & 7, jf: jf & 7, k }).collect();
-        let _ = cbpf::run(&filter, &frame, Ancillary { ifindex: 1, packet_type: 0, cooked });
-    }
-
-    #[test]
-    fn prefixes_hold_by_bits(net in address(), ip in address(), len in 0u8..=130) {
-        let held = Prefix { addr: net, len }.contains(ip);
-        let bits = |ip: IpAddr| -> Vec<bool> {
-            let bytes = match ip { IpAddr::V4(ip) => ip.octets().to_vec(), IpAddr::V6(ip) => ip.octets().to_vec() };
-            bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 != 0)).collect()
-        };
-        let (net_bits, ip_bits) = (bits(net), bits(ip));
-        let len = usize::from(len).min(net_bits.len());
-        prop_assert_eq!(held, net_bits.len() == ip_bits.len() && net_bits[..len] == ip_bits[..len]);
-        let whole = Prefix { addr: ip, len: 255 };
-        prop_assert!(whole.contains(ip));
+    for state in [
+        PacketState::Established,
+        PacketState::New,
+        PacketState::Untracked,
+    ] {
+        let analysis = analyse_state(&ruleset, state);
+        assert_eq!(analysis.safe, analysis.findings.is_empty());
     }
 }

@@ -10,8 +10,8 @@ pub mod conntrack;
 mod decode;
 pub mod error;
 pub mod ethtool;
-#[cfg(test)]
-mod fuzz;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod hooks;
 mod message;
 pub mod mirror;

@@ -13,7 +13,6 @@ pub use expression::*;
 pub use legacy::{LegacyTable, legacy_tables};
 pub(crate) use read::generation;
 
-#[cfg(test)]
 pub(crate) use decode::fuzz;
 
 /// NFPROTO_INET.

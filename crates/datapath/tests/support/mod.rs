@@ -4,6 +4,7 @@
 
 pub mod frame;
 pub mod random;
+pub mod router;
 pub mod state;
 pub mod target;
 

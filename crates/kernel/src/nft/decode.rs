@@ -350,7 +350,6 @@ fn typed(name: &str, data: &Attrs<'_>) -> Option<Expression> {
 }
 
 /// Runs every decoder.
-#[cfg(test)]
 pub(crate) fn fuzz(payload: &[u8]) {
     let _ = (
         generation(payload),

@@ -10,13 +10,20 @@ use crate::socket::{Channel, Dump};
 const fn kind(message: u16) -> u16 {
     (10 << 8) | message
 }
+const NEWTABLE: u16 = kind(0);
 const GETTABLE: u16 = kind(1);
+const NEWCHAIN: u16 = kind(3);
 const GETCHAIN: u16 = kind(4);
+const NEWRULE: u16 = kind(6);
 const GETRULE: u16 = kind(7);
+const NEWSET: u16 = kind(9);
 const GETSET: u16 = kind(10);
+const NEWSETELEM: u16 = kind(12);
 const GETSETELEM: u16 = kind(13);
 const GETGEN: u16 = kind(16);
+const NEWOBJ: u16 = kind(18);
 const GETOBJ: u16 = kind(19);
+const NEWFLOWTABLE: u16 = kind(22);
 const GETFLOWTABLE: u16 = kind(23);
 const DATA_VERDICT: u32 = 0xffff_ff00;
 const ATTEMPTS: u32 = 10;
@@ -81,6 +88,52 @@ impl Ruleset {
     }
 }
 
+impl Ruleset {
+    /// Takes a message of a dump. Elements of sets are asked for set by set, but may come, too.
+    pub(crate) fn take(&mut self, kind: u16, payload: &[u8]) {
+        let tables = &mut self.tables;
+        match kind {
+            NEWTABLE => tables.extend(decode::table(payload)),
+            NEWCHAIN => {
+                if let Some((table, name, chain)) = decode::chain(payload) {
+                    tables.entry(table).or_default().chains.insert(name, chain);
+                }
+            }
+            NEWRULE => {
+                if let Some((table, chain, rule)) = decode::rule(payload) {
+                    let table = tables.entry(table).or_default();
+                    table.chains.entry(chain).or_default().rules.push(rule);
+                }
+            }
+            NEWSET => {
+                if let Some((table, name, set)) = decode::set(payload) {
+                    tables.entry(table).or_default().sets.insert(name, set);
+                }
+            }
+            NEWSETELEM => {
+                if let Some((family, table, set)) = decode::elements_subject(payload) {
+                    let table = tables.entry((family, table)).or_default();
+                    let set = table.sets.entry(set).or_default();
+                    let elements = set.elements.get_or_insert_default();
+                    elements.extend(decode::elements(payload));
+                }
+            }
+            NEWOBJ => {
+                if let Some((table, name, kind)) = decode::object(payload) {
+                    tables.entry(table).or_default().objects.push((name, kind));
+                }
+            }
+            NEWFLOWTABLE => {
+                if let Some((table, name, devices)) = decode::flowtable(payload) {
+                    let table = tables.entry(table).or_default();
+                    table.flowtables.insert(name, devices);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 type Tables = BTreeMap<(u8, String), Table>;
 
 struct Reader<'a> {
@@ -89,8 +142,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn dump(&mut self, what: &str, kind: u16, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let mut each = |message: Message<'_>| each(message.payload);
+    fn dump(&mut self, what: &str, kind: u16, each: &mut dyn FnMut(u16, &[u8])) -> Result<()> {
+        let mut each = |message: Message<'_>| each(message.kind, message.payload);
         let dump = self
             .channel
             .dump(what, kind, |writer| writer.raw(&[0; 4]), &mut each)?;
@@ -99,49 +152,26 @@ impl Reader<'_> {
     }
 
     fn read(mut self) -> Result<(Tables, bool)> {
-        let mut tables = Tables::new();
-        self.dump("list the nftables tables", GETTABLE, &mut |payload| {
-            tables.extend(decode::table(payload));
-        })?;
-        self.dump("list the nftables chains", GETCHAIN, &mut |payload| {
-            if let Some((table, name, chain)) = decode::chain(payload) {
-                tables.entry(table).or_default().chains.insert(name, chain);
-            }
-        })?;
-        self.dump("list the nftables rules", GETRULE, &mut |payload| {
-            if let Some((table, chain, rule)) = decode::rule(payload) {
-                let table = tables.entry(table).or_default();
-                table.chains.entry(chain).or_default().rules.push(rule);
-            }
-        })?;
-        self.dump("list the nftables sets", GETSET, &mut |payload| {
-            if let Some((table, name, set)) = decode::set(payload) {
-                tables.entry(table).or_default().sets.insert(name, set);
-            }
-        })?;
-        self.dump("list the nftables objects", GETOBJ, &mut |payload| {
-            if let Some((table, name, kind)) = decode::object(payload) {
-                tables.entry(table).or_default().objects.push((name, kind));
-            }
-        })?;
-        let flowtables = self.dump(
-            "list the nftables flowtables",
-            GETFLOWTABLE,
-            &mut |payload| {
-                if let Some((table, name, devices)) = decode::flowtable(payload) {
-                    tables
-                        .entry(table)
-                        .or_default()
-                        .flowtables
-                        .insert(name, devices);
-                }
-            },
-        );
+        let mut ruleset = Ruleset::default();
+        for (what, kind) in [
+            ("list the nftables tables", GETTABLE),
+            ("list the nftables chains", GETCHAIN),
+            ("list the nftables rules", GETRULE),
+            ("list the nftables sets", GETSET),
+            ("list the nftables objects", GETOBJ),
+        ] {
+            self.dump(what, kind, &mut |kind, payload| ruleset.take(kind, payload))?;
+        }
+        let what = "list the nftables flowtables";
+        let flowtables = self.dump(what, GETFLOWTABLE, &mut |kind, payload| {
+            ruleset.take(kind, payload);
+        });
         match flowtables {
             // A kernel without flow tables.
             Err(error) if matches!(error.errno(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {}
             other => other?,
         }
+        let mut tables = ruleset.tables;
         for ((family, table), content) in &mut tables {
             for (name, set) in &mut content.sets {
                 if set.data_type == DATA_VERDICT || set.flags & SET_ANONYMOUS != 0 {

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A slow, obvious router, and a native pipeline that learns from it.
+
+use std::net::IpAddr;
+
+use freeway_abi::{FW_R_LEARN_ONCE, FW_R_LEARNED, FW_ST_ACTIVE, fw_conn, fw_tuple};
+use freeway_cmm::{Manager, Op, Port, Settings, words_of};
+use freeway_datapath::DataplaneEvent;
+use freeway_datapath::user::Pipeline;
+
+use super::frame::Frame;
+
+/// Ticks are about to wrap.
+pub const NOW: u32 = 0xffff_ff00;
+
+/// An empty pipeline whose clock stands at [`NOW`].
+pub fn pipeline() -> Pipeline {
+    let mut pipeline = Pipeline::new(64, 16).unwrap();
+    pipeline.set_now(NOW);
+    pipeline.control().deadline_tick = NOW.wrapping_add(1 << 20);
+    pipeline
+}
+
+pub fn tuple(f: &Frame) -> fw_tuple {
+    fw_tuple {
+        saddr_be: words_of(f.src),
+        daddr_be: words_of(f.dst),
+        sport_be: f.sport.to_be(),
+        dport_be: f.dport.to_be(),
+    }
+}
+
+pub fn inverse(t: fw_tuple) -> fw_tuple {
+    fw_tuple {
+        saddr_be: t.daddr_be,
+        daddr_be: t.saddr_be,
+        sport_be: t.dport_be,
+        dport_be: t.sport_be,
+    }
+}
+
+/// What a router does to every packet of a flow.
+#[derive(Clone, Debug)]
+pub struct Router {
+    pub to: (IpAddr, u16, IpAddr, u16),
+    /// The DSCP that leaves, if the router sets one.
+    pub tos: Option<u8>,
+}
+
+impl Router {
+    pub fn route(&self, f: &Frame) -> Frame {
+        let (src, sport, dst, dport) = self.to;
+        Frame {
+            dst_mac: "02:00:00:00:00:04".into(),
+            src_mac: "02:00:00:00:00:03".into(),
+            src,
+            sport,
+            dst,
+            dport,
+            ttl: f.ttl - 1,
+            tos: self.tos.map_or(f.tos, |dscp| dscp << 2 | f.tos & 3),
+            padding: 0,
+            ..f.clone()
+        }
+    }
+}
+
+/// What conntrack has of an established connection whose first packet came and left like this.
+pub fn connection(came: &Frame, left: &Frame) -> fw_conn {
+    fw_conn {
+        orig: tuple(came),
+        reply: inverse(tuple(left)),
+        status: 0xe,
+        timeout_ticks: 100_000,
+        present: 1,
+        tcp_state: 3,
+        ..Default::default()
+    }
+}
+
+/// A manager of ports 1 and 2, without rules.
+pub fn manager() -> Manager {
+    let mut manager = Manager::new(Settings::default());
+    let mut ops = Vec::new();
+    for ifindex in [1, 2] {
+        let (slot, mtu, mac) = (ifindex, 9000, None);
+        let port = Port {
+            ifindex,
+            slot,
+            mtu,
+            mac,
+            input: true,
+            output: true,
+        };
+        manager.set_port(port, NOW, &mut ops);
+    }
+    manager.set_ruleset(Vec::new(), Vec::new(), NOW, &mut ops);
+    manager
+}
+
+/// Two packets through the slow path, and the flow enters the table.
+pub fn learn(pipeline: &mut Pipeline, came: &Frame, router: &Router) {
+    let left = router.route(came);
+    pipeline.set_conn(&connection(came, &left));
+    for expected in [FW_R_LEARN_ONCE, FW_R_LEARNED] {
+        let token = pipeline.ingress(&mut came.bytes(), 1, 0);
+        assert_ne!(token, 0, "{came:?}");
+        let reason = pipeline.egress(&mut left.bytes(), 2, 0, token);
+        assert_eq!(reason, expected, "{came:?}\n{left:?}");
+    }
+    let Some(DataplaneEvent::Candidate(c)) = pipeline.event() else {
+        panic!("no candidate")
+    };
+    let mut manager = manager();
+    let mut ops = Vec::new();
+    manager.candidate(&c, 1, NOW, &mut ops);
+    for op in ops {
+        match op {
+            Op::SetNexthop { index, nexthop } => *pipeline.nexthop(index).unwrap() = *nexthop,
+            Op::InsertFlow { index, flow } => {
+                let to = pipeline.flow(index).unwrap();
+                *to = *flow;
+                to.state.status = FW_ST_ACTIVE;
+                assert!(pipeline.insert(index));
+            }
+            _ => {}
+        }
+    }
+}
