@@ -296,6 +296,51 @@ pub enum BenchCommand {
     /// calls it assured, and four, 20 ms apart. A rate holds if 99 % of the connections are fast in both directions
     /// when their packets end. The time to fast is measured at a tenth of the rate.
     Setup(SetupArgs),
+    /// Measure established fast flows while new tuples flood the same port
+    ///
+    /// The flood comes at the rate at which the kernel alone takes new tuples, as SYN and as UDP, accepted and dropped
+    /// by rule. Compared with the time before it is what a hit takes in the program; compared with the kernel alone
+    /// what is lost of the established flows' frames.
+    Flood(FloodArgs),
+}
+
+/// Arguments of `bench flood`.
+#[derive(Debug, Args)]
+pub struct FloodArgs {
+    /// What floods; all of them if none is named
+    #[arg(long = "kind", value_name = "KIND")]
+    pub kinds: Vec<FloodKind>,
+    /// Established flows
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub flows: u32,
+    /// Runs; figures are their medians
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=20))]
+    pub runs: u32,
+    /// Seconds of each sample; a flood that would repeat its tuples ends sooner
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub seconds: u32,
+    /// CPU of the flood and the router
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub cpu: usize,
+    /// CPU of the daemon
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub daemon_cpu: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What new tuples come as, and what becomes of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FloodKind {
+    /// TCP SYN, accepted.
+    SynAccepted,
+    /// TCP SYN, dropped by a rule.
+    SynDropped,
+    /// UDP, accepted.
+    UdpAccepted,
+    /// UDP, dropped by a rule.
+    UdpDropped,
 }
 
 /// Arguments of `bench setup`.

@@ -14,7 +14,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::api::{PortState, Stats, Status};
+use crate::api::{FlowFilter, PortState, Stats, Status};
 use crate::client::Client;
 use crate::exit::Stop;
 use crate::netns;
@@ -122,6 +122,12 @@ impl RouterDaemon {
     /// Its counters.
     pub fn stats(&self) -> Result<Stats, Stop> {
         self.client.stats()
+    }
+
+    /// How many flows a filter lets through.
+    pub fn count(&self, filter: &FlowFilter) -> Result<u64, Stop> {
+        let total = self.client.flow_stream(filter)?.each(|_| true)?;
+        Ok(total.unwrap_or(0))
     }
 
     /// Fails with the reason if a port is not fast.

@@ -126,6 +126,59 @@ fn the_bench_fills_its_fields() {
 }
 
 #[test]
+fn a_flood_fills_its_fields() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    let counting = || std::fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled").unwrap();
+    let before = counting();
+    let child = start(&[
+        "bench",
+        "flood",
+        "--kind",
+        "udp-accepted",
+        "--flows",
+        "200",
+        "--runs",
+        "1",
+        "--seconds",
+        "1",
+        "--json",
+    ]);
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    let bench: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let kinds = bench["kinds"].as_array().unwrap();
+    assert_eq!(kinds.len(), 1, "{bench}");
+    for kind in kinds {
+        for field in [
+            "capacity_per_s",
+            "flood_per_s",
+            "hit_ns_before",
+            "hit_ns_during",
+            "miss_ns",
+            "hits_per_miss",
+            "freeway_sent",
+            "kernel_sent",
+        ] {
+            assert!(kind[field].as_f64().unwrap() > 0.0, "{field}: {kind}");
+        }
+        // a debug build's daemon on a busy machine: bounds that only a fault exceeds
+        assert!(kind["daemon_cpu"].as_f64().unwrap() < 1.0, "{kind}");
+        let count = |field: &str| kind[field].as_u64().unwrap();
+        assert!(count("new_flows_fast") * 2 > count("new_flows"), "{kind}");
+        assert!(
+            count("memory_after_bytes") < count("memory_before_bytes") + (32 << 20),
+            "{kind}"
+        );
+    }
+    assert_eq!(counting(), before);
+    nothing_left_of(pid);
+}
+
+#[test]
 fn an_interrupted_demo_cleans_up() {
     let Some(_machine) = machine() else {
         return;

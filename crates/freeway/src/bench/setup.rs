@@ -4,14 +4,11 @@
 //! Generator, router and hosts share one CPU, the daemon has another. What is measured is the daemon: how many
 //! connections it takes in a second, what of its CPU that costs, and how soon they are fast.
 
-use std::fs;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use freeway_lab::{Generator, Lab, Load, Proto, Reflector, Sink, SinkSpec, Topology, Until};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 use serde::Serialize;
 
 use super::{flow_config, options, progress};
@@ -20,6 +17,7 @@ use crate::cli::SetupArgs;
 use crate::exit::Stop;
 use crate::lab;
 use crate::machine::Machine;
+use crate::process::{cpu_time, pin};
 use crate::render::{self, Page, Terminal, Tone, count};
 use crate::router::RouterDaemon;
 
@@ -195,7 +193,7 @@ fn sample(args: &SetupArgs, topology: &'static Topology, rate: u32) -> Result<Sa
         Ok(Usage {
             at: Instant::now(),
             taken: daemon.status()?.learn.connections,
-            daemon: process_cpu(pid)?,
+            daemon: cpu_time(pid)?,
         })
     };
     let begin = Instant::now();
@@ -245,42 +243,6 @@ fn sample(args: &SetupArgs, topology: &'static Topology, rate: u32) -> Result<Sa
         held: fast as f64 >= SHARE * f64::from(connections)
             && first.elapsed_ns as f64 * f64::from(rate) <= 1.02e9 * f64::from(connections),
     })
-}
-
-/// Binds a process to a CPU.
-fn pin(pid: u32, cpu: usize) -> Result<(), Stop> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Stop::failure(format!("cannot bind Freeway to CPU {cpu}: {error}"))
-    };
-    let mut set = CpuSet::new();
-    set.set(cpu).map_err(|error| failed(&error))?;
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).map_err(|error| failed(&error))?;
-    for task in tasks.flatten() {
-        if let Ok(tid) = task.file_name().to_string_lossy().parse() {
-            sched_setaffinity(Pid::from_raw(tid), &set).map_err(|error| failed(&error))?;
-        }
-    }
-    Ok(())
-}
-
-/// USER_HZ: what /proc counts CPU time in.
-fn ticks(count: u64) -> Duration {
-    Duration::from_millis(count * 10)
-}
-
-/// CPU time of a process.
-fn process_cpu(pid: u32) -> Result<Duration, Stop> {
-    let path = format!("/proc/{pid}/stat");
-    let text = fs::read_to_string(&path)
-        .map_err(|error| Stop::failure(format!("cannot read {path}: {error}")))?;
-    Ok(ticks(process_ticks(&text)))
-}
-
-fn process_ticks(stat: &str) -> u64 {
-    // The command name may hold spaces and brackets; fields count from its last bracket.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let times = fields.split_whitespace().skip(11).take(2);
-    times.filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
 fn words(sample: &Sample) -> String {
@@ -393,12 +355,6 @@ mod tests {
                 Some(held) => assert!(held <= limit && f64::from(limit) < 1.1 * f64::from(held)),
             }
         }
-    }
-
-    #[test]
-    fn cpu_times() {
-        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 1 2 3 4 120 34 0 0 20 0 1 0";
-        assert_eq!(process_ticks(stat), 154);
     }
 
     #[test]
