@@ -333,3 +333,46 @@ fn redirects_are_sent_for_what_the_kernel_sees() {
         "{freeway}, kernel {kernel}"
     );
 }
+
+/// Where the page's names of files begin.
+fn file(name: &str) -> std::path::PathBuf {
+    let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = match name.split('/').next().unwrap() {
+        "vectors" => "tests",
+        "cmm" => return top.join("crates/cmm/src/tests").join(&name[4..]),
+        "crates" => "",
+        "daemon" => "crates/freeway/src",
+        _ => "crates/freeway/tests",
+    };
+    top.join(folder).join(name)
+}
+
+#[test]
+fn the_tests_that_the_page_names_exist() {
+    let page = std::fs::read_to_string(file("../../../docs/limits.md")).unwrap();
+    let table = page.split_once("## Where each is tested").unwrap().1;
+    let rows = table.lines().filter(|line| line.starts_with("| ")).skip(2);
+    let mut named = 0;
+    for row in rows.take_while(|row| !row.starts_with("## ")) {
+        let tests = row.split(" | ").nth(1).unwrap();
+        let mut text = String::new();
+        for (n, part) in tests.split('`').enumerate() {
+            if n % 2 == 0 {
+                // words of vectors between the names
+                for words in part.split('"').skip(1).step_by(2) {
+                    assert!(text.contains(words), "{words}: {row}");
+                    named += 1;
+                }
+            } else if part.ends_with(".rs") || part.ends_with(".toml") {
+                text =
+                    std::fs::read_to_string(file(part)).unwrap_or_else(|e| panic!("{part}: {e}"));
+                named += 1;
+            } else if part.contains('_') && !part.contains(' ') {
+                let name = part.trim_end_matches("...");
+                assert!(text.contains(name), "{name}: {row}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 40, "{named} names were found");
+}

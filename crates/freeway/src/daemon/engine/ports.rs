@@ -380,3 +380,63 @@ fn attach(
         reason
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(kind: Option<&str>) -> Link {
+        Link {
+            name: "p0".into(),
+            kind: kind.map(str::to_owned),
+            hw_type: 1,
+            ..Link::default()
+        }
+    }
+
+    #[test]
+    fn ethernet_ports_of_their_own_take_part() {
+        let plain = Config::default();
+        assert_eq!(unfit(&link(None), &plain), None);
+        for kind in [
+            "vlan",
+            "bridge",
+            "bond",
+            "team",
+            "vrf",
+            "macvlan",
+            "ipvlan",
+            "tun",
+            "vxlan",
+            "gre",
+            "ppp",
+            "wireguard",
+            "macsec",
+            "dummy",
+        ] {
+            let reason = unfit(&link(Some(kind)), &plain).unwrap();
+            assert!(reason.contains(kind), "{reason}");
+        }
+        let ppp = Link {
+            hw_type: 512,
+            ..link(None)
+        };
+        assert!(unfit(&ppp, &plain).is_some());
+        let member = Link {
+            master: Some(7),
+            ..link(None)
+        };
+        assert!(unfit(&member, &plain).unwrap().contains("bridge"));
+    }
+
+    #[test]
+    fn a_veth_must_be_said_to_be_a_wire() {
+        let config = |text| Config::parse(text, "x").unwrap();
+        let veth = link(Some("veth"));
+        assert!(unfit(&veth, &Config::default()).is_some());
+        assert_eq!(unfit(&veth, &config("[port.p0]\nwire_true = true\n")), None);
+        assert!(unfit(&veth, &config("[port.p1]\nwire_true = true\n")).is_some());
+        let kernel = config("[port.p0]\nwire_true = true\npath = \"kernel\"\n");
+        assert!(unfit(&veth, &kernel).unwrap().contains("configuration"));
+    }
+}
