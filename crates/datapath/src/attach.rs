@@ -75,6 +75,15 @@ impl Attachment {
         })
     }
 
+    /// True while the program is where it was put: others may detach links and delete filters, and no event tells.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        match self {
+            Attachment::Link(link) => link_ifindex(link).is_none_or(|ifindex| ifindex != 0),
+            Attachment::Filter(hook) => TcHook::query(&mut hook.clone()).is_ok(),
+        }
+    }
+
     /// Removes clsact filters that a killed daemon left at a port.
     pub fn sweep(prog: BorrowedFd<'_>, ifindex: u32) {
         for point in [TC_INGRESS, TC_EGRESS] {
@@ -137,4 +146,16 @@ fn link(prog: BorrowedFd<'_>, ifindex: u32, kind: u32, flags: u32) -> io::Result
     }
     // SAFETY: a new descriptor that nobody else owns.
     Ok(Attachment::Link(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// The port of an XDP or tcx link, 0 if it was detached; `None` if the kernel does not tell.
+fn link_ifindex(link: &OwnedFd) -> Option<u32> {
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: the kernel writes at most `len` bytes to the structure.
+    let rc = unsafe {
+        libbpf_sys::bpf_obj_get_info_by_fd(link.as_raw_fd(), (&raw mut info).cast(), &raw mut len)
+    };
+    // SAFETY: plain integers; XDP and tcx both begin with the index.
+    (rc == 0).then_some(unsafe { info.__bindgen_anon_1.xdp.ifindex })
 }

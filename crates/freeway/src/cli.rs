@@ -56,6 +56,10 @@ pub enum Command {
     Off(ShowArgs),
     /// Empty the flow table; flows are learned anew
     Flush(ShowArgs),
+    /// Read everything from the kernel again, and say how much differed
+    ///
+    /// The daemon follows the kernel by itself and does this when events were lost. Flows are confirmed anew.
+    Resync(ShowArgs),
     /// Say what this machine, its drivers and its rules allow, and what to change
     ///
     /// Needs no daemon. Exits with 1 if something keeps Freeway from running here.

@@ -16,8 +16,8 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
 use crate::api::{
-    Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Stats, Status, Switch,
-    Switched, Top, TopQuery,
+    Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Resynced, Stats,
+    Status, Switch, Switched, Top, TopQuery,
 };
 use crate::exit::{Exit, Stop};
 use crate::netns;
@@ -122,6 +122,11 @@ impl Client {
     /// `freeway flush`.
     pub fn flush(&self) -> Result<Flushed, Stop> {
         self.ask(Method::POST, "/v1/flush", &(), Duration::ZERO)
+    }
+
+    /// `freeway resync`.
+    pub fn resync(&self) -> Result<Resynced, Stop> {
+        self.ask(Method::POST, "/v1/resync", &(), Duration::ZERO)
     }
 
     fn ask<T: DeserializeOwned>(
@@ -420,6 +425,7 @@ mod tests {
             }
         );
         assert_eq!(client.flush().unwrap(), Flushed { flows: 2 });
+        assert_eq!(client.resync().unwrap(), Resynced { changes: 3 });
     }
 
     #[test]

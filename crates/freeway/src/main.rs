@@ -56,6 +56,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::On(args) => show::switch(&args, true),
         Command::Off(args) => show::switch(&args, false),
         Command::Flush(args) => show::flush(&args),
+        Command::Resync(args) => show::resync(&args),
         Command::Doctor(args) => show::doctor(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Lab(LabCommand::List { json }) => lab::list(json),

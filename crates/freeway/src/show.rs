@@ -200,6 +200,15 @@ pub fn flush(args: &ShowArgs) -> Result<(), Stop> {
     })
 }
 
+/// `freeway resync`.
+pub fn resync(args: &ShowArgs) -> Result<(), Stop> {
+    let resynced = client(args)?.resync()?;
+    show(args.json, &resynced, |_| match resynced.changes {
+        0 => "The daemon was in step with the kernel\n".into(),
+        changes => format!("Put right: {}\n", plural(changes, "change")),
+    })
+}
+
 /// `freeway doctor`.
 pub fn doctor(args: &DoctorArgs) -> Result<(), Stop> {
     let report = doctor::examine(args.config.as_deref(), &args.interfaces)?;

@@ -35,6 +35,7 @@ fn clients_without_a_daemon_exit_with_2() {
         &["on"],
         &["off"],
         &["flush"],
+        &["resync"],
         &["status", "--json"],
     ] {
         let (code, line) = refusal(&[command, &["--socket", socket]].concat());
@@ -89,8 +90,8 @@ fn help_is_complete() {
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
     for words in [
-        "run", "status", "stats", "flows", "explain", "on", "off", "flush", "doctor", "demo",
-        "lab", "bench",
+        "run", "status", "stats", "flows", "explain", "on", "off", "flush", "resync", "doctor",
+        "demo", "lab", "bench",
     ] {
         assert!(text.contains(&format!("\n  {words} ")), "{words}: {text}");
     }

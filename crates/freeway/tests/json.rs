@@ -153,7 +153,7 @@ fn every_command_prints_what_is_documented() {
     }
     schema.check("explain", &explain("203.0.113.1:1", "203.0.113.2:2"));
 
-    for command in ["off", "on", "flush"] {
+    for command in ["off", "on", "flush", "resync"] {
         schema.check(command, &router.json(&[command]));
     }
     schema.check("lab list", &router.json(&["lab", "list"]));

@@ -26,5 +26,5 @@ pub use status::{
     Feature, FeatureState, FlowCounts, Invalidation, Latency, Learning, Port, PortPath, PortState,
     RulesetStatus, Status,
 };
-pub use switch::{Flushed, Switch, Switched};
+pub use switch::{Flushed, Resynced, Switch, Switched};
 pub use top::{Rate, ReasonRate, Top, TopFlow, TopPort, TopQuery};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `freeway on`, `off` and `flush`.
+//! `freeway on`, `off`, `flush` and `resync`.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,4 +25,11 @@ pub struct Switched {
 pub struct Flushed {
     /// Flows that were removed.
     pub flows: u64,
+}
+
+/// Everything was read from the kernel again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resynced {
+    /// What differed from what the daemon knew, and flows that left or wait for that; 0 if it was in step.
+    pub changes: u64,
 }

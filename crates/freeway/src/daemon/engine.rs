@@ -296,12 +296,7 @@ impl Engine {
         let mut events = Vec::new();
         self.mirror.read(&mut events).map_err(failure)?;
         self.apply(&events)?;
-        if events.iter().any(|e| {
-            !matches!(
-                e,
-                Event::ConnectionUpdated(_) | Event::ConnectionDestroyed(_)
-            )
-        }) {
+        if !events.iter().all(is_of_connection) {
             self.invalidation.record(since.elapsed());
         }
         Ok(())
@@ -362,20 +357,26 @@ impl Engine {
         Ok(())
     }
 
-    /// Start-up again: dumps everything and applies the difference.
-    fn resync(&mut self) -> Result<(), DaemonError> {
+    /// Start-up again: dumps everything and applies the difference; returns how much that was.
+    fn resync(&mut self) -> Result<u64, DaemonError> {
         self.counts.resyncs += 1;
+        let flows = self.manager.flow_count() as u64;
+        let unconfirmed = self.manager.stats().unconfirmed;
+        let mut changes = self.ports.lost_programs();
         let events = self.mirror.resync().map_err(failure)?;
         let events: Vec<Event> = events
             .into_iter()
             .filter(|e| !matches!(e, Event::Overrun { .. }))
             .collect();
+        changes += events.iter().filter(|e| !is_of_connection(e)).count() as u64;
         self.apply(&events)?;
         let mut ops = Vec::new();
         self.manager.new_epoch(&mut ops);
         self.execute(ops)?;
         self.read_ruleset()?;
-        self.update_ports()
+        self.update_ports()?;
+        let left = flows.saturating_sub(self.manager.flow_count() as u64);
+        Ok(changes + left + self.manager.stats().unconfirmed - unconfirmed)
     }
 
     /// True if there may be more.
@@ -434,7 +435,8 @@ impl Engine {
         if self.poller.take_again() {
             self.ask_poller();
         }
-        if before.ports_differ(&self.polled) || self.new_faults() {
+        if before.ports_differ(&self.polled) || self.new_faults() || self.ports.lost_programs() > 0
+        {
             self.update_ports()?;
         }
         if before.foreign_hooks != self.polled.foreign_hooks || before.legacy != self.polled.legacy
@@ -548,6 +550,13 @@ fn load_modules() {
             .status();
         tracing::debug!(module, ?status, "modprobe");
     }
+}
+
+fn is_of_connection(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::ConnectionUpdated(_) | Event::ConnectionDestroyed(_)
+    )
 }
 
 fn failure(error: impl std::fmt::Display) -> DaemonError {

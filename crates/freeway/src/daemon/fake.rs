@@ -404,6 +404,7 @@ async fn answer(mut queue: mpsc::Receiver<Request>) {
                 drop(reply.send(Ok(Switched { on, was_on })));
             }
             Request::Flush(reply) => drop(reply.send(Ok(Flushed { flows: 2 }))),
+            Request::Resync(reply) => drop(reply.send(Ok(Resynced { changes: 3 }))),
         }
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::api::{
-    Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Stats, Status, Switch, Switched,
-    Top, TopQuery,
+    Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Resynced, Stats, Status, Switch,
+    Switched, Top, TopQuery,
 };
 
 /// Where an answer goes. The asker may have left meanwhile, so a failed send means nothing.
@@ -30,6 +30,8 @@ pub enum Request {
     Switch(Switch, Reply<Switched>),
     /// `POST /v1/flush`.
     Flush(Reply<Flushed>),
+    /// `POST /v1/resync`.
+    Resync(Reply<Resynced>),
 }
 
 /// Which part of the flow table.

@@ -35,6 +35,7 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/explain", post(explain))
         .route("/v1/switch", post(switch))
         .route("/v1/flush", post(flush))
+        .route("/v1/resync", post(resync))
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
         .with_state(engine)
@@ -111,6 +112,10 @@ async fn switch(State(engine): State<Engine>, body: Bytes) -> Response {
 
 async fn flush(State(engine): State<Engine>) -> Response {
     answer(ask(&engine, PATIENCE, Request::Flush).await)
+}
+
+async fn resync(State(engine): State<Engine>) -> Response {
+    answer(ask(&engine, PATIENCE, Request::Resync).await)
 }
 
 async fn unknown() -> Response {

@@ -40,6 +40,8 @@ pub(super) struct Port {
     pub reasons: Vec<String>,
     pub faults: u64,
     pub xdp_features: Vec<String>,
+    /// At the last look its driver could not send redirected frames.
+    mute: bool,
     xdp: Option<Attachment>,
     tc: Vec<Attachment>,
     /// Its clsact qdisc was made for the filters in `tc`.
@@ -49,6 +51,12 @@ pub(super) struct Port {
 }
 
 impl Port {
+    /// Programs that somebody else has taken off.
+    fn lost_programs(&self) -> usize {
+        let programs = self.tc.iter().chain(&self.xdp);
+        programs.filter(|program| !program.holds()).count()
+    }
+
     /// Takes the programs off, and clsact if nobody else uses it.
     fn detach(&mut self, ifindex: u32) {
         self.xdp = None;
@@ -85,6 +93,14 @@ impl Ports {
             }
         }
         Ok(())
+    }
+
+    /// Programs that somebody else has taken off, of all ports.
+    pub(super) fn lost_programs(&self) -> u64 {
+        self.by_index
+            .values()
+            .map(|port| port.lost_programs() as u64)
+            .sum()
     }
 
     pub(super) fn detach_all(&mut self) {
@@ -296,6 +312,12 @@ impl Engine {
                 qdisc.kind
             ));
         }
+        let (features, can_send) = self.polled.xdp_features(link.ifindex);
+        port.xdp_features = features;
+        if std::mem::replace(&mut port.mute, !can_send) && can_send && port.faults > 0 {
+            // what made it fail has been put right
+            let _ = self.datapath.set_port(port.slot, link.ifindex);
+        }
         let fault = self.datapath.fault(link.ifindex);
         port.faults = fault.failed;
         let failing = fault.failed >= FAULTS_MAX;
@@ -306,8 +328,6 @@ impl Engine {
                 fault.failed
             ));
         }
-        let (features, can_send) = self.polled.xdp_features(link.ifindex);
-        port.xdp_features = features;
         if !can_send {
             port.reasons.push(match link.kind.as_deref() {
                 Some("veth") => "its peer does not take redirected frames: switch GRO on there, \
@@ -357,6 +377,13 @@ fn attach(
             return Err(reason.clone());
         }
         port.failed = None;
+    }
+    if port.lost_programs() > 0 {
+        tracing::warn!(port = link.name, "somebody took programs off");
+        if !port.tc.iter().all(Attachment::holds) {
+            port.tc.clear();
+        }
+        port.xdp.take_if(|program| !program.holds());
     }
     let result = (|| {
         if port.tc.is_empty() {

@@ -10,7 +10,7 @@ use super::census::{Asker, Sums};
 use super::{Engine, failure};
 use crate::api::{
     Events, Failure, FlowCounts, Flushed, Latency, Learning, Netlink, Port, PortPath, PortState,
-    ReasonCount, RefusalCount, Stats, Status, Switched,
+    ReasonCount, RefusalCount, Resynced, Stats, Status, Switched,
 };
 use crate::daemon::{DaemonError, Request};
 
@@ -39,6 +39,10 @@ impl Engine {
             Request::Flush(reply) => {
                 let flows = self.flush()?;
                 drop(reply.send(Ok(Flushed { flows })));
+            }
+            Request::Resync(reply) => {
+                let changes = self.resync()?;
+                drop(reply.send(Ok(Resynced { changes })));
             }
         }
         Ok(())
