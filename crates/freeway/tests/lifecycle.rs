@@ -13,141 +13,12 @@
 
 mod common;
 
-use std::collections::BTreeSet;
-use std::process::Command;
-use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
+use common::bench::{Bench, FLOWS, IN_FLIGHT};
+use common::objects::Objects;
 use common::*;
-use freeway_lab::generator::Running;
-use freeway_lab::{Generator, Lab, Load, MeasureSpec, Proto, Sent, Sink, SinkSpec, Until, measure};
 use nix::sys::signal::Signal;
-
-const FLOWS: u32 = 1000;
-/// The generator's, and with it the router's.
-const CPU: usize = 0;
-/// What rings and queues of a veth hold when a program goes.
-const IN_FLIGHT: u64 = 600;
-
-/// A lab with assured connections, a sink, and a generator at half the kernel's capacity.
-struct Bench {
-    lab: Lab,
-    sink: Sink,
-    generator: Arc<Generator>,
-    pps: u64,
-}
-
-impl Bench {
-    fn new() -> Bench {
-        let lab = build("nat");
-        lab.prime(Proto::Udp, FLOWS, Some(CPU)).unwrap();
-        let spec = MeasureSpec {
-            flows: FLOWS,
-            cpu: CPU,
-            ..MeasureSpec::default()
-        };
-        let kernel = measure(
-            &lab,
-            &MeasureSpec {
-                duration: Duration::from_millis(500),
-                ..spec
-            },
-        )
-        .unwrap();
-        let capacity = kernel.received as f64 / kernel.elapsed_ns as f64 * 1e9;
-        let pps = (capacity / 2.0) as u64;
-        eprintln!("the kernel forwards {capacity:.0} frames/s; load: {pps}");
-        let sink = Sink::attach(lab.server_port(), SinkSpec::thorough(FLOWS)).unwrap();
-        let flows = lab.flows(Proto::Udp, FLOWS, 64);
-        let generator = Arc::new(Generator::new(lab.client_port(), &flows).unwrap());
-        Bench {
-            lab,
-            sink,
-            generator,
-            pps,
-        }
-    }
-
-    fn load(&self) -> Running {
-        self.generator
-            .start(Load::paced(Until::Stopped, self.pps).on_cpu(CPU))
-            .unwrap()
-    }
-
-    /// Ends the load; all that can still arrive has arrived.
-    fn end(&self, load: Running) -> Sent {
-        let sent = load.stop().unwrap();
-        let mut before = u64::MAX;
-        until("silence at the sink", Duration::from_secs(2), || {
-            let now = self.sink.counts().unwrap().frames;
-            let silent = now == before;
-            before = now;
-            silent.then_some(())
-        });
-        sent
-    }
-
-    /// Nothing was lost, and what arrived is right.
-    #[track_caller]
-    fn check(&self, sent: &Sent, lost_max: u64) {
-        let counts = self.sink.counts().unwrap();
-        let lost = sent.frames.saturating_sub(counts.frames);
-        eprintln!(
-            "{} frames sent, {lost} lost, {} late",
-            sent.frames, counts.reordered
-        );
-        assert!(
-            lost <= lost_max,
-            "{lost} of {} frames are lost",
-            sent.frames
-        );
-        assert!(counts.frames <= sent.frames, "frames arrived twice");
-        assert_eq!((counts.bad_ip_checksum, counts.bad_l4_checksum), (0, 0));
-    }
-
-    /// Frames that the generator has sent and that the router's kernel has forwarded.
-    fn progress(&self) -> (u64, u64) {
-        (
-            self.generator.frames().unwrap(),
-            forwarded(self.lab.router()),
-        )
-    }
-
-    /// The kernel's part of what is sent in the next moment.
-    fn kernel_share(&self, time: Duration) -> f64 {
-        let before = self.progress();
-        thread::sleep(time);
-        let after = self.progress();
-        (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64
-    }
-
-    /// Waits until nearly all is fast.
-    #[track_caller]
-    fn wait_fast(&self, patience: Duration) -> Duration {
-        self.wait_share(patience, |share| share < 0.05)
-    }
-
-    /// Waits until all is the kernel's.
-    #[track_caller]
-    fn wait_kernel(&self, patience: Duration) -> Duration {
-        self.wait_share(patience, |share| share > 0.98)
-    }
-
-    #[track_caller]
-    fn wait_share(&self, patience: Duration, enough: impl Fn(f64) -> bool) -> Duration {
-        let start = Instant::now();
-        let mut share = f64::NAN;
-        while start.elapsed() < patience + Duration::from_millis(30) {
-            let begin = start.elapsed();
-            share = self.kernel_share(Duration::from_millis(30));
-            if enough(share) {
-                return begin;
-            }
-        }
-        panic!("after {patience:?} the kernel has {:.1} %", share * 100.0);
-    }
-}
 
 #[test]
 fn off_and_on_lose_nothing_and_counters_are_true() {
@@ -281,35 +152,16 @@ fn a_second_daemon_is_refused() {
     router.stop();
 }
 
-/// Freeway's programs on this machine.
-fn programs() -> BTreeSet<u64> {
-    let output = Command::new("bpftool")
-        .args(["-j", "prog", "show"])
-        .output()
-        .unwrap();
-    let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let all = all.as_array().unwrap().iter();
-    all.filter(|program| {
-        program["name"]
-            .as_str()
-            .is_some_and(|name| name.starts_with("freeway_"))
-    })
-    .map(|program| program["id"].as_u64().unwrap())
-    .collect()
-}
-
 #[test]
 fn the_end_leaves_nothing() {
     let Some(_machine) = machine() else { return };
     let lab = build("nat");
     let qdiscs = lab.router().tool("tc qdisc show").unwrap();
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let before = programs();
         let mut router = Router::start(&lab);
-        let loaded = programs();
-        let loaded: Vec<u64> = loaded.difference(&before).copied().collect();
+        let loaded = Objects::of(router.child.id());
         let files = router.files();
-        assert!(loaded.len() >= 3, "{loaded:?}");
+        assert!(loaded.programs.len() >= 3, "{loaded:?}");
         assert!(files.iter().all(|file| file.exists()), "{files:?}");
         let links = lab.router().tool("ip -d link show").unwrap();
         assert!(links.contains("prog/xdp"), "{links}");
@@ -321,11 +173,7 @@ fn the_end_leaves_nothing() {
         assert!(!links.contains("xdp"), "{links}");
         assert_eq!(lab.router().tool("tc qdisc show").unwrap(), qdiscs);
         assert!(!files.iter().any(|file| file.exists()), "{files:?}");
-        // The kernel frees programs after a grace period.
-        until("the programs' end", Duration::from_secs(3), || {
-            let left = programs();
-            (!loaded.iter().any(|id| left.contains(id))).then_some(())
-        });
+        loaded.wait_gone();
         let output = router.run(&["status"]);
         assert_eq!(output.status.code(), Some(2), "no daemon");
     }

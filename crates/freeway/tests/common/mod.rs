@@ -2,7 +2,10 @@
 //! What the tests with namespaces share: one test at a time, a daemon in a lab's router, and looking at the kernel.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod bench;
+pub mod objects;
 pub mod random;
+pub mod wire;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -93,21 +96,17 @@ impl Router {
 
     /// As [`Router::start`], with `extra` appended to the configuration.
     pub fn start_with(lab: &Lab, extra: &str) -> Router {
+        Self::start_as(lab, extra, freeway(), &["lan0", "wan0"])
+    }
+
+    /// As [`Router::start_with`], with a program that ends up being `freeway`, and for these ports.
+    pub fn start_as(lab: &Lab, extra: &str, mut program: Command, ports: &[&str]) -> Router {
         let mut child = lab
             .router()
             .spawn(
-                freeway()
-                    .args([
-                        "run",
-                        "--config",
-                        "/dev/stdin",
-                        "--log",
-                        "warn",
-                        "-i",
-                        "lan0",
-                        "-i",
-                        "wan0",
-                    ])
+                program
+                    .args(["run", "--config", "/dev/stdin", "--log", "warn"])
+                    .args(ports.iter().flat_map(|port| ["-i", port]))
                     .stdin(Stdio::piped())
                     .stdout(Stdio::null())
                     .stderr(Stdio::piped()),
@@ -132,8 +131,8 @@ impl Router {
             let output = router.run(&["status", "--json"]);
             let status: Option<Value> = serde_json::from_slice(&output.stdout).ok();
             let fast = |status: &Value| {
-                let ports = status["ports"].as_array().unwrap();
-                ports.len() == 2 && ports.iter().all(|port| port["state"] == "fast")
+                let there = status["ports"].as_array().unwrap();
+                there.len() == ports.len() && there.iter().all(|port| port["state"] == "fast")
             };
             if status.as_ref().is_some_and(fast) {
                 return router;
@@ -201,6 +200,20 @@ impl Router {
                 panic!("{filter}: {wanted} fast flows wanted, there are {flows:#?}\n{stats}");
             }
             thread::sleep(POLL);
+        }
+    }
+
+    /// The daemon knows all of the kernel: reading it again changes nothing.
+    #[track_caller]
+    pub fn wait_in_step(&self) {
+        let mut changes = Vec::new();
+        let end = Instant::now() + Duration::from_secs(5);
+        while changes.last() != Some(&0) {
+            assert!(
+                Instant::now() < end,
+                "each time it changes more: {changes:?}"
+            );
+            changes.push(self.json(&["resync"])["changes"].as_u64().unwrap());
         }
     }
 
