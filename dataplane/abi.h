@@ -27,10 +27,12 @@ enum fw_const {
 	FW_REASONS_MAX = 128,
 	/* One packet seen once is not yet a pattern. */
 	FW_MISSES_MAX = 3,
-	/* Index 0 of the flow and next-hop arrays stays unused. */
+	/* Element 0 of the flow and next-hop arrays stays unused. */
 	FW_INDEX_NONE = 0,
-	FW_INDEX_MASK = 0x00ffffff,
-	FW_BUCKET_SLOTS = 8,
+	/* Adjacent places of flows whose ports are close. */
+	FW_GROUP = 64,
+	/* Most places beside its home that a flow may be put to. */
+	FW_REACH_MAX = 63,
 	FW_SEEN_FLOWS = 64,
 	FW_HASH_KEYS = 5,
 	FW_KEY_IP6 = 1u << 31,
@@ -103,19 +105,21 @@ struct fw_state {
 	__u32 reval_tick;
 	__u32 confirmed_tick;
 	__u32 interval;  /* of revalidation, ticks */
-	__u32 peer;      /* flow index of the other direction, or none */
+	__u32 peer;      /* place of the other direction's flow, or none */
 	__u32 ct_mark;   /* as learned */
 	__u16 len_max;   /* longest L3 packet that the kernel is proven to forward */
 	__u8 misses;     /* revalidations that did not come out, in a row */
 	__u8 pending;    /* a revalidation is under way */
 	__u32 ct_status; /* IPS_* bits that must stay as learned */
+	__u32 index;     /* the manager's number of the flow */
 };
 
 /*
  * A flow: key, guard (what else must be equal), action (what is then done) and
  * state. An element of an array that the manager writes by mmap(2); the data
- * plane finds it through fw_bucket and writes only its state. An IPv4 hit
- * touches the first two of its three cache lines.
+ * plane writes only its state. The hash of the key names its home in the array;
+ * if that is taken it is displaced by 1, 3, 6, 10 ... groups. An IPv4 hit
+ * touches the first two of the three cache lines, and nothing else of the table.
  *
  * Deltas are ones' complement sums of ~old and new 16-bit words (RFC 1624
  * eqn. 3), never 0.
@@ -139,7 +143,8 @@ struct fw_flow {
 	__u8 ttl_out;
 	__u8 dscp_out;
 	__u8 flags; /* enum fw_flow_flag */
-	__u8 l2_in_len;
+	/* of this home, whoever lives here: how far to look for its displaced flows */
+	__u8 reach;
 
 	struct fw_state state;
 
@@ -147,15 +152,6 @@ struct fw_flow {
 	__u32 key_daddr6_be[4];
 	__u32 saddr6_be[4];
 	__u32 daddr6_be[4];
-};
-
-/*
- * The table's index: flow index and a tag of eight hash bits in each slot, 0 is
- * empty. A flow is in the bucket that its hash names, or, if that one is full,
- * in the second one.
- */
-struct fw_bucket {
-	__u32 slot[FW_BUCKET_SLOTS];
 };
 
 /* Where a flow leaves: immutable once valid, then only invalidated. */
@@ -220,12 +216,12 @@ struct fw_config {
 	__u32 slots_per_cpu;  /* power of two */
 	__u32 tc_forwards;    /* flows may belong to tc */
 	/* elements - 1 of arrays whose size is a power of two */
-	__u32 slot_mask; /* slots of all buckets */
 	__u32 flow_mask;
 	__u32 nexthop_mask;
-	__u32 kern_ctx;               /* bpf_cast_to_kern_ctx() is there (6.2) */
-	__u32 hash_shift;             /* what is left are a slot's number and a tag of eight bits */
-	__u64 hash_key[FW_HASH_KEYS]; /* random and odd, so that nobody can aim at a bucket */
+	__u32 kern_ctx;   /* bpf_cast_to_kern_ctx() is there (6.2) */
+	__u32 hash_shift; /* what is left is a flow's home */
+	__u32 pad;
+	__u64 hash_key[FW_HASH_KEYS]; /* random and odd, so that nobody can aim at a home */
 };
 
 /* Context of the clock program: user space asks for the data plane's time. */
@@ -386,7 +382,6 @@ FW_ABI_SIZE(fw_key4, 16);
 FW_ABI_SIZE(fw_key6, 40);
 FW_ABI_SIZE(fw_state, 64);
 FW_ABI_SIZE(fw_flow, 192);
-FW_ABI_SIZE(fw_bucket, 32);
 FW_ABI_SIZE(fw_nexthop, 64);
 FW_ABI_SIZE(fw_seen, 64);
 FW_ABI_SIZE(fw_control, 64);

@@ -13,7 +13,7 @@ static __always_inline int fw_reached(__u32 now, __u32 tick)
 }
 
 /* SYN, FIN, RST: both directions wait until the manager has decided anew. */
-static __always_inline void fw_suspend(struct fw_state *st, __u32 index, enum fw_reason reason)
+static __always_inline void fw_suspend(struct fw_state *st, enum fw_reason reason)
 {
 	struct fw_flow *peer;
 	struct fw_event *ev;
@@ -31,7 +31,7 @@ static __always_inline void fw_suspend(struct fw_state *st, __u32 index, enum fw
 		return;
 	ev->kind = FW_EV_SUSPENDED;
 	ev->reason = reason;
-	ev->state = index;
+	ev->state = st->index;
 	ev->tick = fw_now();
 	fw_event_submit(ev);
 }

@@ -68,7 +68,7 @@ static __always_inline enum fw_reason fw_revalidate(struct fw_state *st, const s
 }
 
 /* Over the budget the check waits four times as long. */
-static __always_inline enum fw_reason fw_check(fw_ctx *ctx, struct fw_flow *f, __u32 index,
+static __always_inline enum fw_reason fw_check(fw_ctx *ctx, struct fw_flow *f,
 					       const struct fw_pkt *p, __u32 *next)
 {
 	struct fw_cpu *cpu = fw_budget(p->now_tick);
@@ -81,11 +81,11 @@ static __always_inline enum fw_reason fw_check(fw_ctx *ctx, struct fw_flow *f, _
 	cpu->checked++;
 	reason = fw_conn_check(ctx, p, &f->state);
 	if (fw_unlikely(reason))
-		fw_suspend(&f->state, index, reason);
+		fw_suspend(&f->state, reason);
 	return reason;
 }
 
-static __always_inline enum fw_reason fw_fresh(fw_ctx *ctx, struct fw_flow *f, __u32 index,
+static __always_inline enum fw_reason fw_fresh(fw_ctx *ctx, struct fw_flow *f,
 					       const struct fw_pkt *p)
 {
 	struct fw_state *st = &f->state;
@@ -97,7 +97,7 @@ static __always_inline enum fw_reason fw_fresh(fw_ctx *ctx, struct fw_flow *f, _
 	reason = fw_revalidate(st, p, now);
 	next = now + fw_cfg.ct_check_ticks;
 	if (!reason && (f->flags & FW_FLOW_CT))
-		reason = fw_check(ctx, f, index, p, &next);
+		reason = fw_check(ctx, f, p, &next);
 	st->due_tick = fw_reached(next, st->reval_tick) ? st->reval_tick : next;
 	if (fw_reached(now, st->due_tick))
 		st->due_tick = now + 1;

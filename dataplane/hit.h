@@ -22,27 +22,6 @@
 		asm volatile("" : "+r"(sum));                                                      \
 	} while (0)
 
-/* A flow whose key may still differ: that of the home slot, or the one that a search finds. */
-static __always_inline struct fw_flow *fw_hit_flow4(const struct fw_words4 *key)
-{
-	__u64 hash = fw_hash4(key, &fw_cfg);
-	__u32 index = FW_READ_ONCE(*fw_home_get(fw_hash_home(hash))) ^ fw_hash_tag(hash);
-
-	if (fw_unlikely(index > FW_INDEX_MASK))
-		index = fw_search4(key->addresses, key->ports, hash);
-	return fw_flow_get(index);
-}
-
-static __always_inline struct fw_flow *fw_hit_flow6(const struct fw_words6 *key)
-{
-	__u64 hash = fw_hash6(key, &fw_cfg);
-	__u32 index = FW_READ_ONCE(*fw_home_get(fw_hash_home(hash))) ^ fw_hash_tag(hash);
-
-	if (fw_unlikely(index > FW_INDEX_MASK))
-		index = fw_search6(key, hash);
-	return fw_flow_get(index);
-}
-
 /* What is left of times and lengths: negative, bit 31, if one is exceeded. */
 static __always_inline __u32 fw_hit_room(fw_ctx *ctx, const struct fw_state *st, __u32 len_l3,
 					 __u32 len_min, __u32 now)
@@ -120,8 +99,8 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	if (data + FW_ETH_LEN + FW_IP4_LEN + len_l4_min > end)
 		return NULL;
 	key = fw_key4_of(data, fw_port(ctx), proto);
-	f = fw_hit_flow4(&key);
-	if (!f)
+	f = fw_find4(&key);
+	if (fw_unlikely(!f))
 		return NULL;
 	nh = fw_nexthop_get(f->nexthop);
 	if (!nh)
@@ -130,7 +109,6 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	len = fw_ntohs(ip->tot_len_be);
 	room = fw_hit_room(ctx, &f->state, len, FW_IP4_LEN + len_l4_min, now);
 	differs = room >> 31;
-	FW_GATHER(differs, fw_key4_differs(f, &key));
 	FW_GATHER(differs, head[0] ^ head_in[0]);
 	FW_GATHER(differs, (head[1] ^ head_in[1]) & FW_HEAD4_MASK_8);
 	FW_GATHER(differs, (head[2] ^ head_in[2]) & FW_HEAD4_MASK_16);
@@ -160,8 +138,8 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	if (data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end)
 		return NULL;
 	key = fw_key6_of(data, fw_port(ctx), proto);
-	f = fw_hit_flow6(&key);
-	if (!f)
+	f = fw_find6(&key);
+	if (fw_unlikely(!f))
 		return NULL;
 	nh = fw_nexthop_get(f->nexthop);
 	if (!nh)
@@ -171,7 +149,6 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	len = fw_ntohs(ip->payload_len_be) + FW_IP6_LEN;
 	room = fw_hit_room(ctx, &f->state, len, FW_IP6_LEN + len_l4_min, now);
 	differs = room >> 31;
-	FW_GATHER(differs, fw_key6_differs(f, &key));
 	FW_GATHER(differs, head[0] ^ head_in[0]);
 	FW_GATHER(differs, (head[1] ^ head_in[1]) & FW_HEAD6_MASK_8);
 	/* version and DSCP: bits 31 to 22 */

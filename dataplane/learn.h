@@ -192,7 +192,7 @@ static __always_inline void fw_mark_seen(__u32 index)
 
 /* The kernel did it again: the flow is good for another interval. */
 static __always_inline enum fw_reason fw_confirm(struct fw_state *st, const struct fw_slot *slot,
-						 __u32 now, __u32 index)
+						 __u32 now)
 {
 	if (slot->epoch != fw_ctl.epoch)
 		return FW_R_LEARN_EPOCH;
@@ -207,12 +207,12 @@ static __always_inline enum fw_reason fw_confirm(struct fw_state *st, const stru
 	st->reval_tick = now + st->interval;
 	FW_WRITE_ONCE(st->epoch, slot->epoch);
 	if ((slot->key.port_proto & 0xff) == FW_PROTO_TCP)
-		fw_mark_seen(index);
+		fw_mark_seen(st->index);
 	return FW_R_CONFIRMED;
 }
 
 /*
- * The index of the flow that the table holds for what a slot saw come in, or
+ * The place of the flow that the table holds for what a slot saw come in, or
  * none. Of external linkage, so that the BPF verifier looks at it once.
  */
 __u32 fw_slot_flow(__u32 slot_index);
@@ -229,13 +229,13 @@ __noinline __u32 fw_slot_flow(__u32 slot_index)
 	word = (const void *)&slot->key;
 	if (slot->family == FW_AF_INET6) {
 		key6 = (struct fw_words6){{word[0], word[1], word[2], word[3]}, word[4]};
-		return fw_find6(&key6);
+		return fw_search6(&key6, fw_home6(&key6, &fw_cfg));
 	}
 	key4.addresses = (__u64)slot->key.daddr_be[0] << 32 | slot->key.saddr_be[0];
 	if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
 		key4.addresses = (__u64)slot->key.saddr_be[0] << 32 | slot->key.daddr_be[0];
 	key4.ports = word[4];
-	return fw_find4(&key4);
+	return fw_search4(key4.addresses, key4.ports, fw_home4(&key4, &fw_cfg));
 }
 
 /* Hits within the last second. */
@@ -254,20 +254,18 @@ static __always_inline enum fw_reason fw_known(__u32 token, const struct fw_slot
 					       const struct fw_pkt *p, __u32 port,
 					       enum fw_reason proof, __u32 now, __u32 *state)
 {
-	struct fw_flow *f;
+	__u32 place = fw_slot_flow(token - 1);
+	struct fw_flow *f = place ? fw_flow_get(place) : NULL;
 
-	*state = fw_slot_flow(token - 1);
-	if (!*state)
-		return FW_R_NONE;
-	f = fw_flow_get(*state);
 	if (!f)
 		return FW_R_NONE;
+	*state = f->state.index;
 	/* strays do not take a living flow's place; a sender that changed for good does, a second
 	 * later */
 	if (!fw_guard_equal(f, slot))
 		return fw_in_use(&f->state, now) ? FW_R_LEARN_GUARD : FW_R_NONE;
 	if (!proof && fw_action_equal(f, out, data, p, port))
-		return fw_confirm(&f->state, slot, now, *state);
+		return fw_confirm(&f->state, slot, now);
 	if (slot->epoch == fw_ctl.epoch)
 		FW_WRITE_ONCE(f->state.epoch, 0);
 	return proof;

@@ -1,73 +1,74 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Finding a flow: one bucket, one flow, seldom a second bucket. */
+/* Finding a flow: at its home, or, if that reaches further, displaced. */
 #ifndef FW_LOOKUP_H
 #define FW_LOOKUP_H
 
 #include "table.h"
 
-#define FW_FIND_IN_BUCKET(name, key_type, differs)                                                 \
-	static __always_inline struct fw_flow *name(__u64 number, __u32 tag,                       \
-						    const struct key_type *key, __u32 *index)      \
-	{                                                                                          \
-		const struct fw_bucket *bucket = fw_bucket_get(number);                            \
-		struct fw_flow *flow;                                                              \
-                                                                                                   \
-		if (!bucket)                                                                       \
-			return NULL;                                                               \
-		for (int i = 0; i < FW_BUCKET_SLOTS; i++) {                                        \
-			__u32 slot = FW_READ_ONCE(bucket->slot[i]);                                \
-                                                                                                   \
-			if ((slot ^ tag) > FW_INDEX_MASK || !slot)                                 \
-				continue;                                                          \
-			*index = slot & FW_INDEX_MASK;                                             \
-			flow = fw_flow_get(*index);                                                \
-			if (fw_likely(flow && !differs(flow, key)))                                \
-				return flow;                                                       \
-		}                                                                                  \
-		return NULL;                                                                       \
-	}
-FW_FIND_IN_BUCKET(fw_bucket_find4, fw_words4, fw_key4_differs)
-FW_FIND_IN_BUCKET(fw_bucket_find6, fw_words6, fw_key6_differs)
-#undef FW_FIND_IN_BUCKET
-
 /*
- * A search is a function of its own, for most hits do without: the flow's index,
- * or none. Of external linkage, so that the BPF verifier looks at it once.
+ * A search of all places is a function of its own, for most flows are at home:
+ * the flow's place, or none. Of external linkage, so that the BPF verifier looks
+ * at it once.
  */
-__u32 fw_search4(__u64 addresses, __u64 ports, __u64 hash);
-__u32 fw_search6(const struct fw_words6 *key, __u64 hash);
+__u32 fw_search4(__u64 addresses, __u64 ports, __u64 home);
+__u32 fw_search6(const struct fw_words6 *key, __u64 home);
 
-__noinline __u32 fw_search4(__u64 addresses, __u64 ports, __u64 hash)
+__noinline __u32 fw_search4(__u64 addresses, __u64 ports, __u64 home)
 {
 	struct fw_words4 key = {.addresses = addresses, .ports = ports};
-	__u32 index = FW_INDEX_NONE;
+	const struct fw_flow *flow = fw_flow_get(home);
+	__u32 reach = flow ? flow->reach : 0;
 
-	if (fw_bucket_find4(fw_hash_bucket(hash), fw_hash_tag(hash), &key, &index) ||
-	    fw_bucket_find4(fw_hash_second(hash), fw_hash_tag(hash), &key, &index))
-		return index;
+	for (__u32 step = 0; step <= FW_REACH_MAX && step <= reach; step++) {
+		flow = fw_flow_get(fw_place(home, step));
+		if (flow && !fw_key4_differs(flow, &key))
+			return fw_place(home, step) & fw_cfg.flow_mask;
+	}
 	return FW_INDEX_NONE;
 }
 
-__noinline __u32 fw_search6(const struct fw_words6 *key, __u64 hash)
+__noinline __u32 fw_search6(const struct fw_words6 *key, __u64 home)
 {
-	__u32 index = FW_INDEX_NONE;
+	const struct fw_flow *flow = fw_flow_get(home);
+	__u32 reach = flow ? flow->reach : 0;
 
 	if (!key)
 		return FW_INDEX_NONE;
-	if (fw_bucket_find6(fw_hash_bucket(hash), fw_hash_tag(hash), key, &index) ||
-	    fw_bucket_find6(fw_hash_second(hash), fw_hash_tag(hash), key, &index))
-		return index;
+	for (__u32 step = 0; step <= FW_REACH_MAX && step <= reach; step++) {
+		flow = fw_flow_get(fw_place(home, step));
+		if (flow && !fw_key6_differs(flow, key))
+			return fw_place(home, step) & fw_cfg.flow_mask;
+	}
 	return FW_INDEX_NONE;
 }
 
-static __always_inline __u32 fw_find4(const struct fw_words4 *key)
+/* The flow of a key, or NULL. */
+static __always_inline struct fw_flow *fw_find4(const struct fw_words4 *key)
 {
-	return fw_search4(key->addresses, key->ports, fw_hash4(key, &fw_cfg));
+	__u64 home = fw_home4(key, &fw_cfg);
+	struct fw_flow *flow = fw_flow_get(home);
+	__u32 place;
+
+	if (!flow || fw_likely(!fw_key4_differs(flow, key)))
+		return flow;
+	if (fw_likely(!flow->reach))
+		return NULL;
+	place = fw_search4(key->addresses, key->ports, home);
+	return place ? fw_flow_get(place) : NULL;
 }
 
-static __always_inline __u32 fw_find6(const struct fw_words6 *key)
+static __always_inline struct fw_flow *fw_find6(const struct fw_words6 *key)
 {
-	return fw_search6(key, fw_hash6(key, &fw_cfg));
+	__u64 home = fw_home6(key, &fw_cfg);
+	struct fw_flow *flow = fw_flow_get(home);
+	__u32 place;
+
+	if (!flow || fw_likely(!fw_key6_differs(flow, key)))
+		return flow;
+	if (fw_likely(!flow->reach))
+		return NULL;
+	place = fw_search6(key, home);
+	return place ? fw_flow_get(place) : NULL;
 }
 
 #endif

@@ -27,14 +27,14 @@ static __always_inline enum fw_reason fw_gate(__u32 now)
 }
 
 /* From a hit to permission: everything but the rewriting. */
-static __always_inline enum fw_reason fw_permit(fw_ctx *ctx, struct fw_flow *f, __u32 index,
+static __always_inline enum fw_reason fw_permit(fw_ctx *ctx, struct fw_flow *f,
 						const struct fw_nexthop *nh, const void *data,
 						const struct fw_pkt *p)
 {
 	enum fw_reason reason;
 
 	if (fw_unlikely(fw_tcp_closes(p))) {
-		fw_suspend(&f->state, index, FW_R_CLOSING);
+		fw_suspend(&f->state, FW_R_CLOSING);
 		return FW_R_CLOSING;
 	}
 	reason = fw_usable(f, nh);
@@ -45,7 +45,7 @@ static __always_inline enum fw_reason fw_permit(fw_ctx *ctx, struct fw_flow *f, 
 	reason = fw_guard(f, data, p);
 	if (fw_unlikely(reason))
 		return reason;
-	return fw_fresh(ctx, f, index, p);
+	return fw_fresh(ctx, f, p);
 }
 
 static __always_inline void fw_account(struct fw_state *st, const struct fw_nexthop *nh,
@@ -56,8 +56,8 @@ static __always_inline void fw_account(struct fw_state *st, const struct fw_next
 	st->used_tick = p->now_tick;
 }
 
-static __always_inline __u32 fw_find(const void *data, __u32 port, const struct fw_pkt *p,
-				     const int v6)
+static __always_inline struct fw_flow *fw_find(const void *data, __u32 port, const struct fw_pkt *p,
+					       const int v6)
 {
 	struct fw_words4 key4;
 	struct fw_words6 key6;
@@ -78,18 +78,16 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, const struct fw_pk
 	const struct fw_nexthop *nh;
 	struct fw_flow *flow;
 	enum fw_reason reason;
-	__u32 index;
 
 	if (data + l4_at + FW_UDP_LEN > end)
 		return FW_R_SHORT;
-	index = fw_find(data, fw_port(ctx), p, v6);
-	flow = fw_flow_get(index);
-	if (!index || !flow)
+	flow = fw_find(data, fw_port(ctx), p, v6);
+	if (!flow)
 		return fw_tcp_closes(p) ? FW_R_MISS_CLOSE : FW_R_MISS;
 	nh = fw_nexthop_get(flow->nexthop);
 	if (!nh)
 		return FW_R_NEXTHOP;
-	reason = fw_permit(ctx, flow, index, nh, data, p);
+	reason = fw_permit(ctx, flow, nh, data, p);
 	if (fw_unlikely(reason))
 		return reason;
 	if (fw_unlikely(!fw_trim(ctx, &data, &end, FW_ETH_LEN + p->len_l3)))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The flow table: buckets of tagged indices before an array of flows. Lookups
- * are inlined, without a helper call; the manager writes through mmap(2).
+ * The flow table: an array of flows with open addressing, so that a hit touches
+ * no memory but the flow's own. Lookups are inlined, without a helper call; the
+ * manager writes through mmap(2).
  */
 #ifndef FW_TABLE_H
 #define FW_TABLE_H
@@ -33,44 +34,59 @@ static __always_inline __u64 fw_words_ports(__u32 ports_be, __u32 port_proto)
 }
 
 /*
- * Multiply-shift (Dietzfelbinger): the upper bits of the sum of the words, each
- * times a secret odd number.
+ * Flows that differ only in the lower bits of their higher port, the ephemeral
+ * one, share a group of adjacent places: the connections of one client to one
+ * server, whose ports are close, share pages and are fetched ahead.
  */
-static __always_inline __u64 fw_hash4(const struct fw_words4 *key,
+struct fw_member {
+	__u64 ports; /* without those bits */
+	__u32 number;
+};
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+enum { FW_SPORT_BIT = 0, FW_DPORT_BIT = 16 };
+#else
+enum { FW_SPORT_BIT = 48, FW_DPORT_BIT = 32 };
+#endif
+
+static __always_inline struct fw_member fw_member_of(__u64 ports)
+{
+	const __u64 bits = fw_htons(FW_GROUP - 1);
+	__u16 sport = fw_ntohs(ports >> FW_SPORT_BIT), dport = fw_ntohs(ports >> FW_DPORT_BIT);
+
+	if (sport > dport)
+		return (struct fw_member){ports & ~(bits << FW_SPORT_BIT), sport % FW_GROUP};
+	return (struct fw_member){ports & ~(bits << FW_DPORT_BIT), dport % FW_GROUP};
+}
+
+/*
+ * The home: multiply-shift (Dietzfelbinger), the upper bits of the sum of the
+ * words, each times a secret odd number, name the group.
+ */
+static __always_inline __u64 fw_home4(const struct fw_words4 *key,
 				      const volatile struct fw_config *c)
 {
-	return (key->addresses * c->hash_key[0] + key->ports * c->hash_key[1]) >> c->hash_shift;
+	struct fw_member member = fw_member_of(key->ports);
+	__u64 hash = key->addresses * c->hash_key[0] + member.ports * c->hash_key[1];
+
+	return (hash >> c->hash_shift) * FW_GROUP + member.number;
 }
 
-static __always_inline __u64 fw_hash6(const struct fw_words6 *key,
+static __always_inline __u64 fw_home6(const struct fw_words6 *key,
 				      const volatile struct fw_config *c)
 {
-	return (key->ports * c->hash_key[0] + key->addresses[0] * c->hash_key[1] +
-		key->addresses[1] * c->hash_key[2] + key->addresses[2] * c->hash_key[3] +
-		key->addresses[3] * c->hash_key[4]) >>
-	       c->hash_shift;
+	struct fw_member member = fw_member_of(key->ports);
+	__u64 hash = member.ports * c->hash_key[0] + key->addresses[0] * c->hash_key[1] +
+		     key->addresses[1] * c->hash_key[2] + key->addresses[2] * c->hash_key[3] +
+		     key->addresses[3] * c->hash_key[4];
+
+	return (hash >> c->hash_shift) * FW_GROUP + member.number;
 }
 
-/* The slot that a flow takes if it is free, which is looked at first. */
-static __always_inline __u64 fw_hash_home(__u64 hash)
+/* Triangular probing by whole groups, so that a displaced group stays together. */
+static __always_inline __u64 fw_place(__u64 home, __u32 step)
 {
-	return hash >> 8;
-}
-
-/* Numbers of the two buckets, to be masked by their count. */
-static __always_inline __u64 fw_hash_bucket(__u64 hash)
-{
-	return fw_hash_home(hash) / FW_BUCKET_SLOTS;
-}
-
-static __always_inline __u64 fw_hash_second(__u64 hash)
-{
-	return hash * 0x9e3779b97f4a7c15ULL >> 32;
-}
-
-static __always_inline __u32 fw_hash_tag(__u64 hash)
-{
-	return (__u32)hash << 24;
+	return home + step * (step + 1) / 2 * FW_GROUP;
 }
 
 /* 0 if equal. */

@@ -9,60 +9,79 @@
 
 _Thread_local struct fw_env *fw_env;
 
-static __u64 fw_flow_hash(const struct fw_flow *flow, const struct fw_config *config)
+static __u64 fw_home_of(const struct fw_flow *flow, const struct fw_config *config)
 {
 	struct fw_words4 key4;
 	struct fw_words6 key6;
 
 	memcpy(&key4, &flow->key, sizeof(key4));
 	if (!(flow->key.port_proto & FW_KEY_IP6))
-		return fw_hash4(&key4, config);
+		return fw_home4(&key4, config);
 	memcpy(key6.addresses, flow->key_saddr6_be, 16);
 	memcpy(key6.addresses + 2, flow->key_daddr6_be, 16);
 	key6.ports = key4.ports;
-	return fw_hash6(&key6, config);
+	return fw_home6(&key6, config);
 }
 
-/* The slot that holds `value`: the home slot, another of its bucket, or one of the second bucket.
- */
-static __u32 *fw_table_slot(struct fw_bucket *buckets, const struct fw_config *config, __u64 hash,
-			    __u32 value)
+/* A free place for a key of this home, or none; *steps away. */
+static __u32 fw_place_free(const struct fw_flow *flows, const struct fw_config *config, __u64 home,
+			   __u32 *steps)
 {
-	__u32 mask = config->slot_mask / FW_BUCKET_SLOTS;
-	struct fw_bucket *choice[] = {&buckets[fw_hash_bucket(hash) & mask],
-				      &buckets[fw_hash_second(hash) & mask]};
-	__u32 *home = &choice[0]->slot[fw_hash_home(hash) % FW_BUCKET_SLOTS];
+	for (*steps = 0; *steps <= FW_REACH_MAX; ++*steps) {
+		__u32 place = fw_place(home, *steps) & config->flow_mask;
 
-	if (*home == value)
-		return home;
-	for (int b = 0; b < 2; b++)
-		for (int i = 0; i < FW_BUCKET_SLOTS; i++)
-			if (choice[b]->slot[i] == value)
-				return &choice[b]->slot[i];
-	return NULL;
+		if (place && !flows[place].key.port_proto &&
+		    flows[place].state.status == FW_ST_FREE)
+			return place;
+	}
+	return FW_INDEX_NONE;
 }
 
-int fw_table_insert(struct fw_bucket *buckets, const struct fw_config *config,
-		    const struct fw_flow *flow, __u32 index)
+__u32 fw_table_insert(struct fw_flow *flows, const struct fw_config *config,
+		      const struct fw_flow *flow, __u32 index)
 {
-	__u64 hash = fw_flow_hash(flow, config);
-	__u32 *slot = fw_table_slot(buckets, config, hash, 0);
+	const size_t ports_at = offsetof(struct fw_flow, key.sport_be) / 8;
+	__u64 home = fw_home_of(flow, config), words[sizeof(*flow) / 8], *to;
+	struct fw_flow *at_home = &flows[home & config->flow_mask], new = *flow;
+	__u32 steps, place = fw_place_free(flows, config, home, &steps);
 
-	if (!slot)
-		return -1;
-	/* after the flow itself: whoever finds the index finds all of it */
-	__atomic_store_n(slot, fw_hash_tag(hash) | index, __ATOMIC_RELEASE);
-	return 0;
+	if (!place)
+		return FW_INDEX_NONE;
+	new.reach = flows[place].reach;
+	new.state.index = index;
+	memcpy(words, &new, sizeof(new));
+	to = (__u64 *)&flows[place];
+	/* the key's protocol last: whoever finds the key finds all of it */
+	for (size_t i = 0; i < sizeof(new) / 8; i++)
+		if (i != ports_at)
+			__atomic_store_n(&to[i], words[i], __ATOMIC_RELAXED);
+	__atomic_store_n(&to[ports_at], words[ports_at], __ATOMIC_RELEASE);
+	if (at_home->reach < steps)
+		FW_WRITE_ONCE(at_home->reach, steps);
+	return place;
 }
 
-void fw_table_remove(struct fw_bucket *buckets, const struct fw_config *config,
-		     const struct fw_flow *flow, __u32 index)
+void fw_table_remove(struct fw_flow *flows, const struct fw_config *config, __u32 place)
 {
-	__u64 hash = fw_flow_hash(flow, config);
-	__u32 *slot = fw_table_slot(buckets, config, hash, fw_hash_tag(hash) | index);
+	struct fw_flow *flow = &flows[place];
+	__u64 home = fw_home_of(flow, config);
+	struct fw_flow *at_home = &flows[home & config->flow_mask];
+	__u32 reach = 0;
 
-	if (slot)
-		__atomic_store_n(slot, 0, __ATOMIC_RELEASE);
+	FW_WRITE_ONCE(flow->state.status, FW_ST_SUSPENDED);
+	FW_WRITE_ONCE(flow->key.port_proto, 0);
+	for (__u32 step = 1; step <= at_home->reach; step++) {
+		const struct fw_flow *other = &flows[fw_place(home, step) & config->flow_mask];
+
+		if (other->key.port_proto && fw_home_of(other, config) == home)
+			reach = step;
+	}
+	FW_WRITE_ONCE(at_home->reach, reach);
+}
+
+void fw_table_release(struct fw_flow *flows, __u32 place)
+{
+	FW_WRITE_ONCE(flows[place].state.status, FW_ST_FREE);
 }
 
 static __u32 fw_offer_number(const struct fw_flow *flow)
@@ -93,13 +112,13 @@ void fw_offers_forget(struct fw_offer_set *offers, const struct fw_flow *flow)
 
 void fw_table_config(struct fw_config *config, __u32 flows, const __u64 *random)
 {
-	__u32 bits = 7;
+	__u32 bits = 10;
 
-	/* two flows a bucket on average: a second bucket is seldom looked at */
-	while (bits < 27 && 1u << bits < flows / 2 * FW_BUCKET_SLOTS)
+	/* seven eighths at most: in a fuller table many flows would find no place */
+	while (bits < 31 && (1ULL << bits) * 7 / 8 < flows)
 		bits++;
-	config->slot_mask = (1u << bits) - 1;
-	config->hash_shift = 64 - 8 - bits;
+	config->flow_mask = (1u << bits) - 1;
+	config->hash_shift = 64 - bits + __builtin_ctz(FW_GROUP);
 	for (int i = 0; i < FW_HASH_KEYS; i++)
 		config->hash_key[i] = random[i] | 1;
 }
@@ -117,14 +136,15 @@ struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 	env->flows_max = flows;
 	env->nexthops_max = nexthops;
 	fw_table_config(&env->config, flows, secret);
-	env->buckets = calloc(env->config.slot_mask / FW_BUCKET_SLOTS + 1, sizeof(*env->buckets));
-	env->flows = calloc((size_t)flows + 1, sizeof(*env->flows));
+	env->flows = calloc((size_t)env->config.flow_mask + 1, sizeof(*env->flows));
+	env->staged = calloc((size_t)flows + 1, sizeof(*env->staged));
+	env->place = calloc((size_t)flows + 1, sizeof(*env->place));
 	env->nexthops = calloc(nexthops + 1, sizeof(*env->nexthops));
 	env->slots = calloc(FW_SLOTS, sizeof(*env->slots));
 	env->offers = calloc(FW_OFFER_SETS, sizeof(*env->offers));
 	env->seen = calloc(flows / FW_SEEN_FLOWS + 1, sizeof(*env->seen));
-	if (!env->buckets || !env->flows || !env->nexthops || !env->slots || !env->offers ||
-	    !env->seen) {
+	if (!env->flows || !env->staged || !env->place || !env->nexthops || !env->slots ||
+	    !env->offers || !env->seen) {
 		fw_user_free(env);
 		return NULL;
 	}
@@ -144,8 +164,9 @@ struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 
 void fw_user_free(struct fw_env *env)
 {
-	free(env->buckets);
 	free(env->flows);
+	free(env->staged);
+	free(env->place);
 	free(env->nexthops);
 	free(env->slots);
 	free(env->offers);
@@ -160,7 +181,9 @@ struct fw_control *fw_user_control(struct fw_env *env)
 
 struct fw_flow *fw_user_flow(struct fw_env *env, __u32 index)
 {
-	return index <= env->flows_max ? &env->flows[index] : NULL;
+	if (index > env->flows_max)
+		return NULL;
+	return env->place[index] ? &env->flows[env->place[index]] : &env->staged[index];
 }
 
 struct fw_nexthop *fw_user_nexthop(struct fw_env *env, __u32 index)
@@ -192,13 +215,28 @@ int fw_user_insert(struct fw_env *env, __u32 index)
 {
 	if (!index || index > env->flows_max)
 		return -1;
-	return fw_table_insert(env->buckets, &env->config, &env->flows[index], index);
+	fw_user_remove(env, index);
+	env->place[index] = fw_table_insert(env->flows, &env->config, &env->staged[index], index);
+	return env->place[index] ? 0 : -1;
 }
 
 void fw_user_remove(struct fw_env *env, __u32 index)
 {
-	if (index && index <= env->flows_max)
-		fw_table_remove(env->buckets, &env->config, &env->flows[index], index);
+	__u32 place;
+
+	if (index > env->flows_max || !env->place[index])
+		return;
+	place = env->place[index];
+	env->staged[index] = env->flows[place];
+	fw_table_remove(env->flows, &env->config, place);
+	fw_table_release(env->flows, place);
+	env->place[index] = 0;
+}
+
+void fw_user_set_peer(struct fw_env *env, __u32 index, __u32 peer)
+{
+	if (index <= env->flows_max && peer <= env->flows_max && env->place[index])
+		FW_WRITE_ONCE(env->flows[env->place[index]].state.peer, env->place[peer]);
 }
 
 __u64 fw_user_count(const struct fw_env *env, __u32 reason)
@@ -223,7 +261,7 @@ __u32 fw_user_seen(struct fw_env *env, __u32 index)
 void fw_user_forget(struct fw_env *env, __u32 index)
 {
 	if (index <= env->flows_max)
-		fw_offers_forget(env->offers, &env->flows[index]);
+		fw_offers_forget(env->offers, fw_user_flow(env, index));
 }
 
 __u32 fw_user_event(struct fw_env *env, void *event, __u32 size)

@@ -8,13 +8,14 @@
 struct fw_env;
 
 /*
- * The table's index, wherever its memory is. Writers: one at a time. The flow
- * must be complete before it is inserted, and stay until no packet can hold it.
+ * The table, wherever its memory is. Writers: one at a time. Insert: the place
+ * of the new flow, or none. A removed flow keeps its place and state until it is
+ * released, which is when no packet can hold it any more.
  */
-int fw_table_insert(struct fw_bucket *buckets, const struct fw_config *config,
-		    const struct fw_flow *flow, __u32 index);
-void fw_table_remove(struct fw_bucket *buckets, const struct fw_config *config,
-		     const struct fw_flow *flow, __u32 index);
+__u32 fw_table_insert(struct fw_flow *flows, const struct fw_config *config,
+		      const struct fw_flow *flow, __u32 index);
+void fw_table_remove(struct fw_flow *flows, const struct fw_config *config, __u32 place);
+void fw_table_release(struct fw_flow *flows, __u32 place);
 /* Size and secret of a table for so many flows. */
 void fw_table_config(struct fw_config *config, __u32 flows, const __u64 *random);
 
@@ -38,9 +39,11 @@ void fw_user_set_straight(struct fw_env *env, __u32 straight);
 __u64 fw_user_hits(const struct fw_env *env);
 /* What conntrack answers from now on. */
 void fw_user_set_conn(struct fw_env *env, const struct fw_conn *conn);
-/* Publishes, or hides, the flow that was written at this index; -1 if both buckets are full. */
+/* Publishes, or hides, the flow that was written at this index; -1 if no place is free. */
 int fw_user_insert(struct fw_env *env, __u32 index);
 void fw_user_remove(struct fw_env *env, __u32 index);
+/* Names the other direction of a flow, both in the table. */
+void fw_user_set_peer(struct fw_env *env, __u32 index, __u32 peer);
 __u64 fw_user_count(const struct fw_env *env, __u32 reason);
 /* Was a TCP flow confirmed since the last call? */
 __u32 fw_user_seen(struct fw_env *env, __u32 index);

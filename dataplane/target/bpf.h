@@ -78,7 +78,6 @@ const volatile struct fw_config fw_cfg SEC(".rodata.config") = {.hz = 250};
  * power of two: an access is arithmetic and a mask that the verifier knows,
  * without a helper call, a NULL check or a way over the stack.
  */
-struct fw_bucket fw_buckets[1] SEC(".data.buckets");
 struct fw_flow fw_flows[1] SEC(".data.flows");
 struct fw_nexthop fw_nexthops[1] SEC(".data.nexthops");
 
@@ -93,8 +92,6 @@ struct fw_nexthop fw_nexthops[1] SEC(".data.nexthops");
 		__builtin_assume(base + index != NULL);                                            \
 		return base + index;                                                               \
 	}
-FW_ELEMENT(fw_bucket_get, struct fw_bucket, fw_buckets, fw_cfg.slot_mask / FW_BUCKET_SLOTS)
-FW_ELEMENT(fw_home_get, __u32, fw_buckets, fw_cfg.slot_mask)
 FW_ELEMENT(fw_flow_get, struct fw_flow, fw_flows, fw_cfg.flow_mask)
 FW_ELEMENT(fw_nexthop_get, struct fw_nexthop, fw_nexthops, fw_cfg.nexthop_mask)
 #undef FW_ELEMENT

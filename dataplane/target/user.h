@@ -25,8 +25,9 @@ typedef struct fw_user_ctx {
 struct fw_env {
 	struct fw_control control;
 	struct fw_config config;
-	struct fw_bucket *buckets;
 	struct fw_flow *flows;
+	struct fw_flow *staged; /* by index, while not in the table */
+	__u32 *place;           /* by index, of what is in the table */
 	struct fw_nexthop *nexthops;
 	struct fw_slot *slots;
 	struct fw_offer_set *offers;
@@ -113,19 +114,9 @@ static __always_inline __u32 fw_cpu_id(void)
 	return 0;
 }
 
-static __always_inline struct fw_bucket *fw_bucket_get(__u64 number)
-{
-	return &fw_env->buckets[number & fw_cfg.slot_mask / FW_BUCKET_SLOTS];
-}
-
-static __always_inline __u32 *fw_home_get(__u64 number)
-{
-	return &fw_bucket_get(number / FW_BUCKET_SLOTS)->slot[number % FW_BUCKET_SLOTS];
-}
-
 static __always_inline struct fw_flow *fw_flow_get(__u64 index)
 {
-	return index <= fw_env->flows_max ? &fw_env->flows[index] : NULL;
+	return &fw_env->flows[index & fw_cfg.flow_mask];
 }
 
 static __always_inline struct fw_nexthop *fw_nexthop_get(__u64 index)

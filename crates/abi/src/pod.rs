@@ -35,7 +35,6 @@ pod!(
     fw_key4,
     fw_key6,
     fw_flow,
-    fw_bucket,
     fw_state,
     fw_nexthop,
     fw_control,

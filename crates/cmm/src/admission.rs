@@ -208,7 +208,6 @@ fn record_of(c: &fw_candidate, key: &FlowKey, nexthop: u32, state: fw_state) -> 
         ttl_out: c.ttl_out,
         dscp_out: c.tos_out & 0xfc,
         flags: flags as u8,
-        l2_in_len: c.l2_in_len as u8,
         state,
         ..Default::default()
     };

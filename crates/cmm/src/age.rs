@@ -54,7 +54,7 @@ impl Manager {
 
     /// A bounded part of what is due.
     pub fn work(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
-        self.end_quarantine(now_tick, view);
+        self.end_quarantine(now_tick, view, ops);
         self.renew_marked(now_tick, view, ops);
         self.continue_sweep(now_tick, ops);
         self.continue_scan(now_tick, view, ops);
@@ -196,7 +196,7 @@ impl Manager {
     }
 
     /// After a second no packet can still hold a removed flow's state.
-    fn end_quarantine(&mut self, now_tick: u32, view: &impl StateView) {
+    fn end_quarantine(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
         for _ in 0..RETURNS * self.settings.work_max {
             let Some(&(since, retired)) = self.quarantine.front() else {
                 break;
@@ -209,6 +209,7 @@ impl Manager {
                 let state = view.state(index);
                 self.stats.retired_packets += state.packets;
                 self.stats.retired_bytes += state.bytes;
+                ops.push(Op::ReleaseFlow { index });
             }
             self.recycle(retired);
         }

@@ -33,6 +33,11 @@ pub enum Op {
         /// Flow index.
         index: u32,
     },
+    /// No packet can hold the removed flow any more: its place may be another's.
+    ReleaseFlow {
+        /// Flow index.
+        index: u32,
+    },
     /// Let the data plane use the flow, unless it suspended it meanwhile.
     Activate {
         /// Flow index.

@@ -324,6 +324,14 @@ impl World {
                 self.nexthop_left.insert(flow.nexthop, self.now);
                 self.unconfirmed.remove(index);
             }
+            Op::ReleaseFlow { index } => {
+                assert!(!self.flows.contains_key(index), "{index} is in use");
+                let since = self.left.get(index);
+                assert!(
+                    since.is_some() && Self::quiet(since, self.now),
+                    "{index} out of quarantine"
+                );
+            }
             Op::Activate { index } => {
                 let state = &mut self.flows.get_mut(index).expect("a flow to activate").state;
                 if state.status == FW_ST_PREPARING {
@@ -419,6 +427,7 @@ fn names(ops: &[Op]) -> Vec<&'static str> {
             Op::InvalidateNexthop { .. } => "invalidate_nexthop",
             Op::InsertFlow { .. } => "insert",
             Op::RemoveFlow { .. } => "remove",
+            Op::ReleaseFlow { .. } => "release",
             Op::Activate { .. } => "activate",
             Op::SetPeer { .. } => "set_peer",
             Op::Unconfirm { .. } => "unconfirm",

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
-    FW_REASONS_MAX, FW_SLOTS, Pod, fw_bucket, fw_config, fw_flow, fw_nexthop, fw_port_fault,
-    fw_watch,
+    FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_nexthop, fw_port_fault, fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
@@ -14,19 +13,20 @@ use crate::attach::{Attachment, Hook};
 use crate::clock::Clock;
 use crate::error::DatapathError;
 use crate::events::Events;
-use crate::shared::{
-    Control, Flows, Nexthops, Offers, Seen, Slots, bucket_count, configure_table, seen_len,
-};
+use crate::shared::{Control, Flows, Nexthops, Offers, Seen, Slots, configure_table, seen_len};
 
 static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
 static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
 static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"));
 
+/// Most flows that a table can have: seven eighths of its places, which are as many as a power of two within the
+/// 512 MiB of global data that the verifier lets a program reach.
+pub const FLOWS_MAX: u32 = (1 << 21) / 8 * 7;
+
 /// Sizes and load-time constants.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadOptions {
-    /// Most flows in the table, each direction counted: at most 2,000,000 or so,
-    /// for the verifier lets a program reach 512 MiB of global data.
+    /// Most flows in the table, each direction counted: [`FLOWS_MAX`] at most.
     pub flows: u32,
     /// Most distinct next hops (port and L2 header).
     pub nexthops: u32,
@@ -102,7 +102,6 @@ impl Datapath {
             ct_check_ticks: options.ct_check_s * clock.hz(),
             slots_per_cpu,
             tc_forwards: options.tc_forwards.into(),
-            flow_mask: element_mask(options.flows),
             nexthop_mask: element_mask(options.nexthops),
             kern_ctx: has_kfunc(c"bpf_cast_to_kern_ctx").into(),
             ..Default::default()
@@ -114,7 +113,6 @@ impl Datapath {
         );
         let size = |name: &str, map: &mut libbpf_rs::OpenMapMut<'_>| match name {
             ".data.flows" => map.set_value_size(bytes_of::<fw_flow>(config.flow_mask + 1)),
-            ".data.buckets" => map.set_value_size(bytes_of::<fw_bucket>(bucket_count(&config))),
             ".data.nexthops" => map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask + 1)),
             "fw_seen_flows" => map.set_max_entries(seen_len(config.flow_mask)),
             _ => Ok(()),
@@ -146,11 +144,7 @@ impl Datapath {
             .map(|name| attach_tracepoint(&watchdog, name))
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            flows: Flows::map(
-                get(&maps, ".data.flows")?,
-                get(&maps, ".data.buckets")?,
-                config,
-            )?,
+            flows: Flows::map(get(&maps, ".data.flows")?, config)?,
             nexthops: Nexthops::map(get(&maps, ".data.nexthops")?, config.nexthop_mask + 1)?,
             slots: Slots::map(get(&maps, "fw_slots")?, FW_SLOTS)?,
             seen: Seen::map(get(&maps, "fw_seen_flows")?, config.flow_mask)?,

@@ -11,9 +11,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use freeway_abi::{
-    FW_BUCKET_SLOTS, FW_HASH_KEYS, FW_OFFER_SETS, FW_SEEN_FLOWS, FW_ST_ACTIVE, FW_ST_SUSPENDED,
-    Pod, fw_bucket, fw_config, fw_control, fw_flow, fw_nexthop, fw_offer_set, fw_seen, fw_slot,
-    fw_state,
+    FW_HASH_KEYS, FW_OFFER_SETS, FW_SEEN_FLOWS, FW_ST_ACTIVE, Pod, fw_config, fw_control, fw_flow,
+    fw_nexthop, fw_offer_set, fw_seen, fw_slot, fw_state,
 };
 
 use crate::DatapathError;
@@ -104,10 +103,11 @@ impl<T> Drop for Shared<T> {
     }
 }
 
-/// The flow table: the array of flows and the index before it.
+/// The flow table. Flows are known by the manager's index; their places in the array are the table's affair.
 pub struct Flows {
     flows: Shared<fw_flow>,
-    buckets: Shared<fw_bucket>,
+    /// By index; 0: in no place.
+    places: Box<[AtomicU32]>,
     config: fw_config,
 }
 
@@ -119,77 +119,84 @@ macro_rules! state_field {
 }
 
 impl Flows {
-    pub(crate) fn map(
-        flows: impl AsFd,
-        buckets: impl AsFd,
-        config: fw_config,
-    ) -> Result<Self, DatapathError> {
+    pub(crate) fn map(flows: impl AsFd, config: fw_config) -> Result<Self, DatapathError> {
+        let len = config.flow_mask + 1;
         Ok(Self {
-            flows: Shared::map(flows, ".data.flows", config.flow_mask + 1)?,
-            buckets: Shared::map(buckets, ".data.buckets", bucket_count(&config))?,
+            flows: Shared::map(flows, ".data.flows", len)?,
+            places: (0..len).map(|_| AtomicU32::new(0)).collect(),
             config,
         })
     }
 
-    /// Writes a flow and publishes it; false if both of its buckets are full.
-    /// The index must not be in the table, nor have been for the last second.
-    #[must_use]
-    pub fn insert(&self, index: u32, flow: &fw_flow) -> bool {
-        self.flows.write(index, *flow);
-        let Some(place) = self.flows.slot(index) else {
-            return false;
-        };
-        // SAFETY: the mapped buckets are as many as the mask says; the data
-        // plane only reads them, and this is the one writer.
-        let result = unsafe {
-            fw_table_insert(
-                self.buckets.base.as_ptr().cast(),
-                &raw const self.config,
-                place.as_ptr(),
-                index,
-            )
-        };
-        result == 0
+    /// Element 0 is never used and reads as zeros.
+    fn place(&self, index: u32) -> u32 {
+        self.places
+            .get(index as usize)
+            .map_or(0, |place| place.load(Ordering::Acquire))
     }
 
-    /// Hides a flow; the data plane may hold it a moment longer.
-    pub fn remove(&self, index: u32) {
-        self.set_status(index, FW_ST_SUSPENDED);
-        let Some(place) = self.flows.slot(index) else {
-            return;
+    fn base(&self) -> *mut fw_flow {
+        self.flows.base.as_ptr().cast()
+    }
+
+    /// Writes a flow and publishes it; false if no place that its key may have is free.
+    /// The index must not be in the table, or have been released.
+    #[must_use]
+    pub fn insert(&self, index: u32, flow: &fw_flow) -> bool {
+        let Some(known) = self.places.get(index as usize) else {
+            return false;
         };
-        // SAFETY: as in insert().
-        unsafe {
-            fw_table_remove(
-                self.buckets.base.as_ptr().cast(),
-                &raw const self.config,
-                place.as_ptr(),
-                index,
-            );
+        // SAFETY: the mapped array is as long as the mask says, its fields are
+        // written atomically, and this is the one writer.
+        let place = unsafe { fw_table_insert(self.base(), &raw const self.config, flow, index) };
+        known.store(place, Ordering::Release);
+        place != 0
+    }
+
+    /// Hides a flow and returns a copy of it; the data plane may hold it a moment longer.
+    pub fn remove(&self, index: u32) -> fw_flow {
+        let place = self.place(index);
+        let flow = self.flows.read(place);
+        if place != 0 {
+            // SAFETY: as in insert().
+            unsafe { fw_table_remove(self.base(), &raw const self.config, place) };
+        }
+        flow
+    }
+
+    /// The place of a removed flow may be another's: no packet can hold it any more.
+    pub fn release(&self, index: u32) {
+        let place = self.place(index);
+        if place != 0 {
+            // SAFETY: as in insert().
+            unsafe { fw_table_release(self.base(), place) };
+            self.places[index as usize].store(0, Ordering::Release);
         }
     }
 
     /// A copy of a flow; single fields are consistent, the whole need not be.
     #[must_use]
     pub fn get(&self, index: u32) -> fw_flow {
-        self.flows.read(index)
+        self.flows.read(self.place(index))
     }
 
     /// A copy of a flow's state.
     #[must_use]
     pub fn state(&self, index: u32) -> fw_state {
-        let Some(place) = self.flows.slot(index) else {
+        let Some(flow) = self.flows.slot(self.place(index)) else {
             return fw_state::default();
         };
         // SAFETY: in bounds and aligned; any bit pattern is a value.
-        unsafe { (&raw const (*place.as_ptr()).state).read_volatile() }
+        unsafe { (&raw const (*flow.as_ptr()).state).read_volatile() }
     }
 
     /// Changes the status if it is still `from`; false if the data plane was first.
     #[must_use]
     pub fn swap_status(&self, index: u32, from: u32, to: u32) -> bool {
+        let place = self.place(index);
         self.flows
-            .atomic(index, state_field!(status))
+            .atomic(place, state_field!(status))
+            .filter(|_| place != 0)
             .is_some_and(|status| {
                 status
                     .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
@@ -197,19 +204,26 @@ impl Flows {
             })
     }
 
+    fn store(&self, index: u32, offset: usize, value: u32) {
+        let place = self.place(index);
+        if place != 0 {
+            self.flows.store(place, offset, value);
+        }
+    }
+
     /// Sets the status whatever it was.
     pub fn set_status(&self, index: u32, status: u32) {
-        self.flows.store(index, state_field!(status), status);
+        self.store(index, state_field!(status), status);
     }
 
     /// The flow waits in the kernel until tc egress confirms it.
     pub fn unconfirm(&self, index: u32) {
-        self.flows.store(index, state_field!(epoch), 0);
+        self.store(index, state_field!(epoch), 0);
     }
 
     /// Names the flow of the other direction.
     pub fn set_peer(&self, index: u32, peer: u32) {
-        self.flows.store(index, state_field!(peer), peer);
+        self.store(index, state_field!(peer), self.place(peer));
     }
 }
 
@@ -267,18 +281,11 @@ impl Offers {
         Shared::map(fd, "fw_offers", FW_OFFER_SETS).map(Self)
     }
 
-    /// What is seen of a removed flow's tuple from now on is new.
-    pub fn forget(&self, flows: &Flows, index: u32) {
-        if let Some(flow) = flows.flows.slot(index) {
-            // SAFETY: all of the mapped array; the flow lies still until its index is used again.
-            unsafe { fw_offers_forget(self.0.base.as_ptr().cast(), flow.as_ptr()) };
-        }
+    /// What is seen of this flow's tuple from now on is new.
+    pub fn forget(&self, flow: &fw_flow) {
+        // SAFETY: all of the mapped array.
+        unsafe { fw_offers_forget(self.0.base.as_ptr().cast(), flow) };
     }
-}
-
-/// Buckets of the table that `configure_table` chose.
-pub(crate) fn bucket_count(config: &fw_config) -> u32 {
-    (config.slot_mask + 1) / FW_BUCKET_SLOTS
 }
 
 /// Chooses size and secret of a table for so many flows.
@@ -293,17 +300,13 @@ pub(crate) const HASH_KEYS: usize = FW_HASH_KEYS as usize;
 unsafe extern "C" {
     fn fw_table_config(config: *mut fw_config, flows: u32, random: *const u64);
     fn fw_table_insert(
-        buckets: *mut fw_bucket,
+        flows: *mut fw_flow,
         config: *const fw_config,
         flow: *const fw_flow,
         index: u32,
-    ) -> i32;
-    fn fw_table_remove(
-        buckets: *mut fw_bucket,
-        config: *const fw_config,
-        flow: *const fw_flow,
-        index: u32,
-    );
+    ) -> u32;
+    fn fw_table_remove(flows: *mut fw_flow, config: *const fw_config, place: u32);
+    fn fw_table_release(flows: *mut fw_flow, place: u32);
     fn fw_offers_forget(offers: *mut fw_offer_set, flow: *const fw_flow);
 }
 

@@ -24,6 +24,7 @@ unsafe extern "C" {
     fn fw_user_set_conn(env: *mut Env, conn: *const fw_conn);
     fn fw_user_insert(env: *mut Env, index: u32) -> i32;
     fn fw_user_remove(env: *mut Env, index: u32);
+    fn fw_user_set_peer(env: *mut Env, index: u32, peer: u32);
     fn fw_user_count(env: *const Env, reason: u32) -> u64;
     fn fw_user_seen(env: *mut Env, index: u32) -> u32;
     fn fw_user_forget(env: *mut Env, index: u32);
@@ -113,7 +114,7 @@ impl Pipeline {
         unsafe { fw_user_set_conn(self.0.as_ptr(), conn) }
     }
 
-    /// Publishes the flow written at `index`; false if its buckets are full.
+    /// Publishes the flow written at `index`; false if no place is free.
     #[must_use]
     pub fn insert(&mut self, index: u32) -> bool {
         // SAFETY: the index is checked.
@@ -124,6 +125,12 @@ impl Pipeline {
     pub fn remove(&mut self, index: u32) {
         // SAFETY: the index is checked.
         unsafe { fw_user_remove(self.0.as_ptr(), index) }
+    }
+
+    /// Names the other direction of a flow; both are in the table.
+    pub fn set_peer(&mut self, index: u32, peer: u32) {
+        // SAFETY: the indices are checked.
+        unsafe { fw_user_set_peer(self.0.as_ptr(), index, peer) }
     }
 
     /// Takes the mark of a TCP flow of which the kernel confirmed a packet.

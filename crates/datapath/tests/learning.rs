@@ -224,7 +224,7 @@ fn run(vector: &Vector, common: &Table) {
         let state = flow.state(now, hz);
         target.nexthop(1, flow.nexthop(0));
         target.insert(1, &flow.record(1, false, state));
-        state
+        target.state(1)
     });
     let counts = target.counts();
     let mut expected = vec![0u64; FW_R_COUNT as usize];

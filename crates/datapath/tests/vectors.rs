@@ -181,13 +181,17 @@ fn run(
             ..Default::default()
         });
     target.conn(&conn);
-    let mut before = Vec::new();
     for (flow, index) in flows.iter().zip(1..) {
         let state = flow.state(start, hz);
         target.nexthop(index, flow.nexthop(Loaded::SLOT));
         target.insert(index, &flow.record(index, target.is_tc(), state));
-        before.push(state);
     }
+    for (flow, index) in flows.iter().zip(1..) {
+        target.set_peer(index, flow.peer);
+    }
+    let before: Vec<fw_state> = (1..=flows.len() as u32)
+        .map(|index| target.state(index))
+        .collect();
     target.events();
     let counts = target.counts();
 

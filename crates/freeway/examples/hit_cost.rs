@@ -13,7 +13,7 @@ use std::time::Duration;
 use freeway_abi::{
     FW_FLOW_CT, FW_FLOW_NAT, FW_KEY_IP6, FW_ST_ACTIVE, fw_flow, fw_key4, fw_nexthop, fw_state,
 };
-use freeway_datapath::{Datapath, Hook, LoadOptions};
+use freeway_datapath::{Datapath, FLOWS_MAX, Hook, LoadOptions};
 use freeway_lab::{
     Lab, MeasureSpec, Options, Proto, Reference, Sample, Topology, measure, measure_reference,
 };
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let router = std::fs::File::open(lab.router().path())?;
     nix::sched::setns(router, nix::sched::CloneFlags::CLONE_NEWNET)?;
     let datapath = Datapath::load(&LoadOptions {
-        flows: flows * 2 + 1024,
+        flows: (flows * 2 + 1024).min(FLOWS_MAX),
         ..LoadOptions::default()
     })?;
     enter_flows(&datapath, &lab, flows)?;

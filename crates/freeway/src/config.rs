@@ -36,7 +36,7 @@ pub struct Config {
 #[serde(default, deny_unknown_fields)]
 pub struct Flows {
     /// Most flows (directions of conversations) in the table.
-    #[serde(deserialize_with = "within::<_, 1, { (1 << 21) - 1 }>")]
+    #[serde(deserialize_with = "within::<_, 1, { freeway_datapath::FLOWS_MAX }>")]
     pub max: u32,
     /// Seconds without a packet after which a TCP flow leaves the table.
     #[serde(deserialize_with = "within::<_, 1, { u32::MAX }>")]

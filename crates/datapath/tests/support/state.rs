@@ -195,12 +195,12 @@ impl Flow {
             reval_tick: self.reval.at(now, hz),
             interval: self.interval,
             confirmed_tick: self.confirmed.at(now, hz),
-            peer: self.peer,
             ct_mark: self.ct_mark,
             len_max: self.len_max,
             misses: self.misses,
             pending: self.pending,
             ct_status: self.ct_status,
+            ..Default::default()
         }
     }
 
@@ -251,7 +251,6 @@ impl Flow {
             l3_delta,
             l4_delta,
             flags: flags as u8,
-            l2_in_len: 14,
             state,
             ..Default::default()
         };

@@ -37,6 +37,7 @@ pub trait Target {
     fn conn(&mut self, conn: &fw_conn);
     fn nexthop(&mut self, index: u32, nexthop: fw_nexthop);
     fn insert(&mut self, index: u32, flow: &fw_flow);
+    fn set_peer(&mut self, index: u32, peer: u32);
     fn remove(&mut self, index: u32);
     fn state(&mut self, index: u32) -> fw_state;
     fn counts(&self) -> Vec<u64>;
@@ -97,6 +98,9 @@ impl Target for Native {
     fn insert(&mut self, index: u32, flow: &fw_flow) {
         *self.0.flow(index).expect("an index") = *flow;
         assert!(self.0.insert(index), "no room in the table");
+    }
+    fn set_peer(&mut self, index: u32, peer: u32) {
+        self.0.set_peer(index, peer);
     }
     fn remove(&mut self, index: u32) {
         self.0.remove(index);
@@ -205,6 +209,10 @@ impl Target for Loaded {
     }
     fn remove(&mut self, index: u32) {
         self.datapath.flows.remove(index);
+        self.datapath.flows.release(index);
+    }
+    fn set_peer(&mut self, index: u32, peer: u32) {
+        self.datapath.flows.set_peer(index, peer);
     }
     fn state(&mut self, index: u32) -> fw_state {
         self.datapath.flows.state(index)

@@ -4,6 +4,7 @@
 mod compare;
 mod setup;
 
+use freeway_datapath::FLOWS_MAX;
 use freeway_lab::{Options, Sample};
 
 pub use compare::compare;
@@ -21,7 +22,7 @@ pub fn options(flows: u32) -> Options {
 
 /// The daemon's configuration for so many flows; nothing while the default has room.
 pub fn flow_config(flows: u32) -> String {
-    let needed = flows.saturating_mul(2).saturating_add(1024);
+    let needed = flows.saturating_mul(2).saturating_add(1024).min(FLOWS_MAX);
     if needed <= crate::config::Flows::default().max {
         String::new()
     } else {
@@ -68,7 +69,7 @@ mod tests {
     #[test]
     fn room_for_many_flows() {
         assert_eq!(flow_config(1000), "");
-        assert_eq!(flow_config(1_000_000), "[flows]\nmax = 2001024\n");
+        assert_eq!(flow_config(1_000_000), "[flows]\nmax = 1835008\n");
         assert_eq!(options(1000).conntrack_max, None);
         assert_eq!(options(100_000).conntrack_max, Some(204_096));
     }

@@ -63,17 +63,18 @@ impl Engine {
             Op::InsertFlow { index, flow } => {
                 if datapath.flows.insert(index, &flow) {
                     // offers that stay silence their flows
-                    datapath.offers.forget(&datapath.flows, index);
+                    datapath.offers.forget(&flow);
                     self.census.entered(index);
                 } else {
                     failed.push(index);
                 }
             }
             Op::RemoveFlow { index } => {
-                datapath.flows.remove(index);
-                datapath.offers.forget(&datapath.flows, index);
+                let flow = datapath.flows.remove(index);
+                datapath.offers.forget(&flow);
                 self.census.removed(index);
             }
+            Op::ReleaseFlow { index } => datapath.flows.release(index),
             Op::Activate { index } => {
                 // false: the data plane saw the connection close meanwhile
                 let _ = datapath
