@@ -20,7 +20,8 @@ enum fw_const {
 	FW_SLOTS = 32768,
 	FW_TOKEN_OWN = 0xffff,
 	/* Filter of what was observed once or offered lately. */
-	FW_OFFER_SETS = 32768,
+	FW_OFFER_BITS = 15,
+	FW_OFFER_SETS = 1 << FW_OFFER_BITS,
 	FW_OFFER_WAYS = 4,
 	FW_PORTS_MAX = 512,
 	FW_EVENTS_SIZE = 1 << 22,
@@ -230,18 +231,28 @@ struct fw_clock {
 	__u32 pad;
 };
 
-/* What was observed at egress lately, and whether it was offered. */
-struct fw_offer {
-	__u64 hash; /* of key, action and epoch */
+/* What was observed at egress lately. */
+struct fw_observation {
+	__u64 hash; /* of key, action and epoch; 0: none */
 	__u32 first_tick;
-	__u32 offered_tick;
-	__u32 offered;
-	__u32 key_tag; /* of the key alone */
+	__u32 pad;
 };
 
-/* Observations whose keys fall together; one alone would be pushed out by turns. */
+/* Whether it was offered, and when. */
+struct fw_offer {
+	__u32 key_tag; /* of the key alone */
+	__u32 made;
+	__u32 tick;
+	__u32 pad;
+};
+
+/*
+ * Observations whose keys fall together; one alone would be pushed out by turns.
+ * All offers are one cache line, which is all that tc ingress looks at.
+ */
 struct fw_offer_set {
-	struct fw_offer way[FW_OFFER_WAYS];
+	struct fw_offer offer[FW_OFFER_WAYS];
+	struct fw_observation seen[FW_OFFER_WAYS];
 };
 
 /* What came in: written by tc ingress, read by tc egress under its token. */
@@ -387,7 +398,7 @@ FW_ABI_SIZE(fw_seen, 64);
 FW_ABI_SIZE(fw_control, 64);
 FW_ABI_SIZE(fw_watch, 40);
 FW_ABI_SIZE(fw_slot, 128);
-FW_ABI_SIZE(fw_offer, 24);
+FW_ABI_SIZE(fw_offer_set, 128);
 FW_ABI_SIZE(fw_cpu, 128);
 FW_ABI_SIZE(fw_conn, 92);
 FW_ABI_SIZE(fw_event, 16);

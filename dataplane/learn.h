@@ -211,6 +211,37 @@ static __always_inline enum fw_reason fw_confirm(struct fw_state *st, const stru
 	return FW_R_CONFIRMED;
 }
 
+static __always_inline struct fw_words4 fw_slot_key4(const struct fw_slot *slot)
+{
+	const fw_u64_any *ports = (const void *)&slot->key.sport_be;
+
+	if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
+		return (struct fw_words4){
+			(__u64)slot->key.saddr_be[0] << 32 | slot->key.daddr_be[0], *ports};
+	return (struct fw_words4){(__u64)slot->key.daddr_be[0] << 32 | slot->key.saddr_be[0],
+				  *ports};
+}
+
+static __always_inline struct fw_words6 fw_slot_key6(const struct fw_slot *slot)
+{
+	const fw_u64_any *word = (const void *)&slot->key;
+
+	return (struct fw_words6){{word[0], word[1], word[2], word[3]}, word[4]};
+}
+
+static __always_inline __u64 fw_slot_hash(const struct fw_slot *slot)
+{
+	struct fw_words4 key4;
+	struct fw_words6 key6;
+
+	if (slot->family == FW_AF_INET6) {
+		key6 = fw_slot_key6(slot);
+		return fw_key_hash6(&key6, &fw_cfg);
+	}
+	key4 = fw_slot_key4(slot);
+	return fw_key_hash4(&key4, &fw_cfg);
+}
+
 /*
  * The place of the flow that the table holds for what a slot saw come in, or
  * none. Of external linkage, so that the BPF verifier looks at it once.
@@ -220,21 +251,16 @@ __u32 fw_slot_flow(__u32 slot_index);
 __noinline __u32 fw_slot_flow(__u32 slot_index)
 {
 	const struct fw_slot *slot = fw_slot_get(slot_index);
-	const fw_u64_any *word;
 	struct fw_words4 key4;
 	struct fw_words6 key6;
 
 	if (!slot)
 		return FW_INDEX_NONE;
-	word = (const void *)&slot->key;
 	if (slot->family == FW_AF_INET6) {
-		key6 = (struct fw_words6){{word[0], word[1], word[2], word[3]}, word[4]};
+		key6 = fw_slot_key6(slot);
 		return fw_search6(&key6, fw_home6(&key6, &fw_cfg));
 	}
-	key4.addresses = (__u64)slot->key.daddr_be[0] << 32 | slot->key.saddr_be[0];
-	if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
-		key4.addresses = (__u64)slot->key.saddr_be[0] << 32 | slot->key.daddr_be[0];
-	key4.ports = word[4];
+	key4 = fw_slot_key4(slot);
 	return fw_search4(key4.addresses, key4.ports, fw_home4(&key4, &fw_cfg));
 }
 
@@ -319,7 +345,7 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 {
 	const void *data, *end;
 	struct fw_slot *slot = fw_slot_get(token - 1);
-	__u32 now = fw_now(), state = FW_INDEX_NONE, gso;
+	__u32 now = fw_now(), state = FW_INDEX_NONE, first_tick = 0, gso;
 	struct fw_offer *offer = NULL;
 	struct fw_candidate *c;
 	struct fw_cpu *cpu;
@@ -368,9 +394,9 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	end = fw_data_end(ctx);
 	if (data + FW_ETH_LEN + 2 > end)
 		return FW_R_LEARN_FRAME;
-	key_hash = fw_hash_key(slot);
+	key_hash = fw_slot_hash(slot);
 	hash = fw_hash_action(key_hash, slot, &out, data, p, fw_port(ctx));
-	reason = fw_offer(key_hash, hash, token, now, &offer);
+	reason = fw_offer(key_hash, hash, token, now, &offer, &first_tick);
 	if (reason || !offer)
 		return reason;
 	c = fw_event_reserve(sizeof(*c));
@@ -384,9 +410,9 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	c->mark = fw_mark(ctx);
 	c->priority = fw_priority(ctx);
 	c->token = token;
-	c->first_tick = offer->first_tick;
-	offer->offered = 1;
-	offer->offered_tick = now;
+	c->first_tick = first_tick;
+	offer->made = 1;
+	offer->tick = now;
 	fw_candidate_fill(c, slot, &out, data, p, &cpu->conn);
 	fw_event_submit(c);
 	return state ? FW_R_CONTRADICTED : FW_R_LEARNED;

@@ -9,18 +9,22 @@
 
 _Thread_local struct fw_env *fw_env;
 
+static void fw_words_of(const struct fw_flow *flow, struct fw_words4 *key4, struct fw_words6 *key6)
+{
+	memcpy(key4, &flow->key, sizeof(*key4));
+	memcpy(key6->addresses, flow->key_saddr6_be, 16);
+	memcpy(key6->addresses + 2, flow->key_daddr6_be, 16);
+	key6->ports = key4->ports;
+}
+
 static __u64 fw_home_of(const struct fw_flow *flow, const struct fw_config *config)
 {
 	struct fw_words4 key4;
 	struct fw_words6 key6;
 
-	memcpy(&key4, &flow->key, sizeof(key4));
-	if (!(flow->key.port_proto & FW_KEY_IP6))
-		return fw_home4(&key4, config);
-	memcpy(key6.addresses, flow->key_saddr6_be, 16);
-	memcpy(key6.addresses + 2, flow->key_daddr6_be, 16);
-	key6.ports = key4.ports;
-	return fw_home6(&key6, config);
+	fw_words_of(flow, &key4, &key6);
+	return flow->key.port_proto & FW_KEY_IP6 ? fw_home6(&key6, config)
+						 : fw_home4(&key4, config);
 }
 
 /* A free place for a key of this home, or none; *steps away. */
@@ -84,30 +88,23 @@ void fw_table_release(struct fw_flow *flows, __u32 place)
 	FW_WRITE_ONCE(flows[place].state.status, FW_ST_FREE);
 }
 
-static __u32 fw_offer_number(const struct fw_flow *flow)
+void fw_offers_forget(struct fw_offer_set *offers, const struct fw_config *config,
+		      const struct fw_flow *flow)
 {
-	struct fw_slot slot = {.family = FW_AF_INET};
+	struct fw_words4 key4;
+	struct fw_words6 key6;
+	struct fw_offer_set *set;
 
-	slot.key.saddr_be[0] = flow->key.saddr_be;
-	slot.key.daddr_be[0] = flow->key.daddr_be;
-	if (flow->key.port_proto & FW_KEY_IP6) {
-		slot.family = FW_AF_INET6;
-		memcpy(slot.key.saddr_be, flow->key_saddr6_be, 16);
-		memcpy(slot.key.daddr_be, flow->key_daddr6_be, 16);
+	fw_words_of(flow, &key4, &key6);
+	set = &offers[fw_offer_number(flow->key.port_proto & FW_KEY_IP6
+					      ? fw_key_hash6(&key6, config)
+					      : fw_key_hash4(&key4, config))];
+	for (int i = 0; i < FW_OFFER_WAYS; i++) {
+		if (!FW_READ_ONCE(set->offer[i].made))
+			continue;
+		FW_WRITE_ONCE(set->offer[i].made, 0);
+		FW_WRITE_ONCE(set->seen[i].hash, 0);
 	}
-	slot.key.sport_be = flow->key.sport_be;
-	slot.key.dport_be = flow->key.dport_be;
-	slot.key.port_proto = flow->key.port_proto;
-	return fw_hash_key(&slot) & (FW_OFFER_SETS - 1);
-}
-
-void fw_offers_forget(struct fw_offer_set *offers, const struct fw_flow *flow)
-{
-	struct fw_offer_set *set = &offers[fw_offer_number(flow)];
-
-	for (int i = 0; i < FW_OFFER_WAYS; i++)
-		if (FW_READ_ONCE(set->way[i].offered))
-			FW_WRITE_ONCE(set->way[i].hash, 0);
 }
 
 void fw_table_config(struct fw_config *config, __u32 flows, const __u64 *random)
@@ -261,7 +258,7 @@ __u32 fw_user_seen(struct fw_env *env, __u32 index)
 void fw_user_forget(struct fw_env *env, __u32 index)
 {
 	if (index <= env->flows_max)
-		fw_offers_forget(env->offers, fw_user_flow(env, index));
+		fw_offers_forget(env->offers, &env->config, fw_user_flow(env, index));
 }
 
 __u32 fw_user_event(struct fw_env *env, void *event, __u32 size)

@@ -50,7 +50,7 @@ static __always_inline void fw_pull(fw_ctx *ctx)
 {
 	__u32 len = FW_ETH_LEN + FW_IP6_LEN + FW_TCP_LEN;
 
-	if (fw_data(ctx) + len <= fw_data_end(ctx))
+	if (fw_data(ctx) + len <= fw_data_end(ctx) || ctx->data_end - ctx->data >= ctx->len)
 		return;
 	bpf_skb_pull_data(ctx, ctx->len < len ? ctx->len : len);
 }

@@ -148,7 +148,7 @@ impl Datapath {
             nexthops: Nexthops::map(get(&maps, ".data.nexthops")?, config.nexthop_mask + 1)?,
             slots: Slots::map(get(&maps, "fw_slots")?, FW_SLOTS)?,
             seen: Seen::map(get(&maps, "fw_seen_flows")?, config.flow_mask)?,
-            offers: Offers::map(get(&maps, "fw_offers")?)?,
+            offers: Offers::map(get(&maps, "fw_offers")?, config)?,
             control: Control::map(get(&maps, ".data.control")?)?,
             clock,
             events: Events::new(get(&maps, "fw_events")?)?,

@@ -274,17 +274,21 @@ pub(crate) fn seen_len(flow_mask: u32) -> u32 {
 }
 
 /// What was observed at egress lately (`struct fw_offer_set`).
-pub struct Offers(Shared<fw_offer_set>);
+pub struct Offers {
+    sets: Shared<fw_offer_set>,
+    config: fw_config,
+}
 
 impl Offers {
-    pub(crate) fn map(fd: impl AsFd) -> Result<Self, DatapathError> {
-        Shared::map(fd, "fw_offers", FW_OFFER_SETS).map(Self)
+    pub(crate) fn map(fd: impl AsFd, config: fw_config) -> Result<Self, DatapathError> {
+        let sets = Shared::map(fd, "fw_offers", FW_OFFER_SETS)?;
+        Ok(Self { sets, config })
     }
 
     /// What is seen of this flow's tuple from now on is new.
     pub fn forget(&self, flow: &fw_flow) {
         // SAFETY: all of the mapped array.
-        unsafe { fw_offers_forget(self.0.base.as_ptr().cast(), flow) };
+        unsafe { fw_offers_forget(self.sets.base.as_ptr().cast(), &raw const self.config, flow) };
     }
 }
 
@@ -307,7 +311,7 @@ unsafe extern "C" {
     ) -> u32;
     fn fw_table_remove(flows: *mut fw_flow, config: *const fw_config, place: u32);
     fn fw_table_release(flows: *mut fw_flow, place: u32);
-    fn fw_offers_forget(offers: *mut fw_offer_set, flow: *const fw_flow);
+    fn fw_offers_forget(offers: *mut fw_offer_set, config: *const fw_config, flow: *const fw_flow);
 }
 
 /// Where flows leave (`struct fw_nexthop`).
