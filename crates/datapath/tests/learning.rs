@@ -392,6 +392,37 @@ fn a_tuple_whose_flow_left_is_learned_anew_at_once() {
 }
 
 #[test]
+fn observations_that_differ_are_no_pattern() {
+    type Change = fn(&mut Frame, &mut Frame);
+    let changes: [(&str, Change); 7] = [
+        ("next hop", |_, left| {
+            left.dst_mac = "02:00:00:00:00:08".into()
+        }),
+        ("own MAC", |_, left| {
+            left.src_mac = "02:00:00:00:00:08".into()
+        }),
+        ("TTL that leaves", |_, left| left.ttl = 60),
+        ("DSCP that leaves", |_, left| left.tos = 0x28),
+        ("station", |came, _| {
+            came.src_mac = "02:00:00:00:00:08".into()
+        }),
+        ("TTL", |came, _| came.ttl = 61),
+        ("DSCP", |came, left| (came.tos, left.tos) = (0x28, 0)),
+    ];
+    for base in ["udp4", "udp6", "tcp4", "tcp6"] {
+        for (what, change) in changes {
+            let pair = pair(base);
+            let mut other = pair.clone();
+            change(&mut other.0, &mut other.1);
+            let mut target = ready(&pair);
+            assert_eq!(observe(&mut target, &pair), "learn_once");
+            assert_eq!(observe(&mut target, &other), "learn_once", "{base}: {what}");
+            assert_eq!(observe(&mut target, &other), "learned", "{base}: {what}");
+        }
+    }
+}
+
+#[test]
 fn confirmed_tcp_flows_are_marked() {
     for (base, marked) in [("udp4", false), ("tcp4", true), ("tcp6", true)] {
         let pair = pair(base);

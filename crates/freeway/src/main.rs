@@ -11,13 +11,11 @@ mod demo;
 mod doctor;
 mod exit;
 mod filter;
-mod flood;
 mod lab;
 mod live;
 mod machine;
 mod manual;
 mod netns;
-mod process;
 mod render;
 mod router;
 mod show;
@@ -63,7 +61,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Lab(LabCommand::Shell { name, freeway }) => lab::shell(&name, freeway),
         Command::Bench(BenchCommand::Compare(args)) => bench::compare(&args),
         Command::Bench(BenchCommand::Setup(args)) => bench::setup(&args),
-        Command::Bench(BenchCommand::Flood(args)) => flood::flood(&args),
+        Command::Bench(BenchCommand::Flood(args)) => bench::flood(&args),
         Command::Man { dir, positional } => manual::pages(&dir.or(positional).unwrap_or_default()),
         Command::Completions { target } => manual::completions(&target),
     }

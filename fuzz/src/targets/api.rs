@@ -15,8 +15,8 @@ use crate::api::Flow;
 use crate::daemon::request::{Page, Request};
 use crate::daemon::server;
 
-const PATHS: [&str; 7] = [
-    "status", "stats", "flows", "top", "explain", "switch", "flush",
+const PATHS: [&str; 8] = [
+    "status", "stats", "flows", "top", "explain", "switch", "flush", "resync",
 ];
 
 const FLOW: &str = r#"{"family":4,"proto":"tcp","src":"192.0.2.2","sport":40000,"dst":"198.51.100.2","dport":5201,

@@ -350,10 +350,11 @@ impl World {
                         state.status = FW_ST_ACTIVE;
                     }
                 }),
-                Op::SetPeer { index, peer } => change(pipeline, *index, |state| state.peer = *peer),
+                Op::SetPeer { index, peer } => pipeline.set_peer(*index, *peer),
                 Op::Unconfirm { index } => change(pipeline, *index, |state| state.epoch = 0),
                 Op::SetEpoch { epoch } => pipeline.control().epoch = *epoch,
-                Op::Prepare { .. } | Op::SetTimeout { .. } => {}
+                // the library releases what it removes
+                Op::ReleaseFlow { .. } | Op::Prepare { .. } | Op::SetTimeout { .. } => {}
             }
         }
     }

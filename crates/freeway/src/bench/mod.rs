@@ -2,12 +2,15 @@
 //! Measuring.
 
 mod compare;
+mod flood;
+mod process;
 mod setup;
 
 use freeway_datapath::FLOWS_MAX;
 use freeway_lab::{Options, Sample};
 
 pub use compare::compare;
+pub use flood::flood;
 pub use setup::setup;
 
 /// The lab for so many flows: conntrack must have room for them.

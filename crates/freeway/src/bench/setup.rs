@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use freeway_lab::{Generator, Lab, Load, Proto, Reflector, Sink, SinkSpec, Topology, Until};
 use serde::Serialize;
 
+use super::process::{cpu_time, pin};
 use super::{flow_config, options, progress};
 use crate::api::Latency;
 use crate::cli::SetupArgs;
 use crate::exit::Stop;
 use crate::lab;
 use crate::machine::Machine;
-use crate::process::{cpu_time, pin};
 use crate::render::{self, Page, Terminal, Tone, count};
 use crate::router::RouterDaemon;
 

@@ -15,13 +15,13 @@ use freeway_lab::{
 };
 use serde::Serialize;
 
+use super::process::{cpu_time, pin};
+use super::{median, options, progress};
 use crate::api::{FlowFilter, FlowState, PortRange};
-use crate::bench::{median, options, progress};
 use crate::cli::{FloodArgs, FloodKind};
 use crate::exit::Stop;
 use crate::lab;
 use crate::machine::Machine;
-use crate::process::{cpu_time, pin};
 use crate::render::{self, Page, Terminal, Tone, count};
 use crate::router::RouterDaemon;
 
