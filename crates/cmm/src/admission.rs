@@ -209,15 +209,24 @@ fn record_of(c: &fw_candidate, key: &FlowKey, nexthop: u32, state: fw_state) -> 
         dscp_out: c.tos_out & 0xfc,
         flags: flags as u8,
         state,
-        ..Default::default()
+        ..keyed(key)
     };
     flow.l2_in.copy_from_slice(&c.l2_in[..14]);
+    if key.tuple.src.is_ipv4() {
+        (flow.saddr_be, flow.daddr_be) = (c.saddr_be[0], c.daddr_be[0]);
+    } else {
+        (flow.saddr6_be, flow.daddr6_be) = (c.saddr_be, c.daddr_be);
+    }
+    flow
+}
+
+/// A flow of which there is only the key.
+pub(crate) fn keyed(key: &FlowKey) -> fw_flow {
+    let mut flow = fw_flow::default();
     match key.v4() {
-        Some(key) => {
-            (flow.version_ihl, flow.proto) = (0x45, c.key.port_proto as u8);
-            flow.key = key;
-            flow.saddr_be = c.saddr_be[0];
-            flow.daddr_be = c.daddr_be[0];
+        Some(key4) => {
+            (flow.version_ihl, flow.proto) = (0x45, key.tuple.proto);
+            flow.key = key4;
         }
         None => {
             let key = key.v6();
@@ -226,8 +235,6 @@ fn record_of(c: &fw_candidate, key: &FlowKey, nexthop: u32, state: fw_state) -> 
             flow.key.port_proto = key.port_proto;
             flow.key_saddr6_be = key.saddr_be;
             flow.key_daddr6_be = key.daddr_be;
-            flow.saddr6_be = c.saddr_be;
-            flow.daddr6_be = c.daddr_be;
         }
     }
     flow

@@ -72,12 +72,19 @@ impl Manager {
         self.scan.marks = (next < end).then_some(next);
         for index in marked {
             if self.table.kind(index) == Kind::Tcp {
-                self.renew(index, &view.state(index), now_tick, ops);
+                self.renew(index, &view.state(index), now_tick, view, ops);
             }
         }
     }
 
-    fn renew(&mut self, index: u32, state: &fw_state, now_tick: u32, ops: &mut Vec<Op>) {
+    fn renew(
+        &mut self,
+        index: u32,
+        state: &fw_state,
+        now_tick: u32,
+        view: &impl StateView,
+        ops: &mut Vec<Op>,
+    ) {
         let Some(record) = self.table.get(index) else {
             return;
         };
@@ -93,8 +100,12 @@ impl Manager {
         if !seen && !many {
             return;
         }
-        let idle_ticks = now_tick.wrapping_sub(state.used_tick).cast_signed();
-        let idle_s = u32::try_from(idle_ticks).unwrap_or(0) / self.settings.hz;
+        let other = conn.indices().find(|other| *other != index);
+        let idle_ticks = other
+            .map(|other| idle_ticks(&view.state(other), now_tick))
+            .into_iter()
+            .fold(idle_ticks(state, now_tick), u32::min);
+        let idle_s = idle_ticks / self.settings.hz;
         let timeout_s = Some(conn.timeout_s.saturating_sub(idle_s).max(1));
         if let Some(record) = self.table.get_mut(index) {
             record.prepared_mib = mib;
@@ -154,15 +165,28 @@ impl Manager {
         // only what the kernel has not seen since is worth telling
         let unseen = state.used_tick.wrapping_sub(state.confirmed_tick);
         let known = state.packets > 0 && unseen < u32::MAX / 2;
+        let idle_s = if known && idle_ticks >= self.settings.hz {
+            idle_s.min(self.told_after_s(index))
+        } else {
+            idle_s
+        };
         if idle_ticks >= idle_s * self.settings.hz && idle_ticks < u32::MAX / 2 {
             let idle_s = known.then_some(idle_ticks / self.settings.hz);
             self.leave(index, idle_s, now_tick, ops);
             return true;
         }
         if kind == Kind::Tcp {
-            self.renew(index, &state, now_tick, ops);
+            self.renew(index, &state, now_tick, view, ops);
         }
         false
+    }
+
+    /// For conntrack an idle connection has been idle for up to an interval longer, a quarter of its timeout. It is to
+    /// be told before it ends the connection for that.
+    fn told_after_s(&self, index: u32) -> u32 {
+        let conn = self.table.get(index).map(|record| record.conn);
+        let conn = conn.and_then(|number| self.conns.get(number));
+        conn.map_or(u32::MAX, |conn| (conn.timeout_s / 4).max(1))
     }
 
     /// A flow leaves for idleness. The kernel missed its last packets: with the last flow of a connection the
@@ -214,4 +238,10 @@ impl Manager {
             self.recycle(retired);
         }
     }
+}
+
+/// How long neither path has forwarded a packet of the flow.
+fn idle_ticks(state: &fw_state, now_tick: u32) -> u32 {
+    let since = |tick: u32| u32::try_from(now_tick.wrapping_sub(tick).cast_signed()).unwrap_or(0);
+    since(state.used_tick).min(since(state.confirmed_tick))
 }

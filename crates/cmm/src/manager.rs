@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use freeway_abi::fw_candidate;
 
+use crate::admission::keyed;
 use crate::age::Scan;
 use crate::conns::Conns;
 use crate::flow::{Connection, Flow};
@@ -251,6 +252,11 @@ impl Manager {
         if let Err(refusal) = self.admit(c, &key, copies, now_tick, ops) {
             *self.stats.refused.entry(refusal).or_default() += 1;
             self.remember(key, refusal);
+            if refusal.is_momentary() {
+                ops.push(Op::ForgetOffer {
+                    flow: Box::new(keyed(&key)),
+                });
+            }
         }
     }
 

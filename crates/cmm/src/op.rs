@@ -38,6 +38,11 @@ pub enum Op {
         /// Flow index.
         index: u32,
     },
+    /// The data plane may offer this key, which is all of the flow that is filled in, again at once.
+    ForgetOffer {
+        /// The key.
+        flow: Box<fw_flow>,
+    },
     /// Let the data plane use the flow, unless it suspended it meanwhile.
     Activate {
         /// Flow index.

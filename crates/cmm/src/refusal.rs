@@ -39,6 +39,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// True if the next packets of the flow may be as good as any: what made this one unfit is over.
+    #[must_use]
+    pub fn is_momentary(self) -> bool {
+        self == Refusal::Epoch
+    }
+
     /// All, in the order in which they are shown.
     pub const ALL: [Refusal; 16] = [
         Refusal::Malformed,

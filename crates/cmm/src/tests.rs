@@ -350,6 +350,7 @@ impl World {
                 self.asked.push(*conn);
             }
             Op::SetTimeout { seconds, .. } => assert!(*seconds > 0),
+            Op::ForgetOffer { flow } => assert_ne!(flow.key.port_proto, 0),
             Op::SetEpoch { epoch } => {
                 assert_ne!(*epoch, 0);
                 self.epoch = *epoch;
@@ -428,6 +429,7 @@ fn names(ops: &[Op]) -> Vec<&'static str> {
             Op::InsertFlow { .. } => "insert",
             Op::RemoveFlow { .. } => "remove",
             Op::ReleaseFlow { .. } => "release",
+            Op::ForgetOffer { .. } => "forget_offer",
             Op::Activate { .. } => "activate",
             Op::SetPeer { .. } => "set_peer",
             Op::Unconfirm { .. } => "unconfirm",

@@ -140,7 +140,11 @@ fn refused(world: &mut World, refusal: Refusal, change: impl FnOnce(&mut fw_cand
         .copied()
         .unwrap_or(0);
     let ops = world.call(|m, now, ops| m.candidate(&c, 1, now, ops));
-    assert!(ops.is_empty(), "{refusal:?}: {ops:?}");
+    let wanted: &[&str] = match refusal {
+        Refusal::Epoch => &["forget_offer"],
+        _ => &[],
+    };
+    assert_eq!(names(&ops), wanted, "{refusal:?}");
     assert_eq!(
         world.manager.stats().refused.get(&refusal),
         Some(&(before + 1)),
@@ -631,6 +635,44 @@ fn no_timeout_is_written_that_the_kernel_would_not_give() {
     assert_eq!(time_left(TCP, 60, true), None, "it has run out");
     assert_eq!(time_left(UDP, 120, false), Some(20));
     assert_eq!(time_left(UDP, 30, false), None);
+}
+
+#[test]
+fn conntrack_is_told_before_a_short_timeout_runs_out() {
+    let mut world = world();
+    let mut c = Seen::new(UDP, 0).candidate(1, world.now);
+    c.conn.timeout_ticks = 28 * HZ;
+    world.call(|m, now, ops| m.candidate(&c, 1, now, ops));
+    let used = world.now.wrapping_add(HZ);
+    for flow in world.flows.values_mut() {
+        flow.state.packets = 1;
+        flow.state.used_tick = used;
+    }
+    world.advance(7 * HZ);
+    assert!(names(&world.tick()).is_empty(), "6 s");
+    world.advance(HZ);
+    let ops = world.tick();
+    let told = |op: &crate::Op| matches!(op, crate::Op::SetTimeout { seconds: 21, .. });
+    assert!(ops.iter().any(told), "{ops:?}");
+    assert_eq!(world.manager.flow_count(), 0);
+}
+
+#[test]
+fn what_the_kernel_has_just_seen_is_not_idle() {
+    let mut world = world();
+    fast_tcp(&mut world, 0);
+    let (used, now) = (world.now, world.now.wrapping_add(20 * HZ));
+    for flow in world.flows.values_mut() {
+        flow.state.packets = 1;
+        flow.state.used_tick = used;
+        flow.state.confirmed_tick = now;
+    }
+    world.advance(20 * HZ);
+    let told = world.tick().into_iter().find_map(|op| match op {
+        crate::Op::Prepare { timeout_s, .. } => Some(timeout_s),
+        _ => None,
+    });
+    assert_eq!(told, Some(Some(1000)));
 }
 
 #[test]

@@ -75,6 +75,7 @@ impl Engine {
                 self.census.removed(index);
             }
             Op::ReleaseFlow { index } => datapath.flows.release(index),
+            Op::ForgetOffer { flow } => datapath.offers.forget(&flow),
             Op::Activate { index } => {
                 // false: the data plane saw the connection close meanwhile
                 let _ = datapath
