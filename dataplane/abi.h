@@ -119,7 +119,7 @@ struct fw_state {
  * A flow: key, guard (what else must be equal), action (what is then done) and
  * state. An element of an array that the manager writes by mmap(2); the data
  * plane writes only its state. The hash of the key names its home in the array;
- * if that is taken it is displaced by 1, 3, 6, 10 ... groups. An IPv4 hit
+ * if that is taken it is displaced by 1, 3, 6, 10 ... groups and a few places. An IPv4 hit
  * touches the first two of the three cache lines, and nothing else of the table.
  *
  * Deltas are ones' complement sums of ~old and new 16-bit words (RFC 1624
@@ -311,9 +311,10 @@ struct fw_cpu {
 	__u32 checked;
 	__u32 offered;
 	__u32 sampled;
-	__u32 slot;       /* next slot to write */
-	__u32 sample_seq; /* makes XDP metadata unique */
-	__u32 pad[2];
+	__u32 slot;          /* next slot to write */
+	__u32 sample_seq;    /* makes XDP metadata unique */
+	__u32 refused;       /* a revalidation was, in this tick */
+	__u32 late_ticks;    /* by which revalidations are late, for lack of budget */
 	struct fw_conn conn; /* more than the BPF stack has room for */
 };
 

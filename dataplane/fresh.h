@@ -11,12 +11,26 @@
 #include "abi.h"
 #include "flow.h"
 
+/* By how much revalidations are late: more while some are refused, else less, the less was done. */
+static __always_inline __u32 fw_late(const struct fw_cpu *cpu, __u32 now)
+{
+	__u32 budget = fw_ctl.reval_budget, late = cpu->late_ticks;
+
+	if (cpu->refused)
+		return late + 1;
+	if (!late || !budget || now - cpu->tick > 1)
+		return late / 2;
+	return late - 1 - (late - 1) * (budget - cpu->revalidated) / budget / 8;
+}
+
 /* Budgets are for each tick of each CPU. */
 static __always_inline struct fw_cpu *fw_budget(__u32 now)
 {
 	struct fw_cpu *cpu = fw_cpu_get();
 
 	if (cpu && cpu->tick != now) {
+		cpu->late_ticks = fw_late(cpu, now);
+		cpu->refused = 0;
 		cpu->tick = now;
 		cpu->revalidated = 0;
 		cpu->checked = 0;
@@ -41,29 +55,43 @@ static __always_inline int fw_detour_harmless(const struct fw_state *st, const s
 	return p->proto == FW_PROTO_TCP && p->len_l3 < 64 + FW_IP4_LEN;
 }
 
+/*
+ * More flows than the budget has room for are late by the same time, so that they
+ * come in the order in which they are due; one that had no answer is never late.
+ * *again: when to look next.
+ */
 static __always_inline enum fw_reason fw_revalidate(struct fw_state *st, const struct fw_pkt *p,
-						    __u32 now)
+						    __u32 now, __u32 *again)
 {
-	struct fw_cpu *cpu;
+	struct fw_cpu *cpu = fw_budget(now);
+	__u32 late = cpu && !st->misses ? cpu->late_ticks : 0;
 
-	if (!fw_reached(now, st->reval_tick) || !fw_detour_harmless(st, p, now))
+	*again = st->reval_tick;
+	if (!fw_reached(now, st->reval_tick))
+		return FW_R_NONE;
+	if (!fw_reached(now, st->reval_tick + late)) {
+		/* half the way, for by then it may be less late */
+		*again = now + (st->reval_tick + late - now + 1) / 2;
+		return FW_R_NONE;
+	}
+	*again = now + 1;
+	if (!fw_detour_harmless(st, p, now))
 		return FW_R_NONE;
 	/* Three that did not come out: the kernel no longer forwards this flow. */
 	if (st->misses >= FW_MISSES_MAX) {
 		st->epoch = 0;
 		return FW_R_EPOCH;
 	}
-	cpu = fw_budget(now);
 	if (!cpu || cpu->revalidated >= fw_ctl.reval_budget) {
-		/* not at once again: a due flow is not a plain hit */
-		st->reval_tick =
-			now + (st->interval < 2 * fw_cfg.hz ? st->interval : 2 * fw_cfg.hz);
+		if (cpu)
+			cpu->refused = 1;
 		return FW_R_NONE;
 	}
 	cpu->revalidated++;
 	st->misses++;
 	st->pending = 1;
 	st->reval_tick = now + fw_cfg.hz / 4;
+	*again = st->reval_tick;
 	return FW_R_REVALIDATE;
 }
 
@@ -89,16 +117,16 @@ static __always_inline enum fw_reason fw_fresh(fw_ctx *ctx, struct fw_flow *f,
 					       const struct fw_pkt *p)
 {
 	struct fw_state *st = &f->state;
-	__u32 now = p->now_tick, next;
+	__u32 now = p->now_tick, next, again;
 	enum fw_reason reason;
 
 	if (fw_likely(!fw_reached(now, st->due_tick)))
 		return FW_R_NONE;
-	reason = fw_revalidate(st, p, now);
+	reason = fw_revalidate(st, p, now, &again);
 	next = now + fw_cfg.ct_check_ticks;
 	if (!reason && (f->flags & FW_FLOW_CT))
 		reason = fw_check(ctx, f, p, &next);
-	st->due_tick = fw_reached(next, st->reval_tick) ? st->reval_tick : next;
+	st->due_tick = fw_reached(next, again) ? again : next;
 	if (fw_reached(now, st->due_tick))
 		st->due_tick = now + 1;
 	return reason;

@@ -55,13 +55,19 @@ static __always_inline struct fw_member fw_member_of(__u64 ports)
 	__u16 sport = fw_ntohs(ports >> FW_SPORT_BIT), dport = fw_ntohs(ports >> FW_DPORT_BIT);
 
 	if (sport > dport)
-		return (struct fw_member){ports & ~(bits << FW_SPORT_BIT), sport % FW_GROUP};
-	return (struct fw_member){ports & ~(bits << FW_DPORT_BIT), dport % FW_GROUP};
+		return (struct fw_member){ports & ~(bits << FW_SPORT_BIT), sport};
+	return (struct fw_member){ports & ~(bits << FW_DPORT_BIT), dport};
+}
+
+/* Where a group's members begin differs from group to group: ports may be the same in all. */
+static __always_inline __u64 fw_home(__u64 place, __u32 member)
+{
+	return (place & ~(FW_GROUP - 1ULL)) | ((place + member) & (FW_GROUP - 1));
 }
 
 /*
- * The home: multiply-shift (Dietzfelbinger), the upper bits of the sum of the
- * words, each times a secret odd number, name the group.
+ * Multiply-shift (Dietzfelbinger): the upper bits of the sum of the words, each
+ * times a secret odd number, name the group and its beginning.
  */
 static __always_inline __u64 fw_home4(const struct fw_words4 *key,
 				      const volatile struct fw_config *c)
@@ -69,7 +75,7 @@ static __always_inline __u64 fw_home4(const struct fw_words4 *key,
 	struct fw_member member = fw_member_of(key->ports);
 	__u64 hash = key->addresses * c->hash_key[0] + member.ports * c->hash_key[1];
 
-	return (hash >> c->hash_shift) * FW_GROUP + member.number;
+	return fw_home(hash >> c->hash_shift, member.number);
 }
 
 static __always_inline __u64 fw_home6(const struct fw_words6 *key,
@@ -80,13 +86,13 @@ static __always_inline __u64 fw_home6(const struct fw_words6 *key,
 		     key->addresses[1] * c->hash_key[2] + key->addresses[2] * c->hash_key[3] +
 		     key->addresses[3] * c->hash_key[4];
 
-	return (hash >> c->hash_shift) * FW_GROUP + member.number;
+	return fw_home(hash >> c->hash_shift, member.number);
 }
 
-/* Triangular probing by whole groups, so that a displaced group stays together. */
+/* Triangular probing by groups and a place more, so that a displaced group stays together. */
 static __always_inline __u64 fw_place(__u64 home, __u32 step)
 {
-	return home + step * (step + 1) / 2 * FW_GROUP;
+	return home + step + step * (step + 1) / 2 * FW_GROUP;
 }
 
 /* 0 if equal. */

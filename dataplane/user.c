@@ -109,13 +109,13 @@ void fw_offers_forget(struct fw_offer_set *offers, const struct fw_config *confi
 
 void fw_table_config(struct fw_config *config, __u32 flows, const __u64 *random)
 {
-	__u32 bits = 10;
+	__u32 bits = 13; /* room for probing */
 
 	/* seven eighths at most: in a fuller table many flows would find no place */
 	while (bits < 31 && (1ULL << bits) * 7 / 8 < flows)
 		bits++;
 	config->flow_mask = (1u << bits) - 1;
-	config->hash_shift = 64 - bits + __builtin_ctz(FW_GROUP);
+	config->hash_shift = 64 - bits;
 	for (int i = 0; i < FW_HASH_KEYS; i++)
 		config->hash_key[i] = random[i] | 1;
 }

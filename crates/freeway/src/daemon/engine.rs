@@ -54,9 +54,9 @@ const POLL: Duration = Duration::from_secs(1);
 /// Data-plane events taken in one turn, so that kernel events never wait long.
 const EVENTS_PER_TURN: usize = 256;
 /// Revalidations that each CPU lets through in a second, at most.
-const REVALIDATIONS_PER_S: u32 = 50_000;
+const REVALIDATIONS_PER_S: u32 = 40_000;
 /// Connections that each CPU looks up in a second for its hits, at most.
-const CHECKS_PER_S: u32 = 100_000;
+const CHECKS_PER_S: u32 = 50_000;
 /// Candidates that each CPU offers in a second, at most.
 const CANDIDATES_PER_S: u32 = 250_000;
 /// TCP frames that each CPU keeps out of GRO in a second, at most.

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! More flows are due than the budget lets through: each is late, none is forgotten.
+
+mod support;
+
+use freeway_abi::{FW_R_FAST, FW_R_REVALIDATE};
+use freeway_datapath::user::Pipeline;
+use support::frame::Frame;
+use support::state::Flow;
+use support::target::Native;
+
+const FLOWS: u32 = 300;
+/// Revalidations a tick; a round takes FLOWS / BUDGET ticks.
+const BUDGET: u32 = 2;
+const INTERVAL: u32 = 100;
+
+#[test]
+fn revalidations_over_the_budget_come_in_turn() {
+    let mut pipeline = Pipeline::new(FLOWS, 1).expect("memory");
+    pipeline.set_now(Native::NOW);
+    let control = pipeline.control();
+    control.deadline_tick = Native::NOW.wrapping_add(1 << 20);
+    control.reval_budget = BUDGET;
+    *pipeline.nexthop(1).unwrap() = Flow::default().nexthop(0);
+    let flows: Vec<Flow> = (0..FLOWS)
+        .map(|n| Flow {
+            sport: 1024 + n as u16,
+            ..Flow::default()
+        })
+        .collect();
+    for (flow, index) in flows.iter().zip(1..) {
+        let mut state = flow.state(Native::NOW, 250);
+        state.interval = INTERVAL;
+        state.reval_tick = Native::NOW.wrapping_add(INTERVAL);
+        state.due_tick = state.reval_tick;
+        *pipeline.flow(index).unwrap() = flow.record(1, false, state);
+        assert!(pipeline.insert(index), "index {index}");
+    }
+    let round = FLOWS / BUDGET;
+    let mut last = vec![Native::NOW; flows.len()];
+    let (mut worst, mut fast, mut slow) = (0, 0u64, 0u64);
+    for tick in 1..6 * round {
+        let now = Native::NOW.wrapping_add(tick);
+        pipeline.set_now(now);
+        for (n, flow) in flows.iter().enumerate() {
+            let frame = Frame {
+                dst_mac: flow.dst_mac.clone(),
+                src_mac: flow.src_mac.clone(),
+                src: flow.src,
+                dst: flow.dst,
+                sport: flow.sport,
+                dport: flow.dport,
+                proto: flow.proto,
+                ttl: flow.ttl,
+                tos: flow.dscp,
+                ..Frame::default()
+            };
+            match pipeline.forward(&mut frame.bytes(), flow.port).reason {
+                FW_R_FAST => fast += 1,
+                FW_R_REVALIDATE => {
+                    slow += 1;
+                    if tick > 3 * round {
+                        worst = worst.max(now.wrapping_sub(last[n]));
+                    }
+                    last[n] = now;
+                    // as tc egress confirms it
+                    let state = &mut pipeline.flow(n as u32 + 1).unwrap().state;
+                    (state.misses, state.pending) = (0, 0);
+                    state.reval_tick = now.wrapping_add(INTERVAL);
+                }
+                reason => panic!("flow {n}: reason {reason}"),
+            }
+        }
+    }
+    let late = last
+        .iter()
+        .map(|last| Native::NOW.wrapping_add(6 * round).wrapping_sub(*last));
+    worst = worst.max(late.max().unwrap());
+    println!("worst {worst} ticks of a round of {round}; {fast} fast, {slow} revalidated");
+    assert!(
+        worst <= round * 5 / 4,
+        "a flow waited {worst} ticks, a round takes {round}"
+    );
+    assert!(
+        slow >= u64::from(5 * FLOWS * 9 / 10),
+        "only {slow} revalidations"
+    );
+}
