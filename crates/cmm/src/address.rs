@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use freeway_kernel::model::Prefix;
-
 /// First flows of the chains by source, destination and outgoing destination; 0 is none.
 type Heads = [u32; 3];
 
@@ -42,19 +40,18 @@ impl Addresses {
         }
     }
 
-    /// The chains of the addresses in a prefix.
-    pub fn within(&self, prefix: &Prefix) -> Box<dyn Iterator<Item = Heads> + '_> {
-        match prefix.addr {
-            IpAddr::V4(v4) => {
-                let rest = u32::MAX.checked_shr(prefix.len.into()).unwrap_or(0);
-                let first = u32::from(v4) & !rest;
-                Box::new(self.v4.range(first..=first | rest).map(|(_, heads)| *heads))
+    /// The chains of the addresses from one to another; none if they are of two families or in the wrong order.
+    pub fn between(&self, range: (IpAddr, IpAddr)) -> Box<dyn Iterator<Item = Heads> + '_> {
+        match range {
+            (IpAddr::V4(from), IpAddr::V4(to)) if from <= to => {
+                let range = u32::from(from)..=u32::from(to);
+                Box::new(self.v4.range(range).map(|(_, heads)| *heads))
             }
-            IpAddr::V6(v6) => {
-                let rest = u128::MAX.checked_shr(prefix.len.into()).unwrap_or(0);
-                let first = u128::from(v6) & !rest;
-                Box::new(self.v6.range(first..=first | rest).map(|(_, heads)| *heads))
+            (IpAddr::V6(from), IpAddr::V6(to)) if from <= to => {
+                let range = u128::from(from)..=u128::from(to);
+                Box::new(self.v6.range(range).map(|(_, heads)| *heads))
             }
+            _ => Box::new(std::iter::empty()),
         }
     }
 

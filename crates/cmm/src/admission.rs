@@ -6,6 +6,8 @@ use freeway_abi::{
     fw_flow, fw_state,
 };
 
+use freeway_kernel::model::Tuple;
+
 use crate::key::{FlowKey, out_of, tuple_of};
 use crate::manager::{Changes, MEMORY_MAX, Manager};
 use crate::nexthop::NexthopKey;
@@ -27,7 +29,7 @@ impl Manager {
         ops: &mut Vec<Op>,
     ) -> Result<(), Refusal> {
         let out = out_of(c).ok_or(Refusal::Malformed)?;
-        self.check(c, key, copies)?;
+        self.check(c, key, &out, copies)?;
         if c.ev.kind == FW_EV_CHANGED {
             self.check_stable(key, now_tick)?;
         }
@@ -96,7 +98,13 @@ impl Manager {
         Ok(())
     }
 
-    fn check(&self, c: &fw_candidate, key: &FlowKey, copies: u32) -> Result<(), Refusal> {
+    fn check(
+        &self,
+        c: &fw_candidate,
+        key: &FlowKey,
+        out: &Tuple,
+        copies: u32,
+    ) -> Result<(), Refusal> {
         if c.l2_in_len != 14 || c.l2_out_len != 14 {
             return Err(Refusal::Framing);
         }
@@ -106,7 +114,7 @@ impl Manager {
         if !self.is_output(c.port_out) {
             return Err(Refusal::PortOut);
         }
-        let concerned = |s: &RuleScope| s.matches(&key.tuple, key.port, c.port_out);
+        let concerned = |s: &RuleScope| s.matches(&key.tuple, out, key.port, c.port_out);
         if self.unsafe_scopes.iter().any(concerned) {
             return Err(Refusal::Ruleset);
         }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the configuration allows.
 
+use std::net::IpAddr;
+
 use freeway_kernel::model::{Prefix, Tuple};
 
 /// Flows that stay in the kernel: everything that is named must match.
@@ -96,6 +98,14 @@ pub struct RuleScope {
     pub ipv6: bool,
     /// IP protocols; empty: any.
     pub protos: Vec<u8>,
+    /// Source addresses, each from one to another; empty: any.
+    pub src: Vec<(IpAddr, IpAddr)>,
+    /// Destination addresses; empty: any.
+    pub dst: Vec<(IpAddr, IpAddr)>,
+    /// Source ports; empty: any.
+    pub sport: Vec<(u16, u16)>,
+    /// Destination ports; empty: any.
+    pub dport: Vec<(u16, u16)>,
 }
 
 impl RuleScope {
@@ -109,9 +119,16 @@ impl RuleScope {
         }
     }
 
-    /// True if it concerns a flow.
+    /// True if it concerns a flow: `tuple` as it comes in, `out` as it leaves. A rule may see each address and port
+    /// before or after its translation, so either counts.
     #[must_use]
-    pub fn matches(&self, tuple: &Tuple, port_in: u32, port_out: u32) -> bool {
+    pub fn matches(&self, tuple: &Tuple, out: &Tuple, port_in: u32, port_out: u32) -> bool {
+        fn either<T: Ord>(ranges: &[(T, T)], came: T, left: T) -> bool {
+            let holds = |(from, to): &(T, T)| {
+                (from <= &came && &came <= to) || (from <= &left && &left <= to)
+            };
+            ranges.is_empty() || ranges.iter().any(holds)
+        }
         let among = |list: &Option<Vec<u32>>, port| list.as_ref().is_none_or(|l| l.contains(&port));
         among(&self.iif, port_in)
             && among(&self.oif, port_out)
@@ -121,5 +138,9 @@ impl RuleScope {
                 self.ipv6
             })
             && (self.protos.is_empty() || self.protos.contains(&tuple.proto))
+            && either(&self.src, tuple.src, out.src)
+            && either(&self.dst, tuple.dst, out.dst)
+            && either(&self.sport, tuple.sport, out.sport)
+            && either(&self.dport, tuple.dport, out.dport)
     }
 }

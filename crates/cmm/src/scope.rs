@@ -3,12 +3,14 @@
 
 use std::net::IpAddr;
 
+use freeway_kernel::Affected;
 use freeway_kernel::model::{Connection as Tracked, CtStatus, Event, Mac, Neigh, Prefix, TcpState};
 
 use crate::key::ConnKey;
 use crate::manager::Manager;
 use crate::op::Op;
 use crate::port::Port;
+use crate::record::Record;
 
 impl Manager {
     /// A port is new or its fitness changed. Its flows wait for confirmation, or
@@ -116,6 +118,39 @@ impl Manager {
             | Event::Overrun { .. } => self.new_epoch(ops),
             _ => {}
         }
+    }
+
+    /// Elements of a set changed that match some addresses or ports; flows with one of them wait. `everywhere`: source
+    /// addresses count as they leave, too, by which flows cannot be found.
+    pub fn elements_changed(&mut self, affected: &Affected, everywhere: bool, ops: &mut Vec<Op>) {
+        let flows = if affected.ports.is_empty() && !everywhere {
+            let within = |range: &(IpAddr, IpAddr)| self.table.between(*range);
+            self.narrow(affected.addrs.iter().flat_map(within))
+        } else if self.table.len() <= self.settings.narrow_max {
+            let concerned = |(index, record): (u32, &Record)| {
+                let (tuple, out) = (record.key().tuple, record.out());
+                let among = |ip| {
+                    affected
+                        .addrs
+                        .iter()
+                        .any(|(from, to)| (*from..=*to).contains(&ip))
+                };
+                let at = |port| {
+                    affected
+                        .ports
+                        .iter()
+                        .any(|(from, to)| (*from..=*to).contains(&port))
+                };
+                let hit = [&tuple, &out]
+                    .into_iter()
+                    .any(|t| among(t.src) || among(t.dst) || at(t.sport) || at(t.dport));
+                hit.then_some(index)
+            };
+            Some(self.table.iter().filter_map(concerned).collect())
+        } else {
+            None
+        };
+        self.unconfirm(flows, ops);
     }
 
     /// Routes decide by destination; rp_filter looks the source up too.

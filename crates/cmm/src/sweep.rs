@@ -103,11 +103,12 @@ impl Manager {
     fn is_allowed(&self, record: &Record) -> bool {
         let FlowKey { tuple, port } = record.key();
         let ports = [port, record.port_out];
+        let out = record.out();
         let mut scopes = self.unsafe_scopes.iter().chain(&self.mark_scopes);
         self.is_input(port)
             && self.is_output(record.port_out)
             && !self.nexthops.is_dead(record.nexthop)
-            && self.settings.policy.allows(&tuple, &record.out(), ports)
-            && !scopes.any(|s| s.matches(&tuple, port, record.port_out))
+            && self.settings.policy.allows(&tuple, &out, ports)
+            && !scopes.any(|s| s.matches(&tuple, &out, port, record.port_out))
     }
 }

@@ -224,13 +224,19 @@ impl Table {
 
     /// The flows that depend on addresses in a prefix, each once.
     pub fn within(&self, prefix: Prefix) -> impl Iterator<Item = u32> + '_ {
-        self.addresses.within(&prefix).flat_map(move |heads| {
+        self.between(prefix.range())
+    }
+
+    /// The flows that depend on addresses from one to another, each once.
+    pub fn between(&self, range: (IpAddr, IpAddr)) -> impl Iterator<Item = u32> + '_ {
+        let inside = move |addr: IpAddr| (range.0..=range.1).contains(&addr);
+        self.addresses.between(range).flat_map(move |heads| {
             (0..BY_ADDRESS.len()).flat_map(move |i| {
                 // found by another of its addresses before
                 let earlier = move |index: &u32| {
                     let before = |chain: &Chain| {
                         let record = self.get(*index);
-                        record.is_some_and(|r| prefix.contains(r.chain_addr(*chain)))
+                        record.is_some_and(|r| inside(r.chain_addr(*chain)))
                     };
                     !BY_ADDRESS[..i].iter().any(before)
                 };

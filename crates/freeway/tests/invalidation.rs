@@ -26,511 +26,16 @@
 mod common;
 mod support_invalidation;
 
-use std::io::Write;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::Router;
 use freeway_lab::clock::monotonic_ns;
 use freeway_lab::frame::{MAC_SERVER, MAC_WAN};
-use freeway_lab::{
-    FlowSpec, Generator, Lab, Load, MeasureSpec, Options, Proto, Rule, Running, Sink, SinkSpec,
-    Until, measure,
-};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
-use serde_json::{Value, json};
-use support_invalidation::{
-    Acked, Netlink, Target, Tracked, link_mac, link_mtu, link_up, neighbour_delete,
-    neighbour_replace, route_delete, route_replace, rule_drop_sports, rules_flush,
-};
-
-/// The issue's limit for the 99th percentile.
-const LIMIT_MS: f64 = 10.0;
-/// What is still on its way so long after a change is late in any case.
-const WATCH: Duration = Duration::from_millis(30);
-/// No frame for so long: there will be none.
-const QUIET_NS: u64 = 15_000_000;
-/// Share of the bystanders' frames that the kernel may see: revalidation, and what learns.
-const BYSTANDERS_KERNEL_MAX: f64 = 0.02;
-
-const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
-const GATEWAY_A: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
-const GATEWAY_B: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 11);
-const MAC_A: [u8; 6] = [2, 0, 0, 0, 0x0a, 1];
-const MAC_A2: [u8; 6] = [2, 0, 0, 0, 0x0a, 2];
-const MAC_B: [u8; 6] = [2, 0, 0, 0, 0x0b, 1];
-const MAC_WAN2: [u8; 6] = [2, 0, 0, 0, 2, 0x81];
-const NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(203, 0, 113, 0), 24);
-const FAR: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 5);
-
-/// Concerned flows, and as many bystanders.
-const FLOWS: u32 = 32;
-/// First port of the bystanders; a multiple of [`FLOWS`].
-const BYSTANDER_PORT: u16 = 0x4000 + FLOWS as u16;
-
-/// The first connection of those that are changed.
-const VICTIM: u32 = 2 * FLOWS;
-/// Connections that are older than the daemon. The kernel announces no change of them; the data plane looks at each
-/// connection once a second.
-const OLDER: u32 = 5;
-const OLDER_MS: f64 = 1300.0;
-
-/// Rules of the sink.
-const OLD: usize = 0;
-const NEW: usize = 1;
-const BYSTANDERS: usize = 2;
-const CONCERNED: usize = 3;
-
-fn trials() -> usize {
-    if common::long() { 200 } else { 20 }
-}
-
-fn destination_mac(mac: [u8; 6]) -> Rule {
-    Rule {
-        offset: 2,
-        mask: u32::MAX,
-        value: u32::from_be_bytes([mac[2], mac[3], mac[4], mac[5]]),
-    }
-}
-
-fn source_mac(mac: [u8; 6]) -> Rule {
-    Rule {
-        offset: 8,
-        mask: u32::MAX,
-        value: u32::from_be_bytes([mac[2], mac[3], mac[4], mac[5]]),
-    }
-}
-
-fn destination(address: Ipv4Addr) -> Rule {
-    Rule {
-        offset: 30,
-        mask: u32::MAX,
-        value: address.into(),
-    }
-}
-
-/// IPv4 frames of 300 bytes.
-const LONG: Rule = Rule {
-    offset: 16,
-    mask: 0xffff_0000,
-    value: (300 - 4 - 14) << 16,
-};
-
-/// UDP over IPv4 from `flows` ports, a power of two, beginning at a multiple of it.
-fn source_ports(first: u16, flows: u32) -> Rule {
-    Rule {
-        offset: 34,
-        mask: (0x1_0000 - flows) << 16,
-        value: u32::from(first) << 16,
-    }
-}
-
-/// Delays of one kind of change.
-struct Row {
-    kind: &'static str,
-    ack_ms: Vec<f64>,
-    request_ms: Vec<f64>,
-    bystanders: Option<Bystanders>,
-}
-
-/// What became of the flows that a kind of change does not concern.
-struct Bystanders {
-    sent: u64,
-    arrived: u64,
-    fast: u64,
-}
-
-fn quantile(values: &[f64], q: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let rank = (q * sorted.len() as f64).ceil() as usize;
-    sorted[rank.clamp(1, sorted.len()) - 1]
-}
-
-impl Row {
-    fn new(kind: &'static str) -> Self {
-        Self {
-            kind,
-            ack_ms: Vec::new(),
-            request_ms: Vec::new(),
-            bystanders: None,
-        }
-    }
-
-    fn add(&mut self, acked: Acked, last_ns: u64) {
-        let ms = |from: u64| last_ns.saturating_sub(from) as f64 / 1e6;
-        self.ack_ms.push(ms(acked.acked_ns));
-        self.request_ms.push(ms(acked.before_ns));
-    }
-
-    fn print(&self) {
-        let q = |values: &[f64]| {
-            (
-                quantile(values, 0.5),
-                quantile(values, 0.99),
-                quantile(values, 1.0),
-            )
-        };
-        let ((p50, p99, worst), (request_p50, request_p99, request_worst)) =
-            (q(&self.ack_ms), q(&self.request_ms));
-        let n = self.ack_ms.len();
-        let others = self.bystanders.as_ref().map_or(String::new(), |b| {
-            format!(
-                "; bystanders: {} of {} lost, {:.2} % fast",
-                b.sent - b.arrived.min(b.sent),
-                b.sent,
-                100.0 * b.fast as f64 / b.sent as f64
-            )
-        });
-        println!(
-            "row: {:17} n {n:3}  from ack p50 {p50:6.3} p99 {p99:6.3} worst {worst:6.3} ms  \
-             from request p50 {request_p50:6.3} p99 {request_p99:6.3} worst {request_worst:6.3} ms{others}",
-            self.kind
-        );
-        if let Some(path) = std::env::var_os("FREEWAY_JSON") {
-            let bystanders: Option<Value> = self
-                .bystanders
-                .as_ref()
-                .map(|b| json!({ "sent": b.sent, "arrived": b.arrived, "fast": b.fast }));
-            let row = json!({
-                "kind": self.kind, "trials": n,
-                "ack_ms": { "p50": p50, "p99": p99, "worst": worst },
-                "request_ms": { "p50": request_p50, "p99": request_p99, "worst": request_worst },
-                "bystanders": bystanders,
-            });
-            let mut file = std::fs::File::options()
-                .append(true)
-                .create(true)
-                .open(path)
-                .unwrap();
-            writeln!(file, "{row}").unwrap();
-        }
-    }
-}
-
-/// Rows of a lab. Failing comes last, so that every row is printed.
-#[derive(Default)]
-struct Rows(Vec<String>);
-
-impl Rows {
-    fn take(&mut self, row: &Row, stays_fast: bool) {
-        row.print();
-        // Few trials have no p99, and one of them may have met a busy machine.
-        // A change that is not followed shows in all of them.
-        let share = if row.ack_ms.len() >= 100 { 0.99 } else { 0.75 };
-        let judged = quantile(&row.ack_ms, share);
-        if judged > LIMIT_MS {
-            let percentile = share * 100.0;
-            self.0
-                .push(format!("{}: p{percentile:.0} is {judged:.3} ms", row.kind));
-        }
-        let Some(b) = &row.bystanders else { return };
-        if b.arrived != b.sent {
-            self.0.push(format!(
-                "{}: {} of {} bystanders' frames arrived",
-                row.kind, b.arrived, b.sent
-            ));
-        }
-        let kernel = 1.0 - b.fast as f64 / b.sent as f64;
-        if stays_fast && kernel > BYSTANDERS_KERNEL_MAX {
-            self.0.push(format!(
-                "{}: {:.1} % of the bystanders' frames went through the kernel",
-                row.kind,
-                100.0 * kernel
-            ));
-        }
-    }
-
-    #[track_caller]
-    fn judge(self) {
-        assert!(self.0.is_empty(), "{}", self.0.join("\n"));
-    }
-}
-
-/// A lab with its daemon under load.
-struct Site {
-    lab: Lab,
-    daemon: Router,
-    sink: Sink,
-    bystanders: Arc<Generator>,
-    /// Frames a second of the concerned flows, and of the bystanders.
-    pps: u64,
-}
-
-/// Bystanders at work.
-struct Watch {
-    running: Running,
-    sent_before: u64,
-    arrived_before: u64,
-    fast_before: u64,
-}
-
-impl Site {
-    fn build(name: &str, options: Options) -> Site {
-        // Inherited by the generators' threads and the daemon.
-        // SAFETY: setpriority(2) takes no pointers; on Linux 0 is the calling thread.
-        let rc = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-        assert_eq!(rc, 0, "nice: {}", std::io::Error::last_os_error());
-        let lab = common::build_with(name, options);
-        let tracked = name == "nat";
-        let connections = VICTIM + trials() as u32 * 4;
-        if tracked {
-            let old = connections + OLDER;
-            lab.prime(Proto::Udp, old, Some(0)).unwrap();
-        }
-        let spec = MeasureSpec {
-            flows: 2 * FLOWS,
-            frame_bytes: 128,
-            ..MeasureSpec::default()
-        };
-        let kernel = measure(&lab, &spec).unwrap();
-        let pps = (1e9 / kernel.ns_per_frame / 4.0) as u64;
-        println!(
-            "{name}: the kernel forwards {:.3} Mpps; concerned flows and bystanders get {pps} frames a second each",
-            kernel.mpps()
-        );
-        let daemon = Router::start(&lab);
-        let mut second = CpuSet::new();
-        second.set(1).unwrap();
-        let pid = Pid::from_raw(daemon.child.id().cast_signed());
-        if let Err(error) = sched_setaffinity(pid, &second) {
-            println!("the daemon shares CPU 0 with the generator: {error}");
-        }
-        if tracked {
-            // Connections that are older than the daemon announce nothing: all but the last ones are opened anew.
-            let mut netlink = Netlink::netfilter(lab.router());
-            for flow in 0..connections {
-                netlink.change(connection(flow).delete());
-            }
-            lab.prime(Proto::Udp, connections, Some(0)).unwrap();
-        }
-        let spec = FlowSpec {
-            near_port: BYSTANDER_PORT,
-            ..lab.flows(Proto::Udp, FLOWS, 128)
-        };
-        let sink = Sink::attach(
-            lab.server_port(),
-            SinkSpec {
-                rules: true,
-                ..SinkSpec::default()
-            },
-        )
-        .unwrap();
-        sink.set_rule(BYSTANDERS, source_ports(BYSTANDER_PORT, FLOWS))
-            .unwrap();
-        let bystanders = Arc::new(Generator::new(lab.client_port(), &spec).unwrap());
-        Site {
-            lab,
-            daemon,
-            sink,
-            bystanders,
-            pps,
-        }
-    }
-
-    fn netlink(&self) -> Netlink {
-        Netlink::route(self.lab.router())
-    }
-
-    fn load(&self) -> Load {
-        Load::paced(Until::Stopped, self.pps).on_cpu(0)
-    }
-
-    fn flows(&self, first: u16, count: u32) -> Vec<Value> {
-        let last = first + (count as u16 - 1);
-        let filter = format!("proto udp sport {first}-{last}");
-        self.daemon.flows(&filter)
-    }
-
-    /// Fast packets of the flows from these ports.
-    fn fast(&self, first: u16) -> u64 {
-        let packets = |flow: &Value| flow["packets"].as_u64().unwrap();
-        self.flows(first, FLOWS).iter().map(packets).sum()
-    }
-
-    /// Waits until all flows from these ports are active and have forwarded since.
-    #[track_caller]
-    fn wait_fast(&self, first: u16, count: u32) {
-        let end = Instant::now() + Duration::from_secs(5);
-        let active = |flows: &[Value]| flows.iter().filter(|f| f["state"] == "active").count();
-        let sum =
-            |flows: &[Value]| -> u64 { flows.iter().map(|f| f["packets"].as_u64().unwrap()).sum() };
-        let mut before = u64::MAX;
-        loop {
-            let flows = self.flows(first, count);
-            if active(&flows) >= count as usize {
-                if sum(&flows) > before {
-                    return;
-                }
-                before = sum(&flows);
-            }
-            assert!(
-                Instant::now() < end,
-                "only {} of {count} flows from port {first} are active\n{}",
-                active(&flows),
-                format_args!(
-                    "{}\n{:#}\n{:#?}",
-                    self.daemon.stats(),
-                    self.daemon.status(),
-                    flows
-                )
-            );
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    fn start_bystanders(&self) -> Watch {
-        let sent_before = self.bystanders.frames().unwrap();
-        let arrived_before = self.sink.mark(BYSTANDERS).unwrap().count;
-        let fast_before = self.fast(BYSTANDER_PORT);
-        let running = self.bystanders.start(self.load()).unwrap();
-        Watch {
-            running,
-            sent_before,
-            arrived_before,
-            fast_before,
-        }
-    }
-
-    /// `fast` counts the present flows only: flows that were learned anew in between make it smaller.
-    fn stop_bystanders(&self, watch: Watch) -> Bystanders {
-        watch.running.stop().unwrap();
-        thread::sleep(Duration::from_millis(20));
-        let sent = self.bystanders.frames().unwrap() - watch.sent_before;
-        let arrived = self.sink.mark(BYSTANDERS).unwrap().count - watch.arrived_before;
-        let fast = self
-            .fast(BYSTANDER_PORT)
-            .saturating_sub(watch.fast_before)
-            .min(sent);
-        Bystanders {
-            sent,
-            arrived,
-            fast,
-        }
-    }
-
-    /// Watches for frames by the old state; there are some when this returns.
-    #[track_caller]
-    fn watch_old(&self, rule: Rule) {
-        self.sink.set_rule(OLD, rule).unwrap();
-        let end = Instant::now() + Duration::from_secs(1);
-        loop {
-            let mark = self.sink.mark(OLD).unwrap();
-            if mark.count > 20 && monotonic_ns() - mark.last_seen_ns < 500_000 {
-                return;
-            }
-            assert!(Instant::now() < end, "no frames by the old state: {mark:?}");
-            thread::sleep(Duration::from_micros(200));
-        }
-    }
-
-    /// The last frame that matched rule `OLD`: none has followed for a while.
-    #[track_caller]
-    fn last_old(&self) -> u64 {
-        let end = Instant::now() + Duration::from_secs(3);
-        loop {
-            thread::sleep(WATCH);
-            let last = self.sink.mark(OLD).unwrap().last_seen_ns;
-            if monotonic_ns() - last >= QUIET_NS || Instant::now() > end {
-                return last;
-            }
-        }
-    }
-}
-
-/// With 20 trials the 99th percentile is the worst of them, and one hiccup of a busy machine decides: such a short row
-/// gets a second chance, and both are printed. A long one does not.
-fn twice(mut measure: impl FnMut() -> Row) -> Row {
-    let row = measure();
-    if common::long() || quantile(&row.ack_ms, 0.99) <= LIMIT_MS {
-        return row;
-    }
-    row.print();
-    println!("     {}: once more", row.kind);
-    measure()
-}
-
-/// Fresh flows for every trial: one whose outcome changes more than three times in a minute stays in the kernel.
-struct Trials<'a> {
-    site: &'a Site,
-    next_port: u16,
-    bystanders: bool,
-}
-
-impl Trials<'_> {
-    /// Repeats a change on new flows to [`FAR`]. `new`: what they must look like afterwards, if they go on.
-    fn run(
-        &mut self,
-        kind: &'static str,
-        old: Rule,
-        new: Option<Rule>,
-        mut change: impl FnMut(&mut Netlink) -> Acked,
-        mut undo: impl FnMut(&mut Netlink),
-    ) -> Row {
-        twice(|| self.measure(kind, old, new, &mut change, &mut undo))
-    }
-
-    fn measure(
-        &mut self,
-        kind: &'static str,
-        old: Rule,
-        new: Option<Rule>,
-        change: &mut impl FnMut(&mut Netlink) -> Acked,
-        undo: &mut impl FnMut(&mut Netlink),
-    ) -> Row {
-        let site = self.site;
-        let mut netlink = site.netlink();
-        let mut row = Row::new(kind);
-        let watch = self.bystanders.then(|| site.start_bystanders());
-        if self.bystanders {
-            site.wait_fast(BYSTANDER_PORT, FLOWS);
-        }
-        for _ in 0..trials() {
-            let first = self.next_port;
-            self.next_port += FLOWS as u16;
-            if self.next_port >= 0xff00 {
-                self.next_port = 0x5000;
-            }
-            let spec = FlowSpec {
-                far: FAR.into(),
-                near_port: first,
-                ..site.lab.flows(Proto::Udp, FLOWS, 300)
-            };
-            site.sink.set_rule(CONCERNED, destination(FAR)).unwrap();
-            let generator = Arc::new(Generator::new(site.lab.client_port(), &spec).unwrap());
-            let running = generator.start(site.load()).unwrap();
-            // The same flows have short frames too, which go on and must not vouch for the long ones.
-            let short = FlowSpec {
-                frame_bytes: 128,
-                ..spec
-            };
-            let short = Arc::new(Generator::new(site.lab.client_port(), &short).unwrap());
-            let load = Load::paced(Until::Stopped, site.pps / 8).on_cpu(0);
-            let short = short.start(load).unwrap();
-            site.wait_fast(first, FLOWS);
-            site.sink
-                .set_rule(NEW, new.unwrap_or(destination(FAR)))
-                .unwrap();
-            site.watch_old(old);
-            let acked = change(&mut netlink);
-            row.add(acked, site.last_old());
-            if new.is_some() {
-                common::until("frames by the new state", Duration::from_secs(1), || {
-                    let mark = site.sink.mark(NEW).unwrap();
-                    (mark.last_seen_ns > acked.acked_ns).then_some(())
-                });
-            }
-            running.stop().unwrap();
-            short.stop().unwrap();
-            undo(&mut netlink);
-        }
-        row.bystanders = watch.map(|watch| site.stop_bystanders(watch));
-        row
-    }
-}
+use freeway_lab::{FlowSpec, Generator, Load, Options, Proto, Rule, Until};
+use support_invalidation::netlink::*;
+use support_invalidation::site::*;
 
 #[test]
 fn routes_neighbours_and_links() {
@@ -552,6 +57,7 @@ fn routes_neighbours_and_links() {
         site: &site,
         next_port: 0x5000,
         bystanders: true,
+        near: None,
     };
     let (at_a, at_far) = (destination_mac(MAC_A), destination(FAR));
 
@@ -603,6 +109,25 @@ fn routes_neighbours_and_links() {
         restore,
     );
     rows.take(&row, true);
+    let row = trials.run(
+        "neighbour failed",
+        at_a,
+        None,
+        |netlink| netlink.change(neighbour_failed(wan, GATEWAY_A)),
+        restore,
+    );
+    rows.take(&row, true);
+    let lo = site.lab.router().ifindex("lo").unwrap();
+    let row = trials.run(
+        "address added",
+        at_far,
+        None,
+        |netlink| netlink.change(address(lo, FAR, true)),
+        |netlink| {
+            netlink.change(address(lo, FAR, false));
+        },
+    );
+    rows.take(&row, true);
     // From here on everything that leaves at this port is concerned; frames of bystanders still fit.
     let row = trials.run(
         "link MTU",
@@ -632,6 +157,136 @@ fn routes_neighbours_and_links() {
     );
     rows.take(&row, false);
     rows.take(&twice(|| down(&site, at_far, restore)), false);
+    site.daemon.stop();
+    rows.judge();
+}
+
+#[test]
+fn rules_nexthops_and_switches() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let site = Site::build("routed", Options::default());
+    let (lan, wan) = (site.lab.lan_port().ifindex, site.lab.wan_port().ifindex);
+    let router = site.lab.router();
+    let restore = |netlink: &mut Netlink| {
+        netlink.change(neighbour_replace(wan, SERVER, MAC_SERVER));
+        netlink.change(neighbour_replace(wan, GATEWAY_A, MAC_A));
+        netlink.change(neighbour_replace(wan, GATEWAY_B, MAC_B));
+        netlink.change(nexthop_replace(7, GATEWAY_A, wan));
+        netlink.change(route_replace(NETWORK, &Target::Nexthop(7)));
+    };
+    restore(&mut site.netlink());
+    let mut rows = Rows::default();
+    // Each of these changes concerns every flow: bystanders wait until they are confirmed, and lose nothing.
+    let mut trials = Trials {
+        site: &site,
+        next_port: 0x5000,
+        bystanders: true,
+        near: None,
+    };
+    let (at_a, at_far) = (destination_mac(MAC_A), destination(FAR));
+    let row = trials.run(
+        "nexthop replaced",
+        at_a,
+        Some(destination_mac(MAC_B)),
+        |netlink| netlink.change(nexthop_replace(7, GATEWAY_B, wan)),
+        restore,
+    );
+    rows.take(&row, false);
+    let row = trials.run(
+        "nexthop deleted",
+        at_far,
+        None,
+        |netlink| netlink.change(nexthop_delete(7)),
+        restore,
+    );
+    rows.take(&row, false);
+    let row = trials.run(
+        "rule added",
+        at_far,
+        None,
+        |netlink| netlink.change(rule(NETWORK, true)),
+        |netlink| {
+            netlink.change(rule(NETWORK, false));
+        },
+    );
+    rows.take(&row, false);
+    let mut xfrm = Netlink::xfrm(router);
+    let mut undo = Netlink::xfrm(router);
+    let row = trials.run(
+        "xfrm policy",
+        at_far,
+        None,
+        |_| xfrm.change(policy_block(NETWORK, true)),
+        |_| {
+            undo.change(policy_block(NETWORK, false));
+        },
+    );
+    rows.take(&row, false);
+    // Nobody has a route to these sources, which is not asked before.
+    trials.near = Some(Ipv4Addr::new(198, 18, 0, 5));
+    let rp_filter = |value| {
+        router
+            .sysctl("net/ipv4/conf/lan0/rp_filter", value)
+            .unwrap()
+    };
+    let row = trials.run(
+        "rp_filter",
+        at_far,
+        None,
+        |_| timed(|| rp_filter("1")),
+        |_| rp_filter("0"),
+    );
+    rows.take(&row, false);
+    trials.near = None;
+
+    // No bystanders: nothing is forwarded any more.
+    trials.bystanders = false;
+    let forward = |value| router.sysctl("net/ipv4/ip_forward", value).unwrap();
+    let row = trials.run(
+        "ip_forward",
+        at_far,
+        None,
+        |_| timed(|| forward("0")),
+        |_| forward("1"),
+    );
+    rows.take(&row, false);
+    let row = trials.run(
+        "qdisc added",
+        at_far,
+        None,
+        |netlink| netlink.change(qdisc_tbf(wan)),
+        |netlink| {
+            netlink.change(qdisc_delete(wan));
+        },
+    );
+    rows.take(&row, false);
+    site.netlink().change(qdisc_clsact(lan));
+    let dropper = constant_program(3, 2);
+    let row = trials.run(
+        "tc filter added",
+        at_far,
+        None,
+        |netlink| netlink.change(filter_bpf(lan, &dropper)),
+        |netlink| {
+            netlink.change(filter_delete(lan));
+        },
+    );
+    rows.take(&row, false);
+    // A bridge that is down takes all frames of its ports.
+    router.tool("ip link add br0 type bridge").unwrap();
+    let bridge = router.ifindex("br0").unwrap();
+    let row = trials.run(
+        "bridge membership",
+        at_far,
+        None,
+        |netlink| netlink.change(link_master(lan, bridge)),
+        |netlink| {
+            netlink.change(link_master(lan, 0));
+        },
+    );
+    rows.take(&row, false);
     site.daemon.stop();
     rows.judge();
 }
@@ -676,6 +331,16 @@ fn rules_and_connections() {
         extra_nft: "table inet victim {\n\
              \tchain forward {\n\
              \t\ttype filter hook forward priority -10; policy accept;\n\
+             \t}\n}\n\
+             table inet sets {\n\
+             \tset hosts {\n\t\ttype ipv4_addr;\n\t}\n\
+             \tset allowed {\n\t\ttype ipv4_addr; elements = { 192.0.2.10 };\n\t}\n\
+             \tmap verdicts {\n\t\ttype ipv4_addr : verdict;\n\t}\n\
+             \tchain forward {\n\
+             \t\ttype filter hook forward priority -8; policy accept;\n\
+             \t\tip saddr @hosts drop\n\
+             \t\tip saddr 192.0.2.10 ip saddr != @allowed drop\n\
+             \t\tip saddr vmap @verdicts\n\
              \t}\n}\n\
              table inet marks {\n\
              \tchain forward {\n\
@@ -741,6 +406,15 @@ fn rules_and_connections() {
     );
     assert_eq!((lost, bystanders.sent - bystanders.arrived), (0, 0));
 
+    for (kind, set, verdict, comes) in [
+        ("set element added", "hosts", false, true),
+        ("set element gone", "allowed", false, false),
+        ("verdict map element", "verdicts", true, true),
+    ] {
+        let row = twice(|| elements(&site, kind, set, verdict, comes));
+        rows.take(&row, true);
+    }
+
     // From now on a connection that is gone cannot come back by itself.
     let guard = "add rule inet marks forward ct state new drop\n";
     let router = site.lab.router();
@@ -774,23 +448,42 @@ fn rules_and_connections() {
         &mut victims,
         |connection| connection.delete(),
     );
-    row.print();
-    let worst = quantile(&row.ack_ms, 1.0);
-    if worst > OLDER_MS {
-        rows.0.push(format!("{}: worst is {worst:.0} ms", row.kind));
-    }
+    let row = Row {
+        bound_ms: Some(OLDER_MS),
+        ..row
+    };
+    rows.take(&row, true);
     site.daemon.stop();
     rows.judge();
 }
 
-/// Connection number `flow` of the lab.
-fn connection(flow: u32) -> Tracked {
-    Tracked {
-        client: Ipv4Addr::new(192, 0, 2, 2),
-        server: SERVER,
-        sport: 0x4000 + flow as u16,
-        dport: 9000,
+/// Repeats a change of a set's element, which lets the kernel drop what the concerned flows' client sends.
+fn elements(site: &Site, kind: &'static str, set: &str, verdict: bool, comes: bool) -> Row {
+    const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
+    const FIRST: u16 = 0x7000;
+    let mut netlink = Netlink::netfilter(site.lab.router());
+    let mut row = Row::new(kind);
+    let spec = FlowSpec {
+        near: HOST.into(),
+        near_port: FIRST,
+        ..site.lab.flows(Proto::Udp, FLOWS, 128)
+    };
+    let generator = Arc::new(Generator::new(site.lab.client_port(), &spec).unwrap());
+    let concerned = source_ports(FIRST, FLOWS);
+    let watch = site.start_bystanders();
+    site.wait_fast(BYSTANDER_PORT, FLOWS);
+    let running = generator.start(site.load()).unwrap();
+    for _ in 0..trials() {
+        site.wait_fast(FIRST, FLOWS);
+        site.watch_old(concerned);
+        let change = |present| element("sets", set, &HOST.octets(), verdict, present);
+        let acked = netlink.nft(change(comes));
+        row.add(acked, site.last_old());
+        netlink.nft(change(!comes));
     }
+    running.stop().unwrap();
+    row.bystanders = Some(site.stop_bystanders(watch));
+    row
 }
 
 /// Repeats a change, each time of another connection, which does not come back.

@@ -36,6 +36,7 @@ pub fn decode(payload: &[u8]) {
     );
     let _ = crate::hooks::function(payload);
     crate::nft::fuzz(payload);
+    crate::nft::fuzz_legacy(payload);
 }
 
 /// Runs every decoder over the payload of each message.
@@ -63,6 +64,8 @@ pub fn ruleset(bytes: &[u8]) {
             family: "ip".into(),
             name: "filter".into(),
             rules: Some(0),
+            digest: None,
+            content: None,
         }],
         ..Ruleset::default()
     };

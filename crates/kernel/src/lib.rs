@@ -29,4 +29,4 @@ pub mod sysctl;
 pub use conntrack::Conntrack;
 pub use error::{Error, Result};
 pub use mirror::{Mirror, MirrorConfig};
-pub use reachability::{Analysis, Finding, analyse};
+pub use reachability::{Affected, Analysis, Finding, analyse};

@@ -6,14 +6,14 @@ pub(crate) mod events;
 mod expression;
 mod legacy;
 mod read;
+mod xtables;
 
 use std::collections::BTreeMap;
 
 pub use expression::*;
 pub use legacy::{LegacyTable, legacy_tables};
 pub(crate) use read::generation;
-
-pub(crate) use decode::fuzz;
+pub(crate) use {decode::fuzz, xtables::fuzz as fuzz_legacy};
 
 /// NFPROTO_INET.
 pub const NFPROTO_INET: u8 = 1;
@@ -141,4 +141,34 @@ pub struct Element {
     pub verdict: Option<Verdict>,
     /// Names of expressions of this element.
     pub expressions: Vec<String>,
+}
+
+/// Elements that came to a set and left it in one commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetChanges {
+    /// They came.
+    pub added: Vec<Element>,
+    /// They left.
+    pub removed: Vec<Element>,
+    /// There were more.
+    pub truncated: bool,
+}
+
+/// Changed elements that are looked at one by one.
+const CHANGES_MAX: usize = 4096;
+
+impl SetChanges {
+    /// Takes in the elements of a notification.
+    fn extend(&mut self, added: bool, payload: &[u8]) {
+        let list = if added {
+            &mut self.added
+        } else {
+            &mut self.removed
+        };
+        if list.len() < CHANGES_MAX {
+            list.extend(decode::elements(payload));
+        } else {
+            self.truncated = true;
+        }
+    }
 }

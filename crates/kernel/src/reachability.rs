@@ -12,8 +12,14 @@ mod lookup;
 mod packet;
 mod registers;
 mod report;
+mod uses;
 mod walk;
+mod words;
 mod xtables;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -21,6 +27,7 @@ use crate::model::Family;
 use crate::nft::Ruleset;
 use packet::Packet;
 use report::Report;
+pub use uses::{Affected, SetName, SetUse};
 
 /// What connection tracking says of the packet that is followed through the ruleset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -57,10 +64,15 @@ impl IfMatch {
     }
 }
 
+/// Addresses from one to another, both included.
+pub type AddrRange = (IpAddr, IpAddr);
+/// Ports from one to another, both included.
+pub type PortRange = (u16, u16);
+
 /// One reachable expression that is not a function of flow key, connection state, interfaces and guarded fields.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Finding {
-    /// Family of the table: ip, ip6, inet, netdev, bridge; or "legacy".
+    /// Family of the table: ip, ip6, inet, netdev, bridge; or "legacy", of a table that cannot be read.
     pub family: String,
     /// Table.
     pub table: String,
@@ -78,6 +90,14 @@ pub struct Finding {
     pub iif: Vec<IfMatch>,
     /// Only packets to these L3 interfaces (or egress devices) reach it; empty: any.
     pub oif: Vec<IfMatch>,
+    /// Only packets from these addresses reach it, as they are where the rule is; empty: any.
+    pub src: Vec<AddrRange>,
+    /// Only packets to these addresses reach it; empty: any.
+    pub dst: Vec<AddrRange>,
+    /// Only packets from these ports reach it; empty: any.
+    pub sport: Vec<PortRange>,
+    /// Only packets to these ports reach it; empty: any.
+    pub dport: Vec<PortRange>,
     /// IP versions whose packets reach it.
     pub ip: Vec<Family>,
     /// IP protocols whose packets reach it, of 6 (TCP) and 17 (UDP).
@@ -93,6 +113,21 @@ pub struct Analysis {
     pub findings: Vec<Finding>,
     /// Expressions that set mark, connection mark or priority: shown by no frame.
     pub marks: Vec<Finding>,
+    /// How the packet's way looks into named sets.
+    #[serde(skip)]
+    pub uses: BTreeMap<SetName, SetUse>,
+}
+
+impl Analysis {
+    /// Adds how packets of another state look into sets.
+    pub fn add_uses(&mut self, other: Analysis) {
+        for (name, other) in other.uses {
+            match self.uses.entry(name) {
+                Entry::Vacant(entry) => drop(entry.insert(other)),
+                Entry::Occupied(mut entry) => entry.get_mut().join(other),
+            }
+        }
+    }
 }
 
 /// Follows packets of established connections through the ruleset.
@@ -117,30 +152,20 @@ pub fn analyse_state(ruleset: &Ruleset, state: PacketState) -> Analysis {
         }
     }
     let mut analysis = report.finish();
-    let legacy = ruleset.legacy.iter().filter(|table| table.rules != Some(0));
-    analysis.findings.extend(legacy.map(|table| {
-        Finding {
-            family: "legacy".to_owned(),
-            table: table.name.clone(),
-            chain: String::new(),
-            handle: 0,
-            rule_index: 0,
-            expression: format!("iptables-legacy table {} ({})", table.name, table.family),
-            reason:
-                "its rules are not analysed; move them to nftables or iptables-nft and unload it"
-                    .to_owned(),
-            iif: Vec::new(),
-            oif: Vec::new(),
-            ip: match table.family.as_str() {
-                "ip" => vec![Family::Ipv4],
-                "ip6" => vec![Family::Ipv6],
-                _ => Vec::new(),
-            },
-            protocols: vec![libc::IPPROTO_TCP as u8, libc::IPPROTO_UDP as u8],
-        }
+    let unread = ruleset.legacy.iter().filter(|table| table.matters());
+    let unread = unread.filter(|table| table.content.is_none());
+    analysis.findings.extend(unread.map(|table| Finding {
+        family: "legacy".to_owned(),
+        table: table.name.clone(),
+        expression: format!("iptables-legacy table {} ({})", table.name, table.family),
+        reason: "its rules cannot be read".to_owned(),
+        ip: match table.family.as_str() {
+            "ip" => vec![Family::Ipv4],
+            _ => vec![Family::Ipv6],
+        },
+        protocols: vec![libc::IPPROTO_TCP as u8, libc::IPPROTO_UDP as u8],
+        ..Finding::default()
     }));
-    // The ARP tables meet no IP packet.
-    analysis.findings.retain(|finding| !finding.ip.is_empty());
     analysis.safe = analysis.findings.is_empty();
     analysis
 }

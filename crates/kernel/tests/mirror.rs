@@ -437,7 +437,7 @@ fn ruleset_and_set_elements() {
         let events = read_until(
             &mut mirror,
             "elements",
-            |event| matches!(event, Event::SetElementsChanged { family: 1, table, set } if table == "t" && set == "s"),
+            |event| matches!(event, Event::SetElementsChanged { family: 1, table, set, changes } if table == "t" && set == "s" && changes.added.len() == 2),
         );
         assert_eq!(events.len(), 1, "{events:#?}");
         assert_in_step(&mut mirror);

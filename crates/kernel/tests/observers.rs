@@ -177,16 +177,22 @@ fn legacy_tables_are_seen() {
             eprintln!("skipped: no legacy iptables");
             return;
         }
-        let tables = nft::legacy_tables();
-        assert!(
-            tables
-                .iter()
-                .any(|t| t.family == "ip" && t.name == "filter"),
-            "{tables:?}"
+        let filter = || {
+            let mut tables = nft::legacy_tables();
+            tables.retain(|t| t.family == "ip" && t.name == "filter");
+            tables.pop().unwrap()
+        };
+        let before = filter();
+        assert_eq!(before.rules, Some(1));
+        assert_eq!(filter().digest, before.digest);
+        run("iptables-legacy -R FORWARD 1 -m limit --limit 2/s -j DROP");
+        assert_ne!(
+            filter().digest,
+            before.digest,
+            "another rule, as many of them"
         );
         let analysis = freeway_kernel::analyse(&nft::Ruleset::read().unwrap());
-        assert!(!analysis.safe);
-        assert!(analysis.findings[0].expression.contains("iptables-legacy"));
+        assert_eq!(analysis.findings[0].table, "filter (iptables-legacy)");
     });
 }
 

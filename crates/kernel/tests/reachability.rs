@@ -120,7 +120,7 @@ fn each_per_packet_expression_is_named() {
             ("meta hour < \"12:00\" drop", "meta time"),
             ("meta cpu 0 drop", "meta cpu"),
             ("jhash ip saddr mod 2 0 drop", "hash"),
-            ("ip ttl set 64", "payload set"),
+            ("ip id set 64", "payload set"),
             ("meta nftrace set 1", "meta set"),
         ];
         let mut tried = 0;
@@ -159,6 +159,10 @@ fn functions_of_the_flow_are_safe() {
             "ip dscp ef accept",
             "ip6 dscp ef accept",
             "ip dscp set cs1",
+            "ip ttl set 64",
+            "ip6 hoplimit set 64",
+            "meta secpath exists accept",
+            "rt ipsec missing drop",
             "ip ttl < 5 drop",
             "ip frag-off & 0x1fff != 0 drop",
             "ether saddr 02:00:00:00:00:01 drop",
@@ -332,6 +336,91 @@ fn sets_are_judged_by_what_changes_them() {
 }
 
 #[test]
+fn changed_elements_concern_what_they_match() {
+    use freeway_kernel::model::Event;
+    use freeway_kernel::nft::SetChanges;
+    use freeway_kernel::{Affected, Mirror};
+
+    in_namespace(|| {
+        nft("table inet t {
+            set hosts { type ipv4_addr; elements = { 192.0.2.1 }; }
+            set nets { type ipv4_addr; flags interval; }
+            set six { type ipv6_addr; flags interval; }
+            set ports { type inet_service; }
+            set pairs { type inet_service . ipv4_addr; flags interval; }
+            set masked { type ipv4_addr; }
+            set links { type ifname; }
+            set unused { type ipv4_addr; }
+            map jumps { type ipv4_addr : verdict; }
+            chain logs { log }
+            chain forward { type filter hook forward priority 0;
+                ip saddr @hosts drop
+                ip daddr @nets drop
+                ip6 saddr @six drop
+                tcp dport @ports drop
+                udp dport . ip daddr @pairs drop
+                ip saddr & 255.255.255.0 @masked drop
+                iifname @links drop
+                ip saddr vmap @jumps\naccept }
+            chain post { type filter hook postrouting priority 300; ip saddr @hosts drop } }");
+        let uses = analyse(&Ruleset::read().unwrap()).uses;
+        let used = |set: &str| uses.get(&(1, "t".to_owned(), set.to_owned()));
+        let mut mirror = Mirror::open().unwrap();
+        let mut change = |line: &str| -> Option<Affected> {
+            common::feed("nft -f -", &format!("{line}\n"));
+            let mut events = Vec::new();
+            mirror.read(&mut events).unwrap();
+            let mut found = events.into_iter().filter_map(|event| match event {
+                Event::SetElementsChanged { set, changes, .. } => Some((set, changes)),
+                _ => None,
+            });
+            let (set, changes) = found.next().unwrap();
+            assert!(found.next().is_none());
+            used(&set).unwrap().affected(&changes)
+        };
+        let addrs = |from: &str, to: &str| (from.parse().unwrap(), to.parse().unwrap());
+        let host = change("add element inet t hosts { 192.0.2.7 }").unwrap();
+        assert_eq!(host.addrs, [addrs("192.0.2.7", "192.0.2.7")]);
+        let host = change("delete element inet t hosts { 192.0.2.1 }").unwrap();
+        assert_eq!(host.addrs, [addrs("192.0.2.1", "192.0.2.1")]);
+        let nets = change("add element inet t nets { 192.0.2.0/25, 203.0.113.0/24 }").unwrap();
+        // The end of an interval counts too.
+        assert_eq!(
+            nets.addrs,
+            [
+                addrs("192.0.2.0", "192.0.2.128"),
+                addrs("203.0.113.0", "203.0.114.0")
+            ]
+        );
+        let nets = change("add element inet t nets { 224.0.0.0/3 }").unwrap();
+        assert_eq!(nets.addrs, [addrs("224.0.0.0", "255.255.255.255")]);
+        let nets = change("flush set inet t nets").unwrap();
+        assert_eq!(nets.addrs.len(), 3, "{nets:?}");
+        let six = change("add element inet t six { 2001:db8::/64 }").unwrap();
+        assert_eq!(six.addrs, [addrs("2001:db8::", "2001:db8:0:1::")]);
+        let ports = change("add element inet t ports { 22, 80 }").unwrap();
+        assert_eq!(
+            (ports.addrs.len(), ports.ports),
+            (0, vec![(22, 22), (80, 80)])
+        );
+        let pairs = change("add element inet t pairs { 53 . 192.0.2.0/24 }").unwrap();
+        assert_eq!(pairs.addrs, [addrs("192.0.2.0", "192.0.2.255")]);
+        assert_eq!(change("add element inet t masked { 192.0.2.0 }"), None);
+        assert_eq!(change("add element inet t links { \"lo\" }"), None);
+        let jump = change("add element inet t jumps { 192.0.2.9 : goto logs }").unwrap();
+        assert_eq!(jump.addrs, [addrs("192.0.2.9", "192.0.2.9")]);
+        assert!(used("jumps").unwrap().verdicts && !used("hosts").unwrap().verdicts);
+        assert!(used("hosts").unwrap().postrouting && !used("nets").unwrap().postrouting);
+        assert!(used("unused").is_none());
+        let many = SetChanges {
+            truncated: true,
+            ..SetChanges::default()
+        };
+        assert_eq!(used("hosts").unwrap().affected(&many), None);
+    });
+}
+
+#[test]
 fn objects_are_judged_by_kind() {
     in_namespace(|| {
         let with = |object: &str, rule: &str| {
@@ -403,14 +492,7 @@ fn openwrt_like_ruleset_is_safe() {
     });
 }
 
-#[test]
-fn iptables_nft_rulesets_are_understood() {
-    in_namespace(|| {
-        if !attempt("iptables-nft -S").0 {
-            eprintln!("skipped: no iptables-nft");
-            return;
-        }
-        let docker = "*nat
+const DOCKER: &str = "*nat
 :DOCKER - [0:0]
 -A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
 -A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE
@@ -434,12 +516,26 @@ COMMIT
 -A DOCKER-USER -j RETURN
 COMMIT
 ";
+
+#[test]
+fn iptables_nft_rulesets_are_understood() {
+    xtables_rulesets_are_understood("iptables-nft-restore");
+}
+
+#[test]
+fn iptables_legacy_rulesets_are_understood() {
+    xtables_rulesets_are_understood("iptables-legacy-restore");
+}
+
+fn xtables_rulesets_are_understood(restore: &'static str) {
+    in_namespace(move || {
         let load = |text: &str| {
-            common::run("nft flush ruleset");
-            feed("iptables-nft-restore", text);
+            // One for each: the legacy tables cannot be removed.
+            nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+            feed(restore, text);
             analyse(&Ruleset::read().unwrap())
         };
-        let analysis = load(docker);
+        let analysis = load(DOCKER);
         assert!(analysis.safe, "{:#?}", analysis.findings);
         let filter = |rules: &str| {
             load(&format!(
@@ -475,6 +571,120 @@ COMMIT
             "*mangle\n-A FORWARD -j MARK --set-mark 7\n-A FORWARD -j CONNMARK --save-mark\nCOMMIT\n",
         );
         assert!(analysis.safe && analysis.marks.len() == 2, "{analysis:#?}");
+        let analysis = filter(
+            "-A FORWARD -s 192.0.2.0/24 ! -d 192.0.2.1 -p udp --dport 53 -m limit --limit 1/s -j ACCEPT\n\
+         -A FORWARD ! -s 192.0.2.9 -p tcp -m multiport --sports 80,8000:8010 -j NFLOG",
+        );
+        let [dns, web] = analysis.findings.as_slice() else {
+            panic!("{:#?}", analysis.findings)
+        };
+        assert_eq!(
+            dns.src,
+            [("192.0.2.0".parse().unwrap(), "192.0.2.255".parse().unwrap())]
+        );
+        assert_eq!(
+            (dns.dst.as_slice(), dns.dport.as_slice()),
+            (&[][..], &[(53, 53)][..])
+        );
+        assert_eq!(
+            (dns.protocols.as_slice(), web.protocols.as_slice()),
+            (&[17][..], &[6][..])
+        );
+        assert_eq!(
+            (web.src.as_slice(), web.sport.as_slice()),
+            (&[][..], &[(80, 80), (8000, 8010)][..])
+        );
+        // A chain that is called twice, and gone to.
+        let analysis = load(
+            "*filter\n:FORWARD ACCEPT [0:0]\n:A - [0:0]\n:B - [0:0]\n\
+         -A FORWARD -s 192.0.2.1 -j A\n-A FORWARD -s 192.0.2.2 -g A\n\
+         -A A -j B\n-A B -m state --state ESTABLISHED -j RETURN\n-A B -j LOG\n\
+         -A A -p udp -j LOG\nCOMMIT\n",
+        );
+
+        let from: Vec<String> = analysis.findings.iter().map(ToString::to_string).collect();
+        assert_eq!(from.len(), 2, "{from:#?}");
+        assert!(
+            from[0].ends_with("[IPv4, UDP, from 192.0.2.1]"),
+            "{from:#?}"
+        );
+        assert!(
+            from[1].ends_with("[IPv4, UDP, from 192.0.2.2]"),
+            "{from:#?}"
+        );
+        assert!(load("*filter\n:FORWARD DROP [0:0]\n-A FORWARD -f -j LOG\nCOMMIT\n").safe);
+    });
+}
+
+#[test]
+fn addresses_and_ports_narrow_findings() {
+    in_namespace(|| {
+        let cases = [
+            ("ip saddr 192.0.2.0/24 log", "IPv4, from 192.0.2.0/24"),
+            ("ip daddr 192.0.2.16/28 log", "IPv4, to 192.0.2.16/28"),
+            (
+                "ip saddr 192.0.2.5-192.0.2.9 log",
+                "IPv4, from 192.0.2.5-192.0.2.9",
+            ),
+            ("ip6 daddr 2001:db8::/33 log", "IPv6, to 2001:db8::/33"),
+            ("tcp dport 8000-8010 log", "TCP, to port 8000-8010"),
+            (
+                "udp sport 53 udp dport { 53, 123 } log",
+                "UDP, from port 53, to port 53 or 123",
+            ),
+            (
+                "ip saddr { 192.0.2.1, 192.0.2.9 } log",
+                "IPv4, from 192.0.2.1 or 192.0.2.9",
+            ),
+            (
+                "ip saddr . tcp dport { 192.0.2.1 . 80 } log",
+                "IPv4, TCP, from 192.0.2.1, to port 80",
+            ),
+            ("ip saddr != 192.0.2.1 log", "IPv4"),
+            ("ip saddr & 0.0.0.255 == 1 log", "IPv4"),
+        ];
+        for (rule, concerned) in cases {
+            let analysis = analysed(&forward(&format!("{rule}\naccept")));
+            let [finding] = analysis.findings.as_slice() else {
+                panic!("{rule}: {:#?}", analysis.findings)
+            };
+            let words = finding.to_string();
+            assert!(
+                words.ends_with(&format!("[{concerned}]")),
+                "{rule}: {words}"
+            );
+        }
+        // Nearly: the end of an interval set counts too.
+        let analysis = analysed(&forward(
+            "ip saddr { 192.0.2.0/25, 198.51.100.7 } log\naccept",
+        ));
+        let finding = &analysis.findings[0];
+        let inside = |ip: &str| {
+            let ip: std::net::IpAddr = ip.parse().unwrap();
+            finding
+                .src
+                .iter()
+                .any(|(from, to)| (from..=to).contains(&&ip))
+        };
+        assert!(inside("192.0.2.0") && inside("192.0.2.127") && inside("198.51.100.7"));
+        assert!(
+            !inside("192.0.2.129") && !inside("198.51.100.6"),
+            "{finding:?}"
+        );
+        // A chain that is called under several conditions is looked at under each.
+        let analysis = analysed(
+            "table inet t { chain logs { log }
+            chain between { jump logs }
+            chain forward { type filter hook forward priority 0;
+                ip saddr 192.0.2.1 jump logs
+                ip saddr 192.0.2.2 jump between
+                ip saddr 192.0.2.3 jump between\naccept } }",
+        );
+        let words: Vec<String> = analysis.findings.iter().map(ToString::to_string).collect();
+        for last in 1..=3 {
+            let from = format!("[IPv4, from 192.0.2.{last}]");
+            assert!(words.iter().any(|w| w.ends_with(&from)), "{words:#?}");
+        }
     });
 }
 

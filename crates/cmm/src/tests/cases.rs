@@ -2,7 +2,9 @@
 //! One behaviour a test.
 
 use freeway_abi::{FW_R_CLOSING, fw_candidate};
+use freeway_kernel::Affected;
 use freeway_kernel::model::{Connection, CtStatus, Event, Family, Mac, Neigh, Prefix, Tuple};
+use freeway_kernel::nft::SetChanges;
 
 use super::{HZ, LAN, Seen, WAN, World, names, port};
 use crate::{Exclusion, Policy, Port, Refusal, RuleScope, Settings};
@@ -420,6 +422,39 @@ fn a_neighbours_flows_stop_by_one_write_and_then_wait() {
 }
 
 #[test]
+fn elements_of_sets_concern_those_they_match() {
+    let mut world = world();
+    world.learn(Seen::new(UDP, 0));
+    world.learn(Seen::new(UDP, 1));
+    let mut concerned = |affected: Affected, everywhere| {
+        let ops = world.call(|m, _, ops| m.elements_changed(&affected, everywhere, ops));
+        assert!(names(&ops).iter().all(|name| *name == "unconfirm"));
+        ops.len()
+    };
+    let addrs = |from: &str, to: &str| Affected {
+        addrs: vec![(from.parse().unwrap(), to.parse().unwrap())],
+        ports: Vec::new(),
+    };
+    for everywhere in [false, true] {
+        assert_eq!(concerned(addrs("192.0.2.2", "192.0.2.2"), everywhere), 2);
+        assert_eq!(
+            concerned(addrs("198.51.100.2", "198.51.100.9"), everywhere),
+            2
+        );
+        assert_eq!(concerned(addrs("192.0.2.3", "192.0.2.255"), everywhere), 0);
+        assert_eq!(concerned(addrs("2001:db8::", "2001:db8::9"), everywhere), 0);
+    }
+    // the masquerade's address, which only postrouting sees as a source
+    let router = || addrs("198.51.100.1", "198.51.100.1");
+    assert_eq!(concerned(router(), true), 2);
+    let ports = Affected {
+        addrs: Vec::new(),
+        ports: vec![(40_001, 40_009)],
+    };
+    assert_eq!(concerned(ports, false), 1);
+}
+
+#[test]
 fn rules_begin_an_epoch() {
     let mut world = world();
     world.learn(Seen::new(UDP, 0));
@@ -434,6 +469,7 @@ fn rules_begin_an_epoch() {
             family: 2,
             table: "t".into(),
             set: "s".into(),
+            changes: SetChanges::default(),
         },
         Event::XfrmChanged,
     ] {

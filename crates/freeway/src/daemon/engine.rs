@@ -320,6 +320,16 @@ impl Engine {
                 | Event::NetconfChanged { .. }
                 | Event::XfrmChanged => ports = true,
                 Event::RulesetChanged { .. } => rules = true,
+                Event::SetElementsChanged {
+                    family,
+                    table,
+                    set,
+                    changes,
+                } => {
+                    let name = (*family, table.clone(), set.clone());
+                    rules |= self.set_changed(&name, changes, &mut ops);
+                    continue;
+                }
                 Event::Overrun {
                     source: Source::Conntrack,
                 } => {
@@ -342,6 +352,7 @@ impl Engine {
         self.execute(ops)?;
         if ports {
             self.update_policy()?;
+            self.update_ruleset()?;
             self.update_ports()?;
             // offloads and names may have changed with the link
             self.ask_poller();
@@ -439,11 +450,16 @@ impl Engine {
         {
             self.update_ports()?;
         }
+        let mut ops = Vec::new();
         if before.foreign_hooks != self.polled.foreign_hooks || before.legacy != self.polled.legacy
         {
+            // as for a commit of nftables
+            self.datapath.control.set_learn(0);
+            self.manager.new_epoch(&mut ops);
+            self.execute(std::mem::take(&mut ops))?;
             self.read_ruleset()?;
+            self.datapath.control.set_learn(self.on.into());
         }
-        let mut ops = Vec::new();
         if before.sysctls != self.polled.sysctls {
             self.set_tcp_timeouts();
             self.manager.new_epoch(&mut ops);

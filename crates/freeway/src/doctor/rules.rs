@@ -2,7 +2,7 @@
 //! The ruleset: what must see every packet.
 
 use freeway_kernel::nft::Ruleset;
-use freeway_kernel::{Finding, analyse, hooks};
+use freeway_kernel::{analyse, hooks};
 
 use super::{Report, Severity};
 
@@ -36,30 +36,13 @@ fn examine_nft(report: &mut Report, ruleset: &Ruleset) {
         report.advise(
             AREA,
             Severity::Warning,
-            words(finding),
+            finding.to_string(),
             "flows that reach it stay in the kernel; put it behind `ct state established accept`, \
              or restrict it",
         );
     }
     for finding in &analysis.marks {
-        let words = format!("{}: flows it marks stay in the kernel", words(finding));
+        let words = format!("{finding}; such flows stay in the kernel");
         report.add(AREA, Severity::Note, words);
     }
-}
-
-fn words(finding: &Finding) -> String {
-    let Finding {
-        family,
-        table,
-        chain,
-        handle,
-        expression,
-        reason,
-        ..
-    } = finding;
-    let place = match handle {
-        0 => String::new(),
-        handle => format!(", handle {handle}"),
-    };
-    format!("{family} {table} {chain}{place}: `{expression}`: {reason}")
 }

@@ -2,7 +2,7 @@
 //! Address families, MAC addresses and prefixes.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
@@ -111,6 +111,22 @@ impl Prefix {
             Family::Ipv6 => IpAddr::from([0u8; 16]),
         };
         Prefix { addr, len: 0 }
+    }
+
+    /// Its first and last address.
+    pub fn range(&self) -> (IpAddr, IpAddr) {
+        match self.addr {
+            IpAddr::V4(net) => {
+                let rest = u32::MAX.checked_shr(self.len.into()).unwrap_or(0);
+                let (first, last) = (net.to_bits() & !rest, net.to_bits() | rest);
+                (Ipv4Addr::from(first).into(), Ipv4Addr::from(last).into())
+            }
+            IpAddr::V6(net) => {
+                let rest = u128::MAX.checked_shr(self.len.into()).unwrap_or(0);
+                let (first, last) = (net.to_bits() & !rest, net.to_bits() | rest);
+                (Ipv6Addr::from(first).into(), Ipv6Addr::from(last).into())
+            }
+        }
     }
 
     /// True if the prefix holds the address.

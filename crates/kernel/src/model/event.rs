@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::*;
+use crate::nft::SetChanges;
 
 /// The event socket that lost messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -89,6 +90,9 @@ pub enum Event {
         table: String,
         /// The set.
         set: String,
+        /// The elements.
+        #[serde(skip)]
+        changes: SetChanges,
     },
     /// An IPsec policy or state is new, changed or gone.
     XfrmChanged,

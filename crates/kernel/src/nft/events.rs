@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Notifications of a ruleset commit (`nf_tables_commit`): the changed objects, then NFT_MSG_NEWGEN.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use super::decode;
+use super::{SetChanges, decode};
 use crate::message::Message;
 use crate::model::Event;
 
@@ -16,7 +16,7 @@ const TRACE: u16 = 17;
 /// What a commit has told of so far.
 #[derive(Debug, Default)]
 pub struct Transaction {
-    elements: BTreeSet<(u8, String, String)>,
+    elements: BTreeMap<(u8, String, String), SetChanges>,
     more: bool,
 }
 
@@ -28,7 +28,10 @@ impl Transaction {
         }
         match message.kind & 0xff {
             NEWSETELEM | DELSETELEM => match decode::elements_subject(message.payload) {
-                Some(subject) => drop(self.elements.insert(subject)),
+                Some(subject) => {
+                    let changes = self.elements.entry(subject).or_default();
+                    changes.extend(message.kind & 0xff == NEWSETELEM, message.payload);
+                }
                 None => self.more = true,
             },
             NEWGEN => {
@@ -37,9 +40,13 @@ impl Transaction {
                 if done.more || done.elements.is_empty() {
                     events.push(Event::RulesetChanged { generation });
                 } else {
-                    events.extend(done.elements.into_iter().map(|(family, table, set)| {
-                        Event::SetElementsChanged { family, table, set }
-                    }));
+                    let event = |((family, table, set), changes)| Event::SetElementsChanged {
+                        family,
+                        table,
+                        set,
+                        changes,
+                    };
+                    events.extend(done.elements.into_iter().map(event));
                 }
                 return Some(generation);
             }

@@ -2,8 +2,8 @@
 //! Evaluates the expressions of a rule, but for lookups.
 
 use super::packet::Reading;
-use super::registers::{Bits, Truth};
-use super::walk::{Fate, Run, Step, Walker, literal_of};
+use super::registers::{Bits, Origin, Truth};
+use super::walk::{Fate, Run, Step, Values, Walker, literal_of};
 use super::xtables::{self, Meaning};
 use crate::nft::*;
 
@@ -34,6 +34,18 @@ impl Walker<'_> {
                         &[literal_of(run.registers.interface(*sreg), data, false)],
                     );
                 }
+                if truth != Truth::No {
+                    let (low, high) = (vec![0; data.len()], vec![0xff; data.len()]);
+                    let data = || data.clone();
+                    let values = match op {
+                        CmpOp::Eq => Some((data(), data())),
+                        // One more or less does no harm.
+                        CmpOp::Lt | CmpOp::Le => Some((low, data())),
+                        CmpOp::Gt | CmpOp::Ge => Some((data(), high)),
+                        CmpOp::Ne => None,
+                    };
+                    run.confine(*sreg, values.map(|(from, to)| vec![Values { from, to }]));
+                }
                 Step::On(truth)
             }
             Expression::Range {
@@ -45,7 +57,12 @@ impl Walker<'_> {
                 let bits = run.registers.load(*sreg, from.len());
                 let inside = bits.within(from, to);
                 let truth = if *negated { inside.not() } else { inside };
-                Step::On(self.decide(run, &bits, truth, "range"))
+                let truth = self.decide(run, &bits, truth, "range");
+                if truth != Truth::No && !negated {
+                    let (from, to) = (from.clone(), to.clone());
+                    run.confine(*sreg, Some(vec![Values { from, to }]));
+                }
+                Step::On(truth)
             }
             Expression::Bitwise {
                 sreg,
@@ -55,7 +72,14 @@ impl Walker<'_> {
                 xor,
             } => {
                 let bits = run.registers.load(*sreg, *len as usize).masked(mask, xor);
-                run.registers.store(*dreg, &bits, None);
+                let origin = match (run.registers.origin(*sreg), prefix_len(mask, xor)) {
+                    (Some(Origin::Field { field, bits }), Some(len)) => Some(Origin::Field {
+                        field,
+                        bits: bits.min(len),
+                    }),
+                    _ => None,
+                };
+                run.registers.store(*dreg, &bits, origin);
                 Step::On(Truth::Yes)
             }
             Expression::BitwiseOther {
@@ -138,6 +162,14 @@ impl Walker<'_> {
                 revision,
                 info,
             } => {
+                for (field, ports) in xtables::ports(name, *revision, info) {
+                    let value = |port: u16| port.to_be_bytes().to_vec();
+                    let values = ports.into_iter().map(|(from, to)| Values {
+                        from: value(from),
+                        to: value(to),
+                    });
+                    run.confine_field(field, 16, &values.collect::<Vec<_>>());
+                }
                 let meaning = xtables::matching(name, *revision, info, packet, stage);
                 self.xtables(run, &expression.name(), meaning)
             }
@@ -177,8 +209,8 @@ impl Walker<'_> {
 
     pub(super) fn read(&mut self, run: &mut Run<'_>, dreg: Register, reading: Reading) -> Step {
         match reading {
-            Reading::Value(bits, interface) => {
-                run.registers.store(dreg, &bits, interface);
+            Reading::Value(bits, origin) => {
+                run.registers.store(dreg, &bits, origin);
                 Step::On(Truth::Yes)
             }
             Reading::Break => Step::On(Truth::No),
@@ -245,6 +277,18 @@ impl Walker<'_> {
         );
         Step::On(Truth::Maybe)
     }
+}
+
+/// The length of a mask that is a prefix and changes nothing else.
+fn prefix_len(mask: &[u8], xor: &[u8]) -> Option<u8> {
+    let ones: u32 = mask.iter().map(|byte| byte.count_ones()).sum();
+    let whole = ones as usize / 8;
+    let leads = mask.iter().enumerate().all(|(at, byte)| match at {
+        _ if at < whole => *byte == 0xff,
+        _ if at == whole => byte.leading_ones() == ones % 8,
+        _ => *byte == 0,
+    });
+    (leads && xor.iter().all(|byte| *byte == 0)).then_some(ones as u8)
 }
 
 /// Why an expression must see every packet, in words.

@@ -3,8 +3,9 @@
 
 use super::IfMatch;
 use super::evaluate::reason;
-use super::registers::{Bits, Interface, Truth};
-use super::walk::{ANYTHING, Fate, Run, Step, Walker, literal_of};
+use super::registers::{Bits, Interface, Origin, Truth};
+use super::uses;
+use super::walk::{ANYTHING, Fate, Run, Step, Values, Walker, literal_of};
 use crate::nft::*;
 
 impl Walker<'_> {
@@ -27,6 +28,10 @@ impl Walker<'_> {
             return Step::On(Truth::Maybe);
         };
         self.check_set(run, name, set);
+        if set.flags & SET_ANONYMOUS == 0 {
+            let verdicts = dreg == Some(Register::MAX);
+            uses::note(&mut self.report.uses, run, name, set, sreg, verdicts);
+        }
         let bits = run.registers.load(sreg, set.key_len as usize);
         let interface = run
             .registers
@@ -51,7 +56,7 @@ impl Walker<'_> {
             self.decide(run, &bits, Truth::Maybe, "lookup");
         }
         if verdicts {
-            return self.verdict_map(run, set, &bits, interface, truth, depth);
+            return self.verdict_map(run, set, &bits, sreg, truth, depth);
         }
         if let (Some(elements), None, false) = (&set.elements, dreg, negated) {
             let literals: Vec<_> = elements
@@ -59,6 +64,7 @@ impl Walker<'_> {
                 .map(|element| element_literal(set, element, interface))
                 .collect();
             run.constrain(sreg, &literals);
+            confine_to_set(run, set, elements, sreg);
         }
         if let Some(dreg) = dreg {
             run.registers.store(dreg, &Bits::unknown(16), None);
@@ -102,7 +108,7 @@ impl Walker<'_> {
         run: &mut Run<'_>,
         set: &Set,
         bits: &Bits,
-        interface: Option<Interface>,
+        sreg: Register,
         truth: Truth,
         depth: usize,
     ) -> Step {
@@ -133,10 +139,13 @@ impl Walker<'_> {
             let Some(verdict) = &element.verdict else {
                 continue;
             };
-            let mut constraint = run.constraint.clone();
-            if let Some(literal) = element_literal(set, element, interface) {
-                constraint.narrow(interface, vec![literal]);
+            let before = run.constraint.clone();
+            let interface = run.registers.interface(sreg);
+            run.constrain(sreg, &[element_literal(set, element, interface)]);
+            if !element.catch_all && set.flags & SET_INTERVAL == 0 {
+                confine_to_set(run, set, std::slice::from_ref(element), sreg);
             }
+            let constraint = std::mem::replace(&mut run.constraint, before);
             let fate = self.verdict(run, verdict, &constraint, depth);
             total.continues |= fate.continues;
             total.returns |= fate.returns;
@@ -145,6 +154,76 @@ impl Walker<'_> {
         // Without a matching element the rule ends and the next one follows.
         Step::End(total.or_next(truth))
     }
+}
+
+/// Narrows the fields that a key is made of to those of the elements.
+fn confine_to_set(run: &mut Run<'_>, set: &Set, elements: &[Element], sreg: Register) {
+    if elements.iter().any(|element| element.catch_all) {
+        return;
+    }
+    let ranges: Vec<Values> = key_ranges(set, elements);
+    if ranges.is_empty() {
+        return;
+    }
+    // The parts of a concatenated key begin at registers of their own, four bytes each.
+    let slots = set.key_len.div_ceil(4);
+    for slot in 0..slots {
+        let Some(Origin::Field { field, .. }) = run.registers.origin(sreg + slot) else {
+            continue;
+        };
+        let at = slot as usize * 4;
+        let len = run.packet.field_len(field);
+        let part = |bytes: &[u8]| -> Option<Vec<u8>> {
+            Some(bytes.get(at..(at + len).min(bytes.len()))?.to_vec())
+        };
+        let values: Option<Vec<Values>> = ranges
+            .iter()
+            .map(|range| {
+                Some(Values {
+                    from: part(&range.from)?,
+                    to: part(&range.to)?,
+                })
+            })
+            .collect();
+        run.confine(sreg + slot, values);
+    }
+}
+
+/// The keys of elements, those of an interval set from the pairs of its elements.
+pub(super) fn key_ranges(set: &Set, elements: &[Element]) -> Vec<Values> {
+    if set.flags & SET_INTERVAL == 0 || set.flags & SET_CONCAT != 0 {
+        return elements
+            .iter()
+            .map(|element| Values {
+                from: element.key.clone(),
+                to: element.key_end.clone().unwrap_or(element.key.clone()),
+            })
+            .collect();
+    }
+    // An end comes before a beginning at the same key. One more than the last does no harm.
+    let mut sorted: Vec<&Element> = elements.iter().collect();
+    sorted.sort_by_key(|element| (element.key.clone(), !element.interval_end));
+    let mut ranges = Vec::new();
+    let mut from: Option<&Element> = None;
+    for element in sorted {
+        match (element.interval_end, from) {
+            (false, _) => from = from.or(Some(element)),
+            (true, Some(begun)) => {
+                ranges.push(Values {
+                    from: begun.key.clone(),
+                    to: element.key.clone(),
+                });
+                from = None;
+            }
+            (true, None) => {}
+        }
+    }
+    // Up to the end of the values.
+    ranges.extend(from.map(|begun| Values {
+        from: begun.key.clone(),
+        to: vec![0xff; begun.key.len()],
+    }));
+    ranges
 }
 
 fn element_literal(set: &Set, element: &Element, interface: Option<Interface>) -> Option<IfMatch> {

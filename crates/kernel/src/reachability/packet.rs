@@ -2,7 +2,7 @@
 //! What is known of a packet that the fast path could have forwarded, and what a rule may read of it.
 
 use super::PacketState;
-use super::registers::{Bits, Interface};
+use super::registers::{Bits, Field, Interface, Origin};
 use crate::model::{CtStatus, Family};
 
 /// A packet of a flow.
@@ -31,7 +31,7 @@ pub enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// A value.
-    Value(Bits, Option<Interface>),
+    Value(Bits, Option<Origin>),
     /// Nothing: the rule ends (NFT_BREAK).
     Break,
     /// Something that differs between packets of one flow.
@@ -122,8 +122,12 @@ impl Packet {
     /// Reads a fact of the packet's surroundings (`nft_meta_get_eval`).
     pub fn meta(&self, key: u32, stage: Stage) -> Reading {
         let exact = stage != Stage::Frame;
-        let name = |input| Value(Bits::unknown(16), Some(Interface { input, name: true }));
-        let index = |input| Value(Bits::unknown(4), Some(Interface { input, name: false }));
+        let interface = |len, input, name| {
+            let origin = Origin::Interface(Interface { input, name });
+            Value(Bits::unknown(len), Some(origin))
+        };
+        let name = |input| interface(16, input, true);
+        let index = |input| interface(4, input, false);
         let (nfproto, ethertype) = match self.ip {
             Family::Ipv4 => (2, 0x0800u16),
             Family::Ipv6 => (10, 0x86dd),
@@ -152,7 +156,8 @@ impl Packet {
             20 => Varies("meta cpu"),
             23 => Varies("meta cgroup"),
             24 => Varies("meta random"),
-            25 => Varies("meta ipsec"),
+            // Secpath: what comes in from the wire has none, what was decrypted has one.
+            25 => unknown(1),
             30..=32 => Varies("meta time"),
             _ => Varies("an unknown meta key"),
         }
@@ -164,7 +169,8 @@ impl Packet {
             0 | 1 => unknown(4),
             2 => unknown(16),
             3 => unknown(2),
-            4 => Varies("rt ipsec"),
+            // A route into IPsec: its flows leave as ESP and are not learned.
+            4 => unknown(1),
             _ => Varies("an unknown rt key"),
         }
     }
@@ -204,7 +210,34 @@ impl Packet {
                 _ => bits.push(value, known, varies),
             }
         }
-        Value(bits, None)
+        let origin = (stage != Stage::Frame).then(|| self.field(base, offset, len));
+        Value(bits, origin.flatten())
+    }
+
+    /// The field that begins where a load begins, and how much of it the load takes.
+    fn field(&self, base: u32, offset: u32, len: u32) -> Option<Origin> {
+        let (field, size) = match (base, self.ip, offset) {
+            (1, Family::Ipv4, 12) => (Field::Source, 4),
+            (1, Family::Ipv4, 16) => (Field::Destination, 4),
+            (1, Family::Ipv6, 8) => (Field::Source, 16),
+            (1, Family::Ipv6, 24) => (Field::Destination, 16),
+            (2, _, 0) => (Field::SourcePort, 2),
+            (2, _, 2) => (Field::DestinationPort, 2),
+            _ => return None,
+        };
+        let bits = len as u8 * 8;
+        (1..=size)
+            .contains(&len)
+            .then_some(Origin::Field { field, bits })
+    }
+
+    /// Bytes of a field.
+    pub fn field_len(&self, field: Field) -> usize {
+        match (field, self.ip) {
+            (Field::SourcePort | Field::DestinationPort, _) => 2,
+            (_, Family::Ipv4) => 4,
+            (_, Family::Ipv6) => 16,
+        }
     }
 
     /// A byte of the IP header: value, known bits, bits that vary within a flow.
@@ -243,7 +276,12 @@ impl Packet {
 
     /// True if a rule may write these bytes: what it writes is guarded, and shows in the frame.
     pub fn may_write(&self, base: u32, offset: u32, len: u32) -> bool {
-        // DSCP, written as the byte or the word that holds it; the other bits are written back.
-        base == 1 && offset.saturating_add(len) <= 2
+        let end = offset.saturating_add(len);
+        // DSCP, and TTL or hop limit, written as the byte or the word that holds it; the other bits are written back.
+        let (first, last) = match self.ip {
+            Family::Ipv4 => (8, 10),
+            Family::Ipv6 => (6, 8),
+        };
+        base == 1 && (end <= 2 || (offset >= first && end <= last))
     }
 }

@@ -150,13 +150,33 @@ pub struct Interface {
     pub name: bool,
 }
 
+/// An address or port of the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Field {
+    Source,
+    Destination,
+    SourcePort,
+    DestinationPort,
+}
+
+/// What a register was loaded from, where that narrows the flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Interface(Interface),
+    /// The first bits of a field; those behind them are cleared.
+    Field {
+        field: Field,
+        bits: u8,
+    },
+}
+
 /// All registers.
 #[derive(Clone, Debug)]
 pub struct Registers {
     value: [u8; SIZE],
     known: [u8; SIZE],
     varies: [u8; SIZE],
-    interfaces: [Option<Interface>; SIZE / 4],
+    origins: [Option<Origin>; SIZE / 4],
 }
 
 impl Registers {
@@ -166,17 +186,17 @@ impl Registers {
             value: [0; SIZE],
             known: [0; SIZE],
             varies: [0; SIZE],
-            interfaces: [None; SIZE / 4],
+            origins: [None; SIZE / 4],
         }
     }
 
     /// Stores into a register; what does not fit is cut.
-    pub fn store(&mut self, register: Register, bits: &Bits, interface: Option<Interface>) {
+    pub fn store(&mut self, register: Register, bits: &Bits, origin: Option<Origin>) {
         let start = (register as usize).saturating_mul(4).min(SIZE);
         // Loads clear the rest of their last 32-bit slot.
         let slots = bits.value.len().div_ceil(4);
         for slot in start / 4..(start / 4 + slots).min(SIZE / 4) {
-            self.interfaces[slot] = interface.filter(|_| slot == start / 4);
+            self.origins[slot] = origin.filter(|_| slot == start / 4);
             let bytes = slot * 4..slot * 4 + 4;
             self.value[bytes.clone()].fill(0);
             self.known[bytes.clone()].fill(0xff);
@@ -211,8 +231,16 @@ impl Registers {
         bits
     }
 
+    /// What a register was loaded from.
+    pub fn origin(&self, register: Register) -> Option<Origin> {
+        *self.origins.get(register as usize)?
+    }
+
     /// The interface that a register tells of.
     pub fn interface(&self, register: Register) -> Option<Interface> {
-        *self.interfaces.get(register as usize)?
+        match self.origin(register)? {
+            Origin::Interface(interface) => Some(interface),
+            Origin::Field { .. } => None,
+        }
     }
 }

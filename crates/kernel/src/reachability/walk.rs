@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::IfMatch;
 use super::evaluate::reason;
 use super::packet::{Packet, Stage};
-use super::registers::{Interface, Registers, Truth};
+use super::registers::{Field, Interface, Origin, Registers, Truth};
 use super::report::{Constraint, Place, Report};
 use crate::model::Family;
 use crate::nft::*;
@@ -56,14 +56,26 @@ pub fn follow(ruleset: &Ruleset, packet: Packet, report: &mut Report) {
         Family::Ipv4 => NFPROTO_IPV4,
         Family::Ipv6 => NFPROTO_IPV6,
     };
+    let legacy: Vec<(String, &Table)> = ruleset
+        .legacy
+        .iter()
+        .filter(|table| table.nfproto() == Some(own))
+        .filter_map(|table| {
+            let name = format!("{} (iptables-legacy)", table.name);
+            Some((name, table.content.as_ref()?))
+        })
+        .collect();
     for number in IP_HOOKS {
         let mut chains = Vec::new();
-        for ((family, name), table) in &ruleset.tables {
-            let concerned = *family == NFPROTO_INET || (*family == own && number != 5);
+        let of_nft = ruleset.tables.iter();
+        let of_nft = of_nft.map(|((family, name), table)| (*family, name, table));
+        let of_legacy = legacy.iter().map(|(name, table)| (own, name, *table));
+        for (family, name, table) in of_nft.chain(of_legacy) {
+            let concerned = family == NFPROTO_INET || (family == own && number != 5);
             if concerned && !table.dormant {
                 let here = base_chains(table).filter(|(_, hook)| hook.number == number);
                 chains.extend(
-                    here.map(|(chain, hook)| (hook.priority, *family, name, table, chain, hook)),
+                    here.map(|(chain, hook)| (hook.priority, family, name, table, chain, hook)),
                 );
             }
         }
@@ -88,9 +100,19 @@ fn base_chains(table: &Table) -> impl Iterator<Item = (&String, &Hook)> {
 pub(super) struct Walker<'a> {
     pub(super) packet: Packet,
     pub(super) report: &'a mut Report,
-    pub(super) followed: HashMap<(u8, String, String, Stage, Constraint), Fate>,
+    pub(super) followed: HashMap<(u8, String, String, Stage), Followed>,
     pub(super) rules: usize,
 }
+
+/// A chain that was followed.
+pub(super) struct Followed {
+    fate: Fate,
+    /// The constraints under which something was found in it; one without findings needs no second look.
+    constraints: Vec<Constraint>,
+}
+
+/// A chain with findings is followed under so many constraints; then once under none.
+const CONSTRAINTS_MAX: usize = 64;
 
 /// What does not change within a base chain and what it calls.
 #[derive(Clone, Copy)]
@@ -99,6 +121,8 @@ pub(super) struct Hooked<'a> {
     pub(super) name: &'a str,
     pub(super) table: &'a Table,
     pub(super) stage: Stage,
+    /// Behind source translation.
+    pub(super) postrouting: bool,
 }
 
 impl Walker<'_> {
@@ -139,6 +163,7 @@ impl Walker<'_> {
             name,
             table,
             stage,
+            postrouting: hook.number == 4,
         };
         let mut fate = self.chain(hooked, chain, &constraint, 0);
         fate.accepts |= fate.returns && !hook.drops;
@@ -147,16 +172,21 @@ impl Walker<'_> {
 
     /// Follows a chain. `returns` tells whether its end or a return may be reached.
     fn chain(&mut self, at: Hooked<'_>, name: &str, constraint: &Constraint, depth: usize) -> Fate {
-        let key = (
-            at.family,
-            at.name.to_owned(),
-            name.to_owned(),
-            at.stage,
-            constraint.clone(),
-        );
-        if let Some(fate) = self.followed.get(&key) {
-            return *fate;
+        let key = (at.family, at.name.to_owned(), name.to_owned(), at.stage);
+        let mut constraint = constraint;
+        let none = Constraint::default();
+        if let Some(followed) = self.followed.get(&key) {
+            let known = &followed.constraints;
+            if known.len() >= CONSTRAINTS_MAX {
+                constraint = &none;
+            }
+            if known.is_empty() || known.contains(constraint) {
+                // What is in it has been reported, and is in the caller too.
+                self.report.added += u64::from(!known.is_empty());
+                return followed.fate;
+            }
         }
+        let added = self.report.added;
         let place = Place {
             family: family_name(at.family),
             table: at.name,
@@ -183,7 +213,7 @@ impl Walker<'_> {
                 ..place
             };
             if self.rules > RULE_LIMIT {
-                self.find(place, constraint, "ruleset", "is too large to be analysed");
+                self.find(place, &none, "ruleset", "is too large to be analysed");
                 return ANYTHING;
             }
             let fate = self.rule(at, place, rule, constraint.clone(), depth);
@@ -195,7 +225,14 @@ impl Walker<'_> {
             }
         }
         total.returns |= open;
-        self.followed.insert(key, total);
+        let found = self.report.added != added;
+        let followed = self.followed.entry(key).or_insert(Followed {
+            fate: total,
+            constraints: Vec::new(),
+        });
+        if found {
+            followed.constraints.push(constraint.clone());
+        }
         total
     }
 
@@ -238,6 +275,7 @@ impl Walker<'_> {
     ) -> Fate {
         let mut run = Run {
             at,
+            packet: self.packet,
             place,
             constraint,
             registers: Registers::new(),
@@ -330,6 +368,7 @@ impl Fate {
 /// A rule being evaluated.
 pub(super) struct Run<'a> {
     pub(super) at: Hooked<'a>,
+    pub(super) packet: Packet,
     pub(super) place: Place<'a>,
     pub(super) constraint: Constraint,
     pub(super) registers: Registers,
@@ -341,22 +380,50 @@ pub(super) struct Run<'a> {
 impl Run<'_> {
     /// Narrows the interfaces, if the register tells of one and every literal is understood.
     pub(super) fn constrain(&mut self, register: Register, literals: &[Option<IfMatch>]) {
-        let interface = self.registers.interface(register);
-        if let Some(literals) = literals.iter().cloned().collect::<Option<Vec<_>>>() {
-            self.constraint.narrow(interface, literals);
+        let literals = literals.iter().cloned().collect::<Option<Vec<_>>>();
+        if let Some((interface, literals)) = self.registers.interface(register).zip(literals) {
+            self.constraint.narrow_interface(interface, literals);
+        }
+    }
+
+    /// Narrows what a register was loaded from to values; `None` if they are not understood.
+    pub(super) fn confine(&mut self, register: Register, values: Option<Vec<Values>>) {
+        if let (Some(Origin::Field { field, bits }), Some(values)) =
+            (self.registers.origin(register), values)
+        {
+            self.confine_field(field, bits, &values);
+        }
+    }
+
+    pub(super) fn confine_field(&mut self, field: Field, bits: u8, values: &[Values]) {
+        let packet = self.packet;
+        let len = packet.field_len(field);
+        let ranges: Option<Vec<_>> = values.iter().map(|v| v.range(len, bits)).collect();
+        if let Some(ranges) = ranges {
+            self.constraint.narrow_field(packet.ip, field, &ranges);
         }
     }
 }
 
-impl Constraint {
-    /// The innermost condition stands for all: it is true of at least the packets that reach it.
-    pub(super) fn narrow(&mut self, interface: Option<Interface>, mut literals: Vec<IfMatch>) {
-        literals.sort();
-        match interface {
-            Some(Interface { input: true, .. }) => self.iif = literals,
-            Some(Interface { input: false, .. }) => self.oif = literals,
-            None => {}
-        }
+/// Values of the first bytes of a field, from one to another.
+#[derive(Clone, Debug)]
+pub(super) struct Values {
+    pub from: Vec<u8>,
+    pub to: Vec<u8>,
+}
+
+impl Values {
+    /// All values of a field that begin so, right-aligned; only its first `bits` were looked at.
+    fn range(&self, len: usize, bits: u8) -> Option<(u128, u128)> {
+        let number = |bytes: &[u8], fill: u8| {
+            let bytes = bytes.iter().copied().chain(std::iter::repeat(fill));
+            bytes
+                .take(len)
+                .fold(0u128, |sum, byte| sum << 8 | u128::from(byte))
+        };
+        let free = (len * 8).checked_sub(bits.into())?;
+        let rest = u128::MAX.checked_shr(128 - free as u32).unwrap_or_default();
+        Some((number(&self.from, 0) & !rest, number(&self.to, 0xff) | rest))
     }
 }
 

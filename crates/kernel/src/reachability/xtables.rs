@@ -2,7 +2,7 @@
 //! iptables matches and targets in nftables rules (`nft_compat`).
 
 use super::packet::{Packet, STATE_INVALID, Stage};
-use super::registers::Truth;
+use super::registers::{Field, Truth};
 use crate::nla::{u8_at, u16_at, u32_at};
 
 /// What a match or target means for a packet.
@@ -42,7 +42,7 @@ pub fn matching(name: &str, revision: u32, info: &[u8], packet: Packet, stage: S
         "tos" => PerPacket("compares ECN bits, which differ within a flow"),
         "udp" | "multiport" | "mark" | "connmark" | "connlabel" | "addrtype" | "iprange"
         | "mac" | "physdev" | "set" | "pkttype" | "realm" | "rpfilter" | "devgroup" | "ttl"
-        | "hl" | "dscp" | "helper" => Condition(Truth::Maybe),
+        | "hl" | "dscp" | "helper" | "policy" => Condition(Truth::Maybe),
         "limit" | "hashlimit" => PerPacket("matches at a rate, so it must count every packet"),
         "quota" | "connbytes" => PerPacket("counts bytes or packets"),
         "recent" => PerPacket("keeps a list of recent packets"),
@@ -84,10 +84,54 @@ fn tcp_match(info: &[u8]) -> Meaning {
     }
 }
 
+/// The ports that a match lets through, where it tells: struct xt_tcp and xt_udp (ranges, in host byte order), and
+/// xt_multiport_v1 (flags, count, 15 ports, 15 marks of a range's begin, inversion).
+pub fn ports(name: &str, revision: u32, info: &[u8]) -> Vec<(Field, Vec<(u16, u16)>)> {
+    const ALL: (u16, u16) = (0, u16::MAX);
+    let range = |at| Some((u16_at(info, at)?, u16_at(info, at + 2)?));
+    let inverted_at = match name {
+        "tcp" => 11,
+        "udp" => 8,
+        "multiport" if revision == 1 => return multiport(info).into_iter().collect(),
+        _ => return Vec::new(),
+    };
+    let fields = [(Field::SourcePort, 0, 1), (Field::DestinationPort, 4, 2)];
+    let narrowed = fields.into_iter().filter_map(|(field, at, bit)| {
+        let (range, inverted) = (range(at)?, u8_at(info, inverted_at)?);
+        (inverted & bit == 0 && range != ALL).then_some((field, vec![range]))
+    });
+    narrowed.collect()
+}
+
+fn multiport(info: &[u8]) -> Option<(Field, Vec<(u16, u16)>)> {
+    let field = match u8_at(info, 0)? {
+        0 => Field::SourcePort,
+        1 => Field::DestinationPort,
+        // Either of them.
+        _ => return None,
+    };
+    let count = usize::from(u8_at(info, 1)?);
+    if u8_at(info, 47)? != 0 || count > 15 {
+        return None;
+    }
+    let port = |index: usize| u16_at(info, 2 + index * 2);
+    let mut ranges = Vec::new();
+    let mut index = 0;
+    while index < count {
+        let begins = u8_at(info, 32 + index)? != 0;
+        let last = index + usize::from(begins);
+        ranges.push((port(index)?, port(last)?));
+        index = last + 1;
+    }
+    (!ranges.is_empty()).then_some((field, ranges))
+}
+
 /// struct xt_conntrack_mtinfo1 to 3.
 fn conntrack_match(revision: u32, info: &[u8], packet: Packet, stage: Stage) -> Meaning {
     const STATE: u16 = 1;
     const EXPIRES: u16 = 1 << 7;
+    /// It was written as `-m state`.
+    const STATE_ALIAS: u16 = 1 << 13;
     let state_mask = match revision {
         1 => u8_at(info, 150).map(u32::from),
         2 | 3 => u16_at(info, 150).map(u32::from),
@@ -101,7 +145,7 @@ fn conntrack_match(revision: u32, info: &[u8], packet: Packet, stage: Stage) -> 
     if flags & EXPIRES != 0 {
         return PerPacket("depends on the connection's time to expiry");
     }
-    let others = flags & !STATE != 0;
+    let others = flags & !(STATE | STATE_ALIAS) != 0;
     let mut truth = if others { Truth::Maybe } else { Truth::Yes };
     if flags & STATE != 0 {
         let state = state_in(mask, 1 << 8, packet, stage);
@@ -137,14 +181,12 @@ pub fn target(name: &str) -> Meaning {
         "REJECT" => Drops,
         "MARK" | "CONNMARK" | "CLASSIFY" => Marks,
         "MASQUERADE" | "SNAT" | "DNAT" | "REDIRECT" | "NETMAP" | "CT" | "NOTRACK" | "DSCP"
-        | "TOS" => Nothing,
+        | "TOS" | "TTL" | "HL" => Nothing,
         "LOG" | "NFLOG" | "ULOG" | "AUDIT" | "TRACE" => PerPacket("reports packets"),
         "NFQUEUE" => PerPacket("hands packets to user space"),
         "TEE" => PerPacket("copies packets"),
         "SET" => PerPacket("changes a set by packets"),
-        "TCPMSS" | "TCPOPTSTRIP" | "TTL" | "HL" | "CHECKSUM" | "ECN" => {
-            PerPacket("changes the packet")
-        }
+        "TCPMSS" | "TCPOPTSTRIP" | "CHECKSUM" | "ECN" => PerPacket("changes the packet"),
         _ => PerPacket("is not known to depend on the flow alone"),
     }
 }

@@ -2,7 +2,7 @@
 //! `explain`: why a tuple is fast or not, from what is known and from watching
 //! its real packets.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use freeway_abi::{FW_AF_INET, FW_AF_INET6, FW_STAGE_TC_EGRESS, Reason, fw_watch, fw_watch_event};
@@ -176,11 +176,19 @@ impl Engine {
         };
         let (verdict, summary) = (case.verdict(), case.summary());
         let mut notes = self.notes(connection.as_ref(), flow.as_ref());
+        notes.extend(self.firewall(&tuple, connection.as_ref(), watch));
         if watched.packets == 0 && self.on && query.watch_ms > 0 {
             notes.push(format!(
                 "no packet of it came in {:.1} s of watching",
                 watched.seconds
             ));
+            if connection.is_some() && flow.is_none() {
+                notes.push(
+                    "conntrack follows it: unless it is idle, it comes in at a port that takes no part \
+                     (`freeway status`)"
+                        .into(),
+                );
+            }
         }
         Explain {
             tuple: Endpoints::from(query),
@@ -300,16 +308,39 @@ impl Engine {
             (None, None) => notes.push("conntrack has no entry for it".into()),
             _ => {}
         }
-        if !self.ruleset.status.findings.is_empty() {
-            notes.extend(
-                self.ruleset
-                    .status
-                    .findings
-                    .iter()
-                    .map(|f| format!("firewall: {f}")),
-            );
-        }
         notes
+    }
+
+    /// The rules that keep it in the kernel.
+    fn firewall(
+        &self,
+        tuple: &Tuple,
+        connection: Option<&Tracked>,
+        watch: &Watch,
+    ) -> BTreeSet<String> {
+        // As it leaves, by its connection.
+        let out = connection.map_or(*tuple, |c| match *tuple == c.reply {
+            true => c.orig.inverse(),
+            false => c.reply.inverse(),
+        });
+        let ports = self.ports.by_index.keys();
+        let pairs = ports
+            .clone()
+            .flat_map(|port_in| ports.clone().map(move |port_out| (*port_in, *port_out)));
+        // Where its packets came in and left, as far as they were seen.
+        let seen = |port: u32, egress: bool| {
+            let mut at = watch.seen.keys().map(|(stage, _, port)| (*stage, *port));
+            let mut known = at
+                .clone()
+                .filter(|(s, _)| (*s == FW_STAGE_TC_EGRESS) == egress);
+            known.next().is_none()
+                || at.any(|(s, p)| (s == FW_STAGE_TC_EGRESS) == egress && p == port)
+        };
+        pairs
+            .filter(|(port_in, port_out)| seen(*port_in, false) && seen(*port_out, true))
+            .flat_map(|ports| self.ruleset.concerning((tuple, &out), ports))
+            .map(|words| format!("firewall: {words}"))
+            .collect()
     }
 }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the firewall's rules allow.
 
-use freeway_cmm::RuleScope;
-use freeway_kernel::model::{Family, Link};
-use freeway_kernel::nft;
-use freeway_kernel::reachability::{Finding, IfMatch, PacketState, analyse_state};
+use std::collections::{BTreeMap, BTreeSet};
+
+use freeway_cmm::{Op, RuleScope};
+use freeway_kernel::model::{Family, Link, Tuple};
+use freeway_kernel::nft::{self, SetChanges};
+use freeway_kernel::reachability::{Finding, IfMatch, PacketState, SetName, SetUse, analyse_state};
 
 use super::Engine;
 use crate::api::RulesetStatus;
@@ -16,56 +18,123 @@ pub(super) struct Ruleset {
     pub status: RulesetStatus,
     /// Findings only for packets of new connections: one-way UDP.
     pub new_safe: bool,
+    /// Each of the status's findings; `None`: it concerns every flow.
+    findings: Vec<Option<Finding>>,
+    /// The last of them are so many that set marks.
+    marks: usize,
+    /// The flows that each finding concerns.
+    scopes: Vec<RuleScope>,
+    /// All named sets, and how the way of a flow's packets looks into them.
+    sets: BTreeSet<SetName>,
+    uses: BTreeMap<SetName, SetUse>,
+}
+
+impl Ruleset {
+    /// The findings that concern a flow: the tuple as it comes in and as it leaves, and its ports.
+    pub fn concerning<'a>(
+        &'a self,
+        (tuple, out): (&'a Tuple, &'a Tuple),
+        (port_in, port_out): (u32, u32),
+    ) -> impl Iterator<Item = &'a String> + 'a {
+        let all = self.status.findings.iter().zip(&self.scopes);
+        let hit = move |scope: &RuleScope| scope.matches(tuple, out, port_in, port_out);
+        all.filter(move |(_, scope)| hit(scope))
+            .map(|(words, _)| words)
+    }
 }
 
 impl Engine {
     /// Reads and judges the ruleset. One that cannot be read is not safe.
     pub(super) fn read_ruleset(&mut self) -> Result<(), DaemonError> {
-        let (mut unsafe_scopes, mark_scopes) = match nft::Ruleset::read() {
+        let mut ruleset = Ruleset::default();
+        for function in &self.polled.foreign_hooks {
+            let words =
+                format!("netfilter hook {function} is not known and may have to see every packet");
+            ruleset.status.findings.push(words);
+            ruleset.findings.push(None);
+        }
+        match nft::Ruleset::read() {
             Ok(rules) => {
-                let analysis = analyse_state(&rules, PacketState::Established);
+                let mut analysis = analyse_state(&rules, PacketState::Established);
                 let new = analyse_state(&rules, PacketState::New);
-                let marks = analysis
-                    .marks
-                    .iter()
-                    .map(|m| format!("{}; such flows stay in the kernel", words(m)));
-                self.ruleset.new_safe = new.safe && new.marks.is_empty();
-                self.ruleset.status = RulesetStatus {
-                    generation: rules.generation,
-                    safe: analysis.safe,
-                    findings: analysis.findings.iter().map(words).chain(marks).collect(),
+                let findings = analysis.findings.iter().map(Finding::to_string);
+                let marks = analysis.marks.iter();
+                let marks = marks.map(|m| format!("{m}; such flows stay in the kernel"));
+                ruleset.new_safe = new.safe && new.marks.is_empty();
+                ruleset.marks = analysis.marks.len();
+                ruleset.status.generation = rules.generation;
+                ruleset.status.findings.extend(findings.chain(marks));
+                analysis.add_uses(new);
+                analysis.add_uses(analyse_state(&rules, PacketState::Untracked));
+                ruleset.uses = analysis.uses;
+                let sets = |((family, table), content): (&(u8, String), &nft::Table)| {
+                    let name = |set: &String| (*family, table.clone(), set.clone());
+                    content.sets.keys().map(name).collect::<Vec<_>>()
                 };
-                (
-                    self.scopes(&analysis.findings),
-                    self.scopes(&analysis.marks),
-                )
+                ruleset.sets = rules.tables.iter().flat_map(sets).collect();
+                let all = analysis.findings.into_iter().chain(analysis.marks);
+                ruleset.findings.extend(all.map(Some));
             }
             Err(error) => {
                 tracing::warn!("reading the nftables ruleset: {error}; flows stay in the kernel");
-                self.ruleset.new_safe = false;
-                self.ruleset.status.safe = false;
-                self.ruleset.status.findings = vec![format!("the ruleset cannot be read: {error}")];
-                (vec![RuleScope::everything()], Vec::new())
+                let words = format!("the ruleset cannot be read: {error}");
+                ruleset.status.findings.push(words);
+                ruleset.findings.push(None);
             }
-        };
-        for function in &self.polled.foreign_hooks {
-            self.ruleset.status.safe = false;
-            let words =
-                format!("netfilter hook {function} is not known and may have to see every packet");
-            self.ruleset.status.findings.push(words);
-            unsafe_scopes.push(RuleScope::everything());
         }
-        let now_tick = self.now_tick()?;
-        let mut ops = Vec::new();
-        self.manager
-            .set_ruleset(unsafe_scopes, mark_scopes, now_tick, &mut ops);
-        self.execute(ops)?;
+        ruleset.status.safe = ruleset.findings.len() == ruleset.marks;
+        ruleset.scopes = self.scopes(&ruleset.findings);
+        self.ruleset = ruleset;
+        self.set_ruleset()?;
         let one_way = self.config.policy.udp_one_way && self.ruleset.new_safe;
         self.datapath.control.set_udp_one_way(one_way.into());
         Ok(())
     }
 
-    fn scopes(&self, findings: &[Finding]) -> Vec<RuleScope> {
+    /// Elements of a set changed. True if the ruleset is to be judged anew.
+    pub(super) fn set_changed(
+        &mut self,
+        name: &SetName,
+        changes: &SetChanges,
+        ops: &mut Vec<Op>,
+    ) -> bool {
+        let Some(used) = self.ruleset.uses.get(name) else {
+            // Input and NAT chains ask it, which no packet of a flow meets.
+            if !self.ruleset.sets.contains(name) {
+                self.manager.new_epoch(ops);
+            }
+            return false;
+        };
+        match used.affected(changes) {
+            Some(affected) => {
+                let everywhere = used.postrouting;
+                self.manager.elements_changed(&affected, everywhere, ops);
+            }
+            None => self.manager.new_epoch(ops),
+        }
+        used.verdicts
+    }
+
+    /// Links come, go and are renamed, and rules name them.
+    pub(super) fn update_ruleset(&mut self) -> Result<(), DaemonError> {
+        let scopes = self.scopes(&self.ruleset.findings);
+        if self.ruleset.scopes == scopes {
+            return Ok(());
+        }
+        self.ruleset.scopes = scopes;
+        self.set_ruleset()
+    }
+
+    fn set_ruleset(&mut self) -> Result<(), DaemonError> {
+        let now_tick = self.now_tick()?;
+        let mut ops = Vec::new();
+        let mut kept = self.ruleset.scopes.clone();
+        let marks = kept.split_off(kept.len() - self.ruleset.marks);
+        self.manager.set_ruleset(kept, marks, now_tick, &mut ops);
+        self.execute(ops)
+    }
+
+    fn scopes(&self, findings: &[Option<Finding>]) -> Vec<RuleScope> {
         let ports = |wanted: &[IfMatch]| {
             (!wanted.is_empty()).then(|| {
                 let links = self.mirror.links().values();
@@ -79,23 +148,14 @@ impl Engine {
             ipv4: f.ip.is_empty() || f.ip.contains(&Family::Ipv4),
             ipv6: f.ip.is_empty() || f.ip.contains(&Family::Ipv6),
             protos: f.protocols.clone(),
+            src: f.src.clone(),
+            dst: f.dst.clone(),
+            sport: f.sport.clone(),
+            dport: f.dport.clone(),
         };
-        findings.iter().map(scope).collect()
+        let of = |f: &Option<Finding>| f.as_ref().map_or_else(RuleScope::everything, scope);
+        findings.iter().map(of).collect()
     }
-}
-
-fn words(f: &Finding) -> String {
-    let place = match f.handle {
-        0 => format!("{} {} {}", f.family, f.table, f.chain),
-        handle => format!(
-            "{} {} {}, rule {} (handle {handle})",
-            f.family,
-            f.table,
-            f.chain,
-            f.rule_index + 1
-        ),
-    };
-    format!("{place}: {}: {}", f.expression, f.reason)
 }
 
 /// The kfuncs are part of conntrack, which may be absent or unloaded.
