@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Changes in the kernel that send no event: how long the fast path may go on as before. The lab is that of
-//! `invalidation.rs`; three groups of flows each meet a change of their own, at the same time.
+//! `invalidation.rs`; groups of flows each meet a change of their own.
 //!
 //! `FREEWAY_LONG=1`: ten trials of each instead of one. `FREEWAY_JSON=FILE`: appends one JSON object a row.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -139,14 +139,6 @@ fn changes_without_events() {
             added.acked_ns + 2_000_000_000
         };
         site.wait_fast(TIMEOUT, FLOWS);
-        let drop = |verb: &str| {
-            let line = format!(
-                "iptables-legacy {verb} FORWARD -p udp --sport {} -j DROP",
-                ports(LEGACY, ':')
-            );
-            router.tool(&line).unwrap()
-        };
-        let of_legacy = timed(|| drop("-A"));
         let entry = |verb: &str| {
             router
                 .tool(&format!("ipset {verb} blocked {}", ports(IPSET, '-')))
@@ -159,13 +151,25 @@ fn changes_without_events() {
         };
         // The ones that are noticed late are worth nothing if they were never fast after the change.
         thread::sleep(Duration::from_millis(2_100));
-        wait_quiet(&site, &groups.iter().collect::<Vec<_>>());
-        legacy.add(of_legacy, groups[0].last_ns(&site));
+        wait_quiet(&site, &[&groups[1], &groups[2]]);
         ipset.add(of_ipset, groups[1].last_ns(&site));
         timeout.add(of_timeout, groups[2].last_ns(&site));
-        drop("-D");
         entry("del");
         element("");
+        // For itself: the epoch that follows it would shorten the others.
+        site.wait_fast(LEGACY, FLOWS);
+        let drop = |verb: &str| {
+            let line = format!(
+                "iptables-legacy {verb} FORWARD -p udp --sport {} -j DROP",
+                ports(LEGACY, ':')
+            );
+            router.tool(&line).unwrap()
+        };
+        let added = timed(|| drop("-A"));
+        thread::sleep(Duration::from_millis(50));
+        wait_quiet(&site, &[&groups[0]]);
+        legacy.add(added, groups[0].last_ns(&site));
+        drop("-D");
     }
     // Of all three together.
     timeout.bystanders = Some(site.stop_bystanders(watch));
