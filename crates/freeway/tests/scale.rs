@@ -4,20 +4,13 @@
 
 mod common;
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::*;
-use freeway_lab::{FlowSpec, Generator, Lab, Load, Options, Proto, Sink, SinkSpec, Until};
+use freeway_lab::{Options, Proto, Sink, SinkSpec};
 
-/// Flows that are learned together: few enough for the data plane to remember a first observation of each.
-const GROUP: u32 = 2048;
-/// Packets of each flow.
-const ROUNDS: u64 = 12;
-/// Flows of one source address, as the lab counts them.
-const FLOWS_PER_BLOCK: u32 = 1 << 15;
 /// Each question's bound.
 const ANSWER: Duration = Duration::from_secs(1);
 /// What an answer may take of the daemon: 5 % of a core for who asks once a second; debug builds are slower.
@@ -56,27 +49,6 @@ fn anonymous_bytes(pid: u32) -> u64 {
         * 1024
 }
 
-/// Sends each flow's packets close together: two observations make a flow.
-fn learn(lab: &Lab, flows: u32) {
-    let all = lab.flows(Proto::Udp, flows, 64);
-    let IpAddr::V4(near) = all.near else { panic!() };
-    for first in (0..flows).step_by(GROUP as usize) {
-        let (block, port) = (first / FLOWS_PER_BLOCK, first % FLOWS_PER_BLOCK);
-        let spec = FlowSpec {
-            flows: GROUP.min(flows - first),
-            near: Ipv4Addr::from(u32::from(near) + block).into(),
-            near_port: all.near_port + port as u16,
-            far_port: all.far_port + block as u16,
-            ..all
-        };
-        let frames = Until::Frames(ROUNDS * u64::from(spec.flows));
-        let generator = Generator::new(lab.client_port(), &spec).unwrap();
-        generator
-            .run(&Load::paced(frames, 400_000).on_cpu(0))
-            .unwrap();
-    }
-}
-
 #[test]
 fn questions_about_a_large_table() {
     let Some(_machine) = machine() else { return };
@@ -95,7 +67,7 @@ fn questions_about_a_large_table() {
     let pid = router.child.id();
     let (began, wanted) = (Instant::now(), u64::from(flows) * 95 / 100);
     until("a full table", Duration::from_secs(200), || {
-        learn(&lab, flows);
+        large::learn(&lab, flows);
         let active = router.status()["flows"]["active"].as_u64().unwrap();
         eprintln!("{active} after {:?}", began.elapsed());
         (active >= wanted).then_some(())

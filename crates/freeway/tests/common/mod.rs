@@ -3,6 +3,7 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub mod bench;
+pub mod large;
 pub mod objects;
 pub mod random;
 pub mod wire;

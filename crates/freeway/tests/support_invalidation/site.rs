@@ -175,24 +175,29 @@ impl Row {
              from request p50 {request_p50:6.3} p99 {request_p99:6.3} worst {request_worst:6.3} ms{others}",
             self.kind
         );
-        if let Some(path) = std::env::var_os("FREEWAY_JSON") {
-            let bystanders: Option<Value> = self
-                .bystanders
-                .as_ref()
-                .map(|b| json!({ "sent": b.sent, "arrived": b.arrived, "fast": b.fast }));
-            let row = json!({
-                "kind": self.kind, "trials": n,
-                "ack_ms": { "p50": p50, "p99": p99, "worst": worst },
-                "request_ms": { "p50": request_p50, "p99": request_p99, "worst": request_worst },
-                "bystanders": bystanders, "bound_ms": self.bound_ms,
-            });
-            let mut file = std::fs::File::options()
-                .append(true)
-                .create(true)
-                .open(path)
-                .unwrap();
-            writeln!(file, "{row}").unwrap();
-        }
+        let bystanders: Option<Value> = self
+            .bystanders
+            .as_ref()
+            .map(|b| json!({ "sent": b.sent, "arrived": b.arrived, "fast": b.fast }));
+        let row = json!({
+            "kind": self.kind, "trials": n,
+            "ack_ms": { "p50": p50, "p99": p99, "worst": worst },
+            "request_ms": { "p50": request_p50, "p99": request_p99, "worst": request_worst },
+            "bystanders": bystanders, "bound_ms": self.bound_ms,
+        });
+        append_json(&row);
+    }
+}
+
+/// Adds a line to the file that FREEWAY_JSON names, if it does.
+pub fn append_json(row: &Value) {
+    if let Some(path) = std::env::var_os("FREEWAY_JSON") {
+        let mut file = std::fs::File::options()
+            .append(true)
+            .create(true)
+            .open(path)
+            .unwrap();
+        writeln!(file, "{row}").unwrap();
     }
 }
 
