@@ -677,6 +677,7 @@ fn addresses_and_ports_narrow_findings() {
             chain between { jump logs }
             chain forward { type filter hook forward priority 0;
                 ip saddr 192.0.2.1 jump logs
+                ip saddr 192.0.2.2 jump logs
                 ip saddr 192.0.2.2 jump between
                 ip saddr 192.0.2.3 jump between\naccept } }",
         );

@@ -422,6 +422,62 @@ fn a_neighbours_flows_stop_by_one_write_and_then_wait() {
 }
 
 #[test]
+fn a_rule_may_see_a_flow_before_or_behind_translation() {
+    let tuple = |src: &str, dst: &str, sport, dport| Tuple {
+        src: src.parse().unwrap(),
+        dst: dst.parse().unwrap(),
+        proto: UDP,
+        sport,
+        dport,
+    };
+    let came = tuple("192.0.2.2", "198.51.100.1", 4000, 80);
+    let left = tuple("203.0.113.1", "198.51.100.9", 5000, 8080);
+    let concerns = |scope: RuleScope| scope.matches(&came, &left, LAN, WAN);
+    let one = |ip: &str| vec![(ip.parse().unwrap(), ip.parse().unwrap())];
+    let all = RuleScope::everything;
+    for (src, wanted) in [
+        ("192.0.2.2", true),
+        ("203.0.113.1", true),
+        ("192.0.2.3", false),
+    ] {
+        assert_eq!(
+            concerns(RuleScope {
+                src: one(src),
+                ..all()
+            }),
+            wanted,
+            "from {src}"
+        );
+    }
+    for (dst, wanted) in [
+        ("198.51.100.1", true),
+        ("198.51.100.9", true),
+        ("192.0.2.2", false),
+    ] {
+        assert_eq!(
+            concerns(RuleScope {
+                dst: one(dst),
+                ..all()
+            }),
+            wanted,
+            "to {dst}"
+        );
+    }
+    for (port, wanted) in [(4000, true), (5000, true), (80, false)] {
+        let sport = vec![(port, port)];
+        assert_eq!(
+            concerns(RuleScope { sport, ..all() }),
+            wanted,
+            "from {port}"
+        );
+    }
+    for (port, wanted) in [(80, true), (8080, true), (4000, false)] {
+        let dport = vec![(port, port)];
+        assert_eq!(concerns(RuleScope { dport, ..all() }), wanted, "to {port}");
+    }
+}
+
+#[test]
 fn elements_of_sets_concern_those_they_match() {
     let mut world = world();
     world.learn(Seen::new(UDP, 0));
