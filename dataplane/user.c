@@ -261,6 +261,11 @@ void fw_user_forget(struct fw_env *env, __u32 index)
 		fw_offers_forget(env->offers, &env->config, fw_user_flow(env, index));
 }
 
+void fw_user_set_full(struct fw_env *env, __u32 full)
+{
+	env->event_full = full;
+}
+
 __u32 fw_user_event(struct fw_env *env, void *event, __u32 size)
 {
 	__u32 len = env->event_len;

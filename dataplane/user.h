@@ -50,6 +50,8 @@ __u64 fw_user_count(const struct fw_env *env, __u32 reason);
 __u32 fw_user_seen(struct fw_env *env, __u32 index);
 /* Forgets that a flow was offered. */
 void fw_user_forget(struct fw_env *env, __u32 index);
+/* Non-zero: there is no room for events. */
+void fw_user_set_full(struct fw_env *env, __u32 full);
 /* The last event, taken; its length, or 0. */
 __u32 fw_user_event(struct fw_env *env, void *event, __u32 size);
 

@@ -28,6 +28,7 @@ unsafe extern "C" {
     fn fw_user_count(env: *const Env, reason: u32) -> u64;
     fn fw_user_seen(env: *mut Env, index: u32) -> u32;
     fn fw_user_forget(env: *mut Env, index: u32);
+    fn fw_user_set_full(env: *mut Env, full: u32);
     fn fw_user_event(env: *mut Env, event: *mut u8, size: u32) -> u32;
     fn fw_user_forward(
         env: *mut Env,
@@ -144,6 +145,12 @@ impl Pipeline {
     pub fn forget(&mut self, index: u32) {
         // SAFETY: the index is checked.
         unsafe { fw_user_forget(self.0.as_ptr(), index) }
+    }
+
+    /// Whether there is no room for events.
+    pub fn set_full(&mut self, full: bool) {
+        // SAFETY: a plain write.
+        unsafe { fw_user_set_full(self.0.as_ptr(), full.into()) }
     }
 
     /// Packets counted under a reason.

@@ -423,6 +423,22 @@ fn observations_that_differ_are_no_pattern() {
 }
 
 #[test]
+fn a_candidate_that_found_no_room_is_offered_with_the_next_packet() {
+    for base in ["udp4", "udp6", "tcp4", "tcp6"] {
+        let pair = pair(base);
+        let mut target = ready(&pair);
+        assert_eq!(observe(&mut target, &pair), "learn_once");
+        target.0.set_full(true);
+        for _ in 0..3 {
+            assert_eq!(observe(&mut target, &pair), "learn_ring", "{base}");
+        }
+        target.0.set_full(false);
+        assert_eq!(observe(&mut target, &pair), "learned", "{base}");
+        assert_eq!(observe(&mut target, &pair), "learn_offered", "{base}");
+    }
+}
+
+#[test]
 fn confirmed_tcp_flows_are_marked() {
     for (base, marked) in [("udp4", false), ("tcp4", true), ("tcp6", true)] {
         let pair = pair(base);
