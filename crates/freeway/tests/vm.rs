@@ -7,8 +7,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -240,12 +240,16 @@ fn wait_until_fast(daemon: &Daemon, proto: &str, mut meanwhile: impl FnMut()) {
     }
 }
 
+/// One test at a time.
+static MACHINE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn nat_flows_become_fast() {
     if !nix::unistd::geteuid().is_root() {
         println!("skipped: network namespaces need root");
         return;
     }
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let lab = Lab::build(Topology::parse("nat").unwrap(), Options::default()).unwrap();
     let daemon = Daemon::start(&lab);
     for port in daemon.get(&["status"])["ports"].as_array().unwrap() {
@@ -325,4 +329,83 @@ fn nat_flows_become_fast() {
             .unwrap();
         assert!(!qdiscs.contains("clsact"), "{qdiscs}");
     }
+}
+
+/// A client's socket.
+fn asker(netns: &Netns, port: u16) -> UdpSocket {
+    let socket = netns
+        .enter(|| UdpSocket::bind(("192.0.2.2", port)).unwrap())
+        .unwrap();
+    socket.connect((SERVER, 7000)).unwrap();
+    socket
+}
+
+/// One question; true if its answer comes.
+fn ask(socket: &UdpSocket, patience: Duration) -> bool {
+    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.send(b"a question").unwrap();
+    match socket.recv(&mut [0; 64]) {
+        Ok(_) => true,
+        Err(error) => {
+            assert!(is_timeout(&error), "{error}");
+            false
+        }
+    }
+}
+
+/// Conntrack's table is full: what is fast goes on, what is new does not begin, as without Freeway. All namespaces share
+/// the limit, so a machine of its own is needed.
+#[test]
+fn a_full_conntrack_table_leaves_what_is_fast() {
+    if std::env::var_os("IN_VM").is_none() {
+        println!("skipped: nf_conntrack_max is the whole machine's, and this is not a virtual one");
+        return;
+    }
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let lab = Lab::build(Topology::parse("nat").unwrap(), Options::default()).unwrap();
+    let daemon = Daemon::start(&lab);
+    let end = Arc::new(AtomicBool::new(false));
+    let echo = udp_echo(lab.server(), &end);
+    let few = Duration::from_secs(5);
+    let all: Vec<UdpSocket> = (0..30).map(|i| asker(lab.client(), 40_000 + i)).collect();
+    assert!(all.iter().all(|socket| ask(socket, few)));
+    // Connections of two seconds are assured, and none of them makes room for others.
+    thread::sleep(Duration::from_millis(2500));
+    assert!(all.iter().all(|socket| ask(socket, few)));
+    wait_until_fast(&daemon, "udp", || {
+        for _ in 0..10 {
+            assert!(ask(&all[0], few));
+        }
+    });
+    let limit = "/proc/sys/net/netfilter/nf_conntrack_max";
+    let before = std::fs::read_to_string(limit).unwrap();
+    let count = lab.router().tool("conntrack -C").unwrap();
+    std::fs::write(limit, count.trim()).unwrap();
+    let new: Vec<UdpSocket> = (0..5).map(|i| asker(lab.client(), 41_000 + i)).collect();
+    let answered = new
+        .iter()
+        .filter(|socket| ask(socket, Duration::from_millis(500)))
+        .count();
+    let fast = daemon.fast_packets();
+    let good = (0..100).filter(|_| ask(&all[0], few)).count();
+    let after = daemon.fast_packets();
+    std::fs::write(limit, before.trim()).unwrap();
+    println!(
+        "{} connections at most: {answered} of 5 new ones answered, {good} of 100 of an old one, {} fast packets",
+        count.trim(),
+        after - fast
+    );
+    assert_eq!((answered, good), (0, 100), "{}", daemon.dump());
+    assert!(after - fast > 100, "{}", daemon.dump());
+    assert!(
+        new.iter().all(|socket| ask(socket, few)),
+        "there is room again"
+    );
+    let start = Instant::now();
+    while daemon.get(&["resync"])["changes"] != 0 {
+        assert!(start.elapsed() < PATIENCE, "{}", daemon.dump());
+    }
+    end.store(true, Ordering::Relaxed);
+    echo.join().unwrap();
+    daemon.stop();
 }
