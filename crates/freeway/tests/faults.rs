@@ -594,28 +594,35 @@ fn slots_full() {
 
 /// The daemon does not read while more flows are offered than the ring buffer has room for.
 fn ring_full() {
-    const NEW: u32 = 20_000;
+    const NEW: u32 = 24_000;
     let lab = build("nat");
     let router = Router::start(&lab);
     let sink = Sink::attach(lab.server_port(), SinkSpec::thorough(NEW)).unwrap();
     let generator = Generator::new(lab.client_port(), &lab.flows(Proto::Udp, NEW, 64)).unwrap();
     let frames = |rounds: u32| {
         let frames = Until::Frames(u64::from(rounds * NEW));
-        generator
-            .run(&Load::paced(frames, 120_000).on_cpu(0))
-            .unwrap()
+        let load = Load::paced(frames, 120_000).on_cpu(0);
+        generator.run(&load).unwrap().frames
     };
-    router.signal(Signal::SIGSTOP);
-    let stopped = Instant::now();
-    let mut sent = frames(3).frames;
-    let took = stopped.elapsed();
-    router.signal(Signal::SIGCONT);
     let lost = || router.stats().0["events"]["lost"].as_u64().unwrap();
-    eprintln!("{} candidates found no room within {took:?}", lost());
+    let mut sent = 0;
+    // Past its deadline the data plane offers nothing, so a busy machine may be too slow for it.
+    for _ in 0..5 {
+        router.json(&["flush"]);
+        router.signal(Signal::SIGSTOP);
+        let stopped = Instant::now();
+        sent += frames(2);
+        let took = stopped.elapsed();
+        router.signal(Signal::SIGCONT);
+        eprintln!("{} candidates found no room within {took:?}", lost());
+        if lost() > 0 {
+            break;
+        }
+    }
     assert!(lost() > 0, "{}", router.stats());
     let resumed = Instant::now();
     until("all are fast", PATIENCE, || {
-        sent += frames(1).frames;
+        sent += frames(1);
         let active = router.status()["flows"]["active"].as_u64().unwrap();
         (active >= u64::from(NEW) * 99 / 100).then_some(())
     });
