@@ -391,6 +391,9 @@ pub struct CompareArgs {
     /// Have the policy refuse all flows: what Freeway costs where it does not help
     #[arg(long)]
     pub refused: bool,
+    /// Connections beside the flows that conntrack holds and nobody uses
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=999_999))]
+    pub idle_connections: u32,
     /// CPU of generator and router
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub cpu: usize,

@@ -48,7 +48,7 @@ pub mod topology;
 
 pub use capture::{Capture, Injected, Injector};
 pub use error::LabError;
-pub use frame::{Direction, FlowSpec, Proto};
+pub use frame::{Direction, FLOWS_MAX, FlowSpec, Proto};
 pub use generator::{Generator, Load, Running, Sent, Until};
 pub use lab::{Lab, Options, Port, PortForward};
 pub use measure::{MeasureSpec, Sample, SinkCost, measure, measure_reference, measure_sink};

@@ -11,13 +11,15 @@ use serde::Serialize;
 
 use crate::error::LabError;
 use crate::frame::{FlowSpec, Proto};
-use crate::generator::{Generator, Load, Until};
+use crate::generator::{Generator, Load, Sent, Until};
 use crate::lab::Lab;
 use crate::reference::Reference;
 use crate::sink::{Sink, SinkSpec};
 
 /// Frames still on their way when the generator has ended.
 const SETTLE: Duration = Duration::from_millis(5);
+/// What disturbs the machine for a moment spoils a slice, not the sample.
+const SLICE: Duration = Duration::from_millis(250);
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -66,7 +68,7 @@ pub struct Sample {
     pub elapsed_ns: u64,
     /// Nanoseconds that the generator had the CPU, see [`crate::Sent::cpu_ns`].
     pub cpu_ns: u64,
-    /// Nanoseconds for each frame that arrived, everything included.
+    /// Nanoseconds for each frame that arrived, everything included: the median of slices of a quarter of a second.
     pub ns_per_frame: f64,
     /// The frame size that was really sent, FCS counted.
     pub frame_bytes: u32,
@@ -123,7 +125,17 @@ fn measure_generator(
     run(spec.warmup)?;
     thread::sleep(SETTLE);
     let before = received()?;
-    let sent = run(spec.duration)?;
+    let mut sent = Sent::default();
+    let mut slices = Vec::new();
+    let mut left = spec.duration;
+    while !left.is_zero() {
+        let slice = run(left.min(SLICE))?;
+        left = left.saturating_sub(SLICE);
+        sent.frames += slice.frames;
+        sent.elapsed_ns += slice.elapsed_ns;
+        sent.cpu_ns += slice.cpu_ns;
+        slices.push(slice.ns_per_frame());
+    }
     thread::sleep(SETTLE);
     let received = received()? - before;
     Ok(Sample {
@@ -131,7 +143,7 @@ fn measure_generator(
         received,
         elapsed_ns: sent.elapsed_ns,
         cpu_ns: sent.cpu_ns,
-        ns_per_frame: sent.elapsed_ns as f64 / received.max(1) as f64,
+        ns_per_frame: median(&mut slices) * sent.frames as f64 / received.max(1) as f64,
         frame_bytes: generator.spec().wire_bytes(),
     })
 }

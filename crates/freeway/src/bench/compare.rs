@@ -7,13 +7,14 @@
 use std::time::{Duration, Instant};
 
 use freeway_lab::{
-    Lab, MeasureSpec, Proto, Reference, Sample, Topology, measure, measure_reference, measure_sink,
+    FLOWS_MAX, Lab, MeasureSpec, Proto, Reference, Sample, Topology, measure, measure_reference,
+    measure_sink,
 };
 use serde::Serialize;
 
 use super::{figures, flow_config, median, options, progress};
 use crate::cli::CompareArgs;
-use crate::exit::Stop;
+use crate::exit::{Exit, Stop};
 use crate::lab;
 use crate::machine::Machine;
 use crate::render::{self, Page, Terminal, Tone, count};
@@ -28,7 +29,7 @@ const WARMUP_MAX: Duration = Duration::from_secs(240);
 /// The kernel has no steady state to wait for.
 const KERNEL_MAX: Duration = Duration::from_secs(5);
 /// Nor has a bare program.
-const REFERENCE: Duration = Duration::from_secs(1);
+const REFERENCE: Duration = Duration::from_secs(2);
 /// Fewer of the frames on the fast path than this deserve a remark.
 const SHARE_EXPECTED: f64 = 0.98;
 
@@ -69,6 +70,8 @@ pub struct Comparison {
     pub over_kernel: f64,
     /// The policy refused all flows.
     pub refused: bool,
+    /// Connections that conntrack held beside those of the flows.
+    pub idle_connections: u32,
     /// The part of output port and sink in kernel_ns.
     pub sink_skb_ns: f64,
     /// The part of output port and sink in freeway_ns and redirect_ns.
@@ -112,7 +115,14 @@ pub fn compare(args: &CompareArgs) -> Result<(), Stop> {
 
 fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, Stop> {
     progress(&format!("building the lab `{}`", topology.name));
-    let lab = Lab::build(topology, options(args.flows))?;
+    let connections = args.flows + args.idle_connections;
+    if connections > FLOWS_MAX {
+        let message = format!(
+            "--flows and --idle-connections: {connections} in all, but the generator has {FLOWS_MAX} tuples; ask for fewer"
+        );
+        return Err(Stop::new(Exit::Usage, message));
+    }
+    let lab = Lab::build(topology, options(connections))?;
     let bench = Bench {
         lab: &lab,
         args,
@@ -126,7 +136,7 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
         .flows(Proto::Udp, args.flows, args.frame_bytes)
         .wire_bytes();
     progress("what the sink costs");
-    bench.prime()?;
+    bench.prime(args.flows)?;
     let sink = measure_sink(&lab, &bench.spec(REFERENCE))?;
     let mut samples = Samples::default();
     for run in 1..=args.runs {
@@ -165,6 +175,7 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
         over_redirect: freeway_ns / redirect_ns,
         over_kernel: freeway_ns / kernel_ns,
         refused: args.refused,
+        idle_connections: args.idle_connections,
         sink_skb_ns: sink.skb_ns,
         sink_xdp_ns: sink.xdp_ns,
         fast_share: samples.fast_share.iter().copied().fold(1.0, f64::min),
@@ -203,15 +214,16 @@ impl Bench<'_> {
     }
 
     /// Opens the connections, or keeps them from expiring.
-    fn prime(&self) -> Result<(), Stop> {
+    fn prime(&self, connections: u32) -> Result<(), Stop> {
         self.lab
-            .prime(Proto::Udp, self.args.flows, Some(self.args.cpu))?;
+            .prime(Proto::Udp, connections, Some(self.args.cpu))?;
         Ok(())
     }
 
     fn run(&self, number: u32, samples: &mut Samples) -> Result<(), Stop> {
         let say = |words: String| progress(&format!("run {number} of {}: {words}", self.args.runs));
-        self.prime()?;
+        // the idle ones are not seen by Freeway: they outlive the run by their timeout
+        self.prime(self.args.flows + self.args.idle_connections)?;
         let seconds = Duration::from_secs(self.args.seconds.into());
         let kernel = measure(self.lab, &self.spec(seconds.min(KERNEL_MAX)))?;
         say(format!("kernel    {}", figures(&kernel)));
@@ -281,7 +293,7 @@ impl Bench<'_> {
     fn freeway(&self, seconds: Duration) -> Result<(Sample, f64), Stop> {
         let daemon = RouterDaemon::start(self.lab, &self.config)?;
         daemon.require_fast_ports()?;
-        self.prime()?;
+        self.prime(self.args.flows)?;
         self.warm_up(&daemon)?;
         let before = daemon.stats()?.fast.packets;
         let spec = self.spec(seconds);
@@ -388,6 +400,7 @@ mod tests {
             over_redirect: 1.2,
             over_kernel: 0.086,
             refused: false,
+            idle_connections: 0,
             sink_skb_ns: 80.0,
             sink_xdp_ns: 40.0,
             fast_share: 0.999,
