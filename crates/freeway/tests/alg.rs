@@ -30,7 +30,7 @@ const HELPERS: &str = "table ip alg {\n\
     \t\ttcp dport 21 ct helper set \"ftp\"\n\
     \t\tudp dport 69 ct helper set \"tftp\"\n\
     \t}\n}\n";
-const FTP_BYTES: usize = 48 << 20;
+const FTP_BYTES: usize = 32 << 20;
 /// Less than 65,536 blocks of 512.
 const TFTP_BYTES: usize = 20 << 20;
 

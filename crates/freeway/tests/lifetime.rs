@@ -684,7 +684,6 @@ fn neighbours(freeway: bool) -> Record {
     for (name, value) in [
         ("base_reachable_time_ms", "1500"),
         ("delay_first_probe_time", "1"),
-        ("gc_stale_time", "2"),
         ("retrans_time_ms", "300"),
     ] {
         let path = format!("net/ipv4/neigh/wan0/{name}");
