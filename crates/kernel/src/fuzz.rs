@@ -36,7 +36,7 @@ pub fn decode(payload: &[u8]) {
     );
     let _ = crate::hooks::function(payload);
     crate::nft::fuzz(payload);
-    crate::nft::fuzz_legacy(payload);
+    let _ = crate::nft::fuzz_legacy(payload);
 }
 
 /// Runs every decoder over the payload of each message.
@@ -59,25 +59,38 @@ pub fn events(bytes: &[u8]) {
 /// Reads nf_tables messages as a ruleset and follows packets through it. Whatever it is, the analysis ends, and is
 /// safe only without findings.
 pub fn ruleset(bytes: &[u8]) {
-    let mut ruleset = Ruleset {
-        legacy: vec![LegacyTable {
-            family: "ip".into(),
-            name: "filter".into(),
-            rules: Some(0),
-            digest: None,
-            content: None,
-        }],
-        ..Ruleset::default()
-    };
+    let mut ruleset = Ruleset::default();
     for message in messages(bytes) {
         ruleset.take(message.kind, message.payload);
     }
+    follow(&ruleset);
+}
+
+/// The same for tables of the legacy iptables: struct ipt_getinfo, then the entries.
+pub fn legacy(bytes: &[u8]) {
+    let tables = ["ip", "ip6"]
+        .into_iter()
+        .zip(crate::nft::fuzz_legacy(bytes));
+    let legacy = tables.map(|(family, content)| LegacyTable {
+        family: family.into(),
+        name: "filter".into(),
+        rules: None,
+        digest: None,
+        content,
+    });
+    follow(&Ruleset {
+        legacy: legacy.collect(),
+        ..Ruleset::default()
+    });
+}
+
+fn follow(ruleset: &Ruleset) {
     for state in [
         PacketState::Established,
         PacketState::New,
         PacketState::Untracked,
     ] {
-        let analysis = analyse_state(&ruleset, state);
+        let analysis = analyse_state(ruleset, state);
         assert_eq!(analysis.safe, analysis.findings.is_empty());
     }
 }

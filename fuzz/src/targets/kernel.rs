@@ -18,3 +18,8 @@ pub fn events(bytes: &[u8]) {
 pub fn ruleset(bytes: &[u8]) {
     fuzz::ruleset(bytes);
 }
+
+/// A table of the legacy iptables, read and analysed.
+pub fn legacy(bytes: &[u8]) {
+    fuzz::legacy(bytes);
+}

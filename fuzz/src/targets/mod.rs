@@ -19,6 +19,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("netlink", kernel::netlink),
     ("events", kernel::events),
     ("ruleset", kernel::ruleset),
+    ("legacy", kernel::legacy),
     ("api", api::run),
     ("config", config::run),
 ];

@@ -353,6 +353,13 @@ impl World {
                 Op::SetPeer { index, peer } => pipeline.set_peer(*index, *peer),
                 Op::Unconfirm { index } => change(pipeline, *index, |state| state.epoch = 0),
                 Op::SetEpoch { epoch } => pipeline.control().epoch = *epoch,
+                Op::ForgetOffer { flow } => {
+                    // index 0 is no flow's
+                    if let Some(room) = pipeline.flow(0) {
+                        *room = **flow;
+                    }
+                    pipeline.forget(0);
+                }
                 // the library releases what it removes
                 Op::ReleaseFlow { .. } | Op::Prepare { .. } | Op::SetTimeout { .. } => {}
             }

@@ -363,11 +363,13 @@ fn verdict(entry: &Entry<'_>, chains: &BTreeMap<usize, String>) -> Option<Option
     Some(Some(Expression::Verdict(verdict)))
 }
 
-/// Runs the decoder.
-pub(crate) fn fuzz(bytes: &[u8]) {
+/// Runs the decoder: the tables that the bytes are, for IPv4 and IPv6.
+pub(crate) fn fuzz(bytes: &[u8]) -> [Option<Table>; 2] {
     let (info, entries) = bytes.split_at(bytes.len().min(INFO_LEN));
     let mut whole = [0; INFO_LEN];
     whole[..info.len()].copy_from_slice(info);
-    let _ = table("filter", IP, &whole, entries);
-    let _ = table("mangle", IP6, &whole, entries);
+    [
+        table("filter", IP, &whole, entries),
+        table("mangle", IP6, &whole, entries),
+    ]
 }
