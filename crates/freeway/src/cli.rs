@@ -323,10 +323,10 @@ pub struct FloodArgs {
     /// Seconds of each sample; a flood that would repeat its tuples ends sooner
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=60))]
     pub seconds: u32,
-    /// CPU of the router
+    /// CPU of the flood and the router
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub cpu: usize,
-    /// CPU of senders and daemon
+    /// CPU of the daemon
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub daemon_cpu: usize,
     /// Print JSON

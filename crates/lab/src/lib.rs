@@ -36,7 +36,6 @@ pub mod measure;
 pub mod netns;
 pub mod prime;
 pub mod program;
-pub mod receive;
 pub mod reference;
 pub mod reflector;
 pub mod ruleset;
@@ -56,7 +55,6 @@ pub use measure::{MeasureSpec, Sample, SinkCost, measure, measure_reference, mea
 pub use netns::Netns;
 pub use prime::Primed;
 pub use program::{Counting, Program, RunTime};
-pub use receive::{dedicate, received};
 pub use reference::{Reference, ReferenceGuard};
 pub use reflector::Reflector;
 pub use signal::cleanup_on_signal;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway bench flood`: established fast flows while new tuples flood the same port.
 //!
-//! The router's input has a CPU of its own, as a network card's queue has. Senders and daemon are on the other one, so
-//! what the router cannot take is lost and slows nobody down.
-//!
 //! The kernel counts a program's time for hits and misses together. A hit's time is what is left when the misses are
 //! taken out, at the time that one takes in a flood without established flows, measured before and after.
 
@@ -14,7 +11,7 @@ use std::time::{Duration, Instant};
 use freeway_lab::frame::{FLOWS_MAX, FLOWS_PER_BLOCK, TCP_SYN};
 use freeway_lab::{
     Counting, FlowSpec, Generator, Lab, Load, Options, Program, Proto, RunTime, Running, Sent,
-    Sink, SinkSpec, Topology, Until, dedicate, received,
+    Sink, SinkSpec, Topology, Until,
 };
 use serde::Serialize;
 
@@ -44,9 +41,6 @@ const TIMEOUT_S: &str = "5";
 const WARM_UP: Duration = Duration::from_secs(20);
 /// Nothing but hits, as many as the CPU can.
 const FULL: Duration = Duration::from_secs(1);
-/// New tuples a second that no kernel takes, and for how long: what it took of them is its capacity.
-const TOO_MANY_PPS: u64 = 2_000_000;
-const TOO_MANY: Duration = Duration::from_millis(450);
 /// What is under way when the last frame was sent.
 const SETTLE: Duration = Duration::from_millis(200);
 
@@ -70,7 +64,7 @@ pub struct Flood {
 pub struct Kind {
     /// `syn_accepted` and so on.
     pub name: String,
-    /// New tuples a second that the kernel alone takes on the router's CPU.
+    /// New tuples a second that the kernel alone takes, the generator's work included.
     pub capacity_per_s: f64,
     /// New tuples a second beside the established flows, of the kernel alone.
     pub kernel_flood_per_s: f64,
@@ -211,7 +205,6 @@ impl<'a> Site<'a> {
             let path = format!("net/netfilter/nf_conntrack_{timeout}");
             lab.router().sysctl(&path, TIMEOUT_S)?;
         }
-        dedicate(lab.lan_port(), args.cpu)?;
         Ok(Self {
             args,
             kind,
@@ -228,7 +221,8 @@ impl<'a> Site<'a> {
         for run in 1..=self.args.runs {
             let say =
                 |words: String| progress(&format!("  run {run} of {}: {words}", self.args.runs));
-            let capacity = self.capacity()?;
+            let sent = self.flood(None)?.wait()?;
+            let capacity = per_second(&sent);
             capacities.push(capacity);
             let pps = capacity as u64;
             self.prime()?;
@@ -311,22 +305,12 @@ impl<'a> Site<'a> {
     /// Opens the connections of both, or keeps them from expiring.
     fn prime(&self) -> Result<(), Stop> {
         let flows = self.args.flows + NEW_FLOWS;
-        self.lab
-            .prime(Proto::Udp, flows, Some(self.args.daemon_cpu))?;
+        self.lab.prime(Proto::Udp, flows, Some(self.args.cpu))?;
         Ok(())
     }
 
-    /// New tuples that the kernel alone takes in a second.
-    fn capacity(&mut self) -> Result<f64, Stop> {
-        let lan = self.lab.lan_port().clone();
-        let (start, before) = (Instant::now(), received(&lan)?);
-        self.flood(TOO_MANY_PPS, TOO_MANY)?.wait()?;
-        let taken = received(&lan)? - before;
-        Ok(taken as f64 / start.elapsed().as_secs_f64())
-    }
-
-    /// New tuples, so many a second, until they would repeat.
-    fn flood(&mut self, pps: u64, time: Duration) -> Result<Running, Stop> {
+    /// New tuples, as many as the CPU can or so many a second, until they would repeat.
+    fn flood(&mut self, pps: Option<u64>) -> Result<Running, Stop> {
         let tcp = matches!(self.kind, FloodKind::SynAccepted | FloodKind::SynDropped);
         let proto = if tcp { Proto::Tcp } else { Proto::Udp };
         let blocks = FLOWS_MAX.div_ceil(FLOWS_PER_BLOCK) as u16;
@@ -337,16 +321,25 @@ impl<'a> Site<'a> {
             ..self.lab.flows(proto, self.tuples, 64)
         };
         self.floods += 1;
-        let frames = time.as_millis() as u64 * pps / 1000;
-        let load = Load::paced(Until::Frames(frames.min(self.tuples.into())), pps);
+        let time = self.seconds();
+        let until = match pps {
+            Some(pps) => {
+                Until::Frames((time.as_millis() as u64 * pps / 1000).min(self.tuples.into()))
+            }
+            // half of them: the machine may be faster later
+            None => Until::Frames(u64::from(self.tuples) / 2),
+        };
+        let load = Load {
+            pps,
+            ..Load::full(until)
+        };
         let generator = Arc::new(Generator::new(self.lab.client_port(), &spec)?);
-        Ok(generator.start(load.on_cpu(self.args.daemon_cpu))?)
+        Ok(generator.start(load.on_cpu(self.args.cpu))?)
     }
 
-    fn load(&self, spec: &FlowSpec, pps: u64) -> Result<Running, Stop> {
+    fn load(&self, spec: &FlowSpec, pps: u64, cpu: usize) -> Result<Running, Stop> {
         let generator = Arc::new(Generator::new(self.lab.client_port(), spec)?);
-        let load = Load::paced(Until::Stopped, pps);
-        Ok(generator.start(load.on_cpu(self.args.daemon_cpu))?)
+        Ok(generator.start(Load::paced(Until::Stopped, pps).on_cpu(cpu))?)
     }
 
     /// A daemon under which the established flows are fast.
@@ -356,7 +349,7 @@ impl<'a> Site<'a> {
         pin(daemon.status()?.pid, self.args.daemon_cpu)?;
         self.prime()?;
         let _sink = Sink::attach(self.lab.server_port(), SinkSpec::plain())?;
-        let load = self.load(&self.established(), CARRIED_PPS)?;
+        let load = self.load(&self.established(), CARRIED_PPS, self.args.cpu)?;
         let patience = Instant::now() + WARM_UP;
         while daemon.count(&self.active(&self.established()))? < self.args.flows.into() {
             if Instant::now() > patience {
@@ -391,15 +384,15 @@ impl<'a> Site<'a> {
         let first = self.miss(&program, pps)?;
         let generator = Generator::new(self.lab.client_port(), &spec)?;
         let (from, fast) = (program.run_time()?, hits()?);
-        generator.run(&Load::full(Until::Elapsed(FULL)).on_cpu(self.args.daemon_cpu))?;
+        generator.run(&Load::full(Until::Elapsed(FULL)).on_cpu(self.args.cpu))?;
         let full_ns = without(program.run_time()?.since(from), hits()? - fast, first);
-        let load = self.load(&spec, TIMED_PPS)?;
+        let load = self.load(&spec, TIMED_PPS, self.args.cpu)?;
         let (from, fast) = (program.run_time()?, hits()?);
         thread::sleep(self.seconds().min(Duration::from_secs(2)));
         let (before, fast) = (program.run_time()?.since(from), hits()? - fast);
         // connections end and checks are due: a few are no hits
         let before_ns = without(before, fast, first);
-        let flood = self.flood(pps, self.seconds())?;
+        let flood = self.flood(Some(pps))?;
         let (from, fast) = (program.run_time()?, hits()?);
         while !flood.is_done() {
             thread::sleep(Duration::from_millis(1));
@@ -422,12 +415,13 @@ impl<'a> Site<'a> {
     /// The mean program time of a miss.
     fn miss(&mut self, program: &Program, pps: u64) -> Result<f64, Stop> {
         let from = program.run_time()?;
-        self.flood(pps, self.seconds())?.wait()?;
+        self.flood(Some(pps))?.wait()?;
         let took = program.run_time()?.since(from);
         Ok(took.ns as f64 / took.count.max(1) as f64)
     }
 
-    /// The established flows' frames beside the flood.
+    /// The established flows' frames beside the flood. They come from another CPU, as from another sender: the flood
+    /// cannot slow that down.
     fn carry(&mut self, pps: u64, daemon: Option<&RouterDaemon>) -> Result<Carried, Stop> {
         let spec = SinkSpec {
             flows: self.args.flows,
@@ -442,10 +436,10 @@ impl<'a> Site<'a> {
             let memory = status.memory_rss_bytes;
             Ok((Instant::now(), cpu_time(status.pid)?, memory))
         };
-        let load = self.load(&self.established(), CARRIED_PPS)?;
+        let load = self.load(&self.established(), CARRIED_PPS, self.args.daemon_cpu)?;
         let before = usage()?;
-        let flood = self.flood(pps, self.seconds())?;
-        let newcomers = self.load(&self.newcomers(), NEW_PPS)?;
+        let flood = self.flood(Some(pps))?;
+        let newcomers = self.load(&self.newcomers(), NEW_PPS, self.args.daemon_cpu)?;
         let flood = flood.wait()?;
         let after = usage()?;
         newcomers.stop()?;
