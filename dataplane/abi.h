@@ -131,7 +131,9 @@ struct fw_flow {
 	__u8 l2_in[14];
 	__u8 version_ihl; /* IPv4: 0x45 */
 	__u8 dscp_in;     /* upper six bits of TOS or traffic class */
-	__u16 zero[3];    /* length, identification, fragment */
+	/* IPv6: version, DSCP and flow label; IPv4: length and identification, not compared */
+	__u32 word0_in_be;
+	__u16 zero; /* IPv4: fragment */
 	__u8 ttl_in;
 	__u8 proto;
 	__u32 saddr_be; /* that leaves; IPv4 */
@@ -195,7 +197,10 @@ struct fw_control {
 	__u32 sample_budget;
 	/* Non-zero: UDP connections without any reply may be learned. */
 	__u32 udp_one_way;
-	__u32 pad[6];
+	/* Non-zero: conntrack sees IPv4 or IPv6, so a packet without a connection is invalid. */
+	__u32 tracks4;
+	__u32 tracks6;
+	__u32 pad[4];
 };
 
 /* The tuple that `explain` watches; ports and addresses as on the wire. */
@@ -292,7 +297,7 @@ struct fw_tuple {
 struct fw_conn {
 	struct fw_tuple orig;
 	struct fw_tuple reply;
-	__u32 status; /* IPS_* */
+	__u32 status; /* IPS_*; without a connection IPS_UNTRACKED if a rule said so (6.2) */
 	__u32 mark;
 	__u32 timeout_ticks; /* left */
 	__u16 zone;
@@ -360,6 +365,7 @@ struct fw_candidate {
 	__u32 priority;
 	__u32 token;
 	__u32 first_tick; /* of the first of the two observations */
+	__u32 flow_label_be;
 	struct fw_conn conn;
 };
 
@@ -403,7 +409,7 @@ FW_ABI_SIZE(fw_offer_set, 128);
 FW_ABI_SIZE(fw_cpu, 128);
 FW_ABI_SIZE(fw_conn, 92);
 FW_ABI_SIZE(fw_event, 16);
-FW_ABI_SIZE(fw_candidate, 288);
+FW_ABI_SIZE(fw_candidate, 292);
 FW_ABI_SIZE(fw_watch_event, 68);
 _Static_assert(__builtin_offsetof(struct fw_state, epoch) ==
 		       __builtin_offsetof(struct fw_state, status) + 4,

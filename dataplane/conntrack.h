@@ -13,14 +13,16 @@ enum fw_ips {
 	FW_IPS_FIXED_TIMEOUT = 1 << 10,
 	FW_IPS_TEMPLATE = 1 << 11,
 	FW_IPS_NAT_CLASH = 1 << 12,
+	FW_IPS_UNTRACKED = FW_IPS_NAT_CLASH, /* of what has no connection */
 	FW_IPS_HELPER = 1 << 13,
 	FW_IPS_OFFLOAD = 1 << 14,
 	FW_IPS_HW_OFFLOAD = 1 << 15,
 };
 
 enum fw_ct_const {
-	FW_CT_INFO_MASK = 7,     /* NFCT_INFOMASK of skb->_nfct */
-	FW_CT_IS_REPLY = 3,      /* enum ip_conntrack_info */
+	FW_CT_INFO_MASK = 7, /* NFCT_INFOMASK of skb->_nfct */
+	FW_CT_IS_REPLY = 3,  /* enum ip_conntrack_info */
+	FW_CT_UNTRACKED = 7,
 	FW_CT_ESTABLISHED = 3,   /* TCP_CONNTRACK_ESTABLISHED */
 	FW_CT_SEQADJ_LEN = 24,   /* struct nf_conn_seqadj */
 	FW_CT_SYNPROXY_LEN = 12, /* struct nf_conn_synproxy */

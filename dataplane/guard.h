@@ -9,6 +9,9 @@
 enum fw_tos_const {
 	FW_TOS_DSCP = 0xfc,
 	FW_TOS_ECN = 0x03,
+	/* of an IPv6 header's first word */
+	FW_IP6_ECN = FW_TOS_ECN << 20,
+	FW_IP6_LABEL = 0x000fffff,
 };
 
 /* Of the frame's octets 8 to 23: IPv4 without ECN, length and identification; IPv6 without its
@@ -22,6 +25,12 @@ enum fw_tos_const {
 #define FW_HEAD4_MASK_16 0x000000003fffffffULL
 #define FW_HEAD6_MASK_8  0xffffffffffff0000ULL
 #endif
+
+/* Multipath routes may choose by it: ip6_multipath_l3_keys() in net/ipv6/route.c. */
+static __always_inline int fw_label_differs(const struct fw_flow *f, __u32 label_be)
+{
+	return !!((label_be ^ f->word0_in_be) & fw_htonl(FW_IP6_LABEL));
+}
 
 /* The whole raw L2 header: both MACs and the ethertype. */
 static __always_inline int fw_l2_equal(const void *a, const void *b)
@@ -42,6 +51,8 @@ static __always_inline enum fw_reason fw_guard(const struct fw_flow *f, const vo
 		return FW_R_GUARD_TTL;
 	if (fw_unlikely((p->tos & FW_TOS_DSCP) != f->dscp_in))
 		return FW_R_GUARD_DSCP;
+	if (fw_unlikely(p->family == FW_AF_INET6 && fw_label_differs(f, fw_ip6_at(data)->word0_be)))
+		return FW_R_GUARD_LABEL;
 	if (fw_unlikely(p->len_l3 > f->state.len_max))
 		return FW_R_LENGTH;
 	return FW_R_NONE;

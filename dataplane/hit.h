@@ -133,7 +133,7 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	struct fw_words6 key;
 	struct fw_flow *f;
 	__u64 differs;
-	__u32 len, room, word0;
+	__u32 len, room;
 
 	if (data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end)
 		return NULL;
@@ -145,14 +145,12 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	if (!nh)
 		return NULL;
 	head_in = (const void *)f->l2_in;
-	word0 = fw_ntohl(ip->word0_be);
 	len = fw_ntohs(ip->payload_len_be) + FW_IP6_LEN;
 	room = fw_hit_room(ctx, &f->state, len, FW_IP6_LEN + len_l4_min, now);
 	differs = room >> 31;
 	FW_GATHER(differs, head[0] ^ head_in[0]);
 	FW_GATHER(differs, (head[1] ^ head_in[1]) & FW_HEAD6_MASK_8);
-	/* version and DSCP: bits 31 to 22 */
-	FW_GATHER(differs, (word0 >> 22) ^ (6 << 6 | f->dscp_in >> 2));
+	FW_GATHER(differs, (ip->word0_be ^ f->word0_in_be) & fw_htonl(~FW_IP6_ECN));
 	FW_GATHER(differs, ip->hop_limit ^ f->ttl_in);
 	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP6_LEN));
 	FW_GATHER(differs, fw_hit_state(f, nh));

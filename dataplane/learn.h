@@ -111,14 +111,22 @@ static __always_inline int fw_tuple_inverts(const struct fw_tuple *a, const stru
 /* May this connection be taken out of the kernel's sight? */
 static __always_inline enum fw_reason fw_conn_fit(const struct fw_conn *c,
 						  const struct fw_slot *slot,
-						  const struct fw_out *out, __u8 proto)
+						  const struct fw_out *out, const struct fw_pkt *p)
 {
+	const __u8 proto = p->proto;
 	const __u32 never = FW_IPS_DYING | FW_IPS_NAT_CLASH | FW_IPS_SEQ_ADJUST |
 			    FW_IPS_FIXED_TIMEOUT | FW_IPS_TEMPLATE | FW_IPS_OFFLOAD |
 			    FW_IPS_HW_OFFLOAD;
 
-	if (!c->present)
-		return out->nat ? FW_R_LEARN_TUPLE : FW_R_NONE;
+	if (!c->present) {
+		if (out->nat)
+			return FW_R_LEARN_TUPLE;
+		/* what the kernel does to it, it does not do to the others */
+		if (!(c->status & FW_IPS_UNTRACKED) &&
+		    (p->family == FW_AF_INET ? fw_ctl.tracks4 : fw_ctl.tracks6))
+			return FW_R_LEARN_INVALID;
+		return FW_R_NONE;
+	}
 	if (!(c->status & FW_IPS_CONFIRMED) || (c->status & never))
 		return FW_R_LEARN_CONN_STATUS;
 	if (c->helper || (c->status & FW_IPS_HELPER))
@@ -152,7 +160,7 @@ static __always_inline __u64 fw_hash_action(__u64 hash, const struct fw_slot *sl
 	hash = fw_mix(hash, *(const fw_u64_any *)(data + 6));
 	hash = fw_mix(hash, (__u64)port << 32 | (__u32)slot->ttl << 24 | (__u32)p->ttl << 16 |
 				    (slot->tos & FW_TOS_DSCP) << 8 | (p->tos & FW_TOS_DSCP));
-	return fw_mix(hash, slot->epoch);
+	return fw_mix(hash, (__u64)slot->flow_label_be << 32 | slot->epoch);
 }
 
 /* Does the table's flow say what the kernel has just done? */
@@ -178,7 +186,8 @@ static __always_inline int fw_action_equal(const struct fw_flow *f, const struct
 static __always_inline int fw_guard_equal(const struct fw_flow *f, const struct fw_slot *slot)
 {
 	return fw_l2_equal(slot->l2, f->l2_in) && slot->ttl == f->ttl_in &&
-	       (slot->tos & FW_TOS_DSCP) == f->dscp_in;
+	       (slot->tos & FW_TOS_DSCP) == f->dscp_in &&
+	       (slot->family != FW_AF_INET6 || !fw_label_differs(f, slot->flow_label_be));
 }
 
 /* The kernel's window tracking is as strict as ever once it sees a packet. */
@@ -275,10 +284,10 @@ static __always_inline int fw_in_use(const struct fw_state *st, __u32 now)
  * Compares with the flow that the table holds, if any. FW_R_NONE: nothing is
  * known, learn; *state then names a flow that is to be replaced.
  */
-static __always_inline enum fw_reason fw_known(__u32 token, const struct fw_slot *slot,
+static __always_inline enum fw_reason fw_known(fw_ctx *ctx, __u32 token, const struct fw_slot *slot,
 					       const struct fw_out *out, const void *data,
-					       const struct fw_pkt *p, __u32 port,
-					       enum fw_reason proof, __u32 now, __u32 *state)
+					       const struct fw_pkt *p, enum fw_reason proof,
+					       __u32 now, __u32 *state)
 {
 	__u32 place = fw_slot_flow(token - 1);
 	struct fw_flow *f = place ? fw_flow_get(place) : NULL;
@@ -290,8 +299,13 @@ static __always_inline enum fw_reason fw_known(__u32 token, const struct fw_slot
 	 * later */
 	if (!fw_guard_equal(f, slot))
 		return fw_in_use(&f->state, now) ? FW_R_LEARN_GUARD : FW_R_NONE;
-	if (!proof && fw_action_equal(f, out, data, p, port))
-		return fw_confirm(&f->state, slot, now);
+	if (!proof && fw_action_equal(f, out, data, p, fw_port(ctx))) {
+		if (fw_likely((f->flags & FW_FLOW_CT) || !fw_conn_attached(ctx)))
+			return fw_confirm(&f->state, slot, now);
+		/* conntrack has begun to see the flow: it is learned anew, with its connection */
+		FW_WRITE_ONCE(f->state.epoch, 0);
+		return FW_R_NONE;
+	}
 	if (slot->epoch == fw_ctl.epoch)
 		FW_WRITE_ONCE(f->state.epoch, 0);
 	return proof;
@@ -337,6 +351,7 @@ static __always_inline void fw_candidate_fill(struct fw_candidate *c, const stru
 	c->ttl_out = p->ttl;
 	c->nat = out->nat;
 	c->epoch = slot->epoch;
+	c->flow_label_be = slot->flow_label_be;
 	c->conn = *conn;
 }
 
@@ -373,7 +388,7 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 		   (!gso || !slot->gso || fw_segment_len(data, end, p, gso) != slot->len_l3)) {
 		proof = FW_R_LEARN_CHANGED;
 	}
-	reason = fw_known(token, slot, &out, data, p, fw_port(ctx), proof, now, &state);
+	reason = fw_known(ctx, token, slot, &out, data, p, proof, now, &state);
 	if (reason)
 		return reason;
 	if (proof)
@@ -386,7 +401,7 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	if (!cpu)
 		return FW_R_LEARN_BUDGET;
 	fw_conn_read(ctx, &cpu->conn, &out.t, p);
-	reason = fw_conn_fit(&cpu->conn, slot, &out, p->proto);
+	reason = fw_conn_fit(&cpu->conn, slot, &out, p);
 	if (reason)
 		return reason;
 	/* reading the connection may have moved the packet */

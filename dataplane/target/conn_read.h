@@ -74,6 +74,17 @@ static __always_inline void fw_conn_fill(struct fw_conn *c, struct nf_conn *ct, 
 	FW_CONN_TUPLE(&c->reply, ct, 1);
 }
 
+/* Has the skb a connection? Seen from 6.2 on. */
+static __always_inline int fw_conn_attached(fw_ctx *ctx)
+{
+	struct sk_buff *skb;
+
+	if (!fw_cfg.ct || !fw_cfg.kern_ctx)
+		return 0;
+	skb = bpf_cast_to_kern_ctx(ctx);
+	return !!(skb->_nfct & ~(unsigned long)FW_CT_INFO_MASK);
+}
+
 static __always_inline void fw_conn_read(fw_ctx *ctx, struct fw_conn *c, const struct fw_tuple *out,
 					 const struct fw_pkt *p)
 {
@@ -92,6 +103,9 @@ static __always_inline void fw_conn_read(fw_ctx *ctx, struct fw_conn *c, const s
 		ct = (void *)(nfct & ~(unsigned long)FW_CT_INFO_MASK);
 		if (ct)
 			fw_conn_fill(c, ct, (nfct & FW_CT_INFO_MASK) >= FW_CT_IS_REPLY);
+		else
+			c->status =
+				(nfct & FW_CT_INFO_MASK) == FW_CT_UNTRACKED ? FW_IPS_UNTRACKED : 0;
 		return;
 	}
 	/* *c is room until it is filled: on 6.1 the stack is all used */

@@ -186,6 +186,12 @@ static __always_inline enum fw_reason fw_conn_check(fw_ctx *ctx, const struct fw
 	return FW_R_NONE;
 }
 
+static __always_inline int fw_conn_attached(fw_ctx *ctx)
+{
+	(void)ctx;
+	return fw_env->conn.present;
+}
+
 static __always_inline void fw_conn_read(fw_ctx *ctx, struct fw_conn *c, const struct fw_tuple *out,
 					 const struct fw_pkt *p)
 {

@@ -114,7 +114,10 @@ impl Manager {
         if !self.is_output(c.port_out) {
             return Err(Refusal::PortOut);
         }
-        let concerned = |s: &RuleScope| s.matches(&key.tuple, out, key.port, c.port_out);
+        let connection = c.conn.present != 0;
+        let concerned = |s: &RuleScope| {
+            s.concerns(connection) && s.matches(&key.tuple, out, key.port, c.port_out)
+        };
         if self.unsafe_scopes.iter().any(concerned) {
             return Err(Refusal::Ruleset);
         }
@@ -224,6 +227,8 @@ fn record_of(c: &fw_candidate, key: &FlowKey, nexthop: u32, state: fw_state) -> 
         (flow.saddr_be, flow.daddr_be) = (c.saddr_be[0], c.daddr_be[0]);
     } else {
         (flow.saddr6_be, flow.daddr6_be) = (c.saddr_be, c.daddr_be);
+        let word0 = 6 << 28 | u32::from(flow.dscp_in) << 20;
+        flow.word0_in_be = word0.to_be() | c.flow_label_be;
     }
     flow
 }

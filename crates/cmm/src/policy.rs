@@ -106,9 +106,17 @@ pub struct RuleScope {
     pub sport: Vec<(u16, u16)>,
     /// Destination ports; empty: any.
     pub dport: Vec<(u16, u16)>,
+    /// Only flows with a connection, or only those without; `None`: any.
+    pub connection: Option<bool>,
 }
 
 impl RuleScope {
+    /// True if it concerns flows with or without a connection.
+    #[must_use]
+    pub fn concerns(&self, connection: bool) -> bool {
+        self.connection.is_none_or(|wanted| wanted == connection)
+    }
+
     /// Every flow.
     #[must_use]
     pub fn everything() -> Self {

@@ -109,6 +109,8 @@ impl Manager {
             && self.is_output(record.port_out)
             && !self.nexthops.is_dead(record.nexthop)
             && self.settings.policy.allows(&tuple, &out, ports)
-            && !scopes.any(|s| s.matches(&tuple, &out, port, record.port_out))
+            && !scopes.any(|s| {
+                s.concerns(record.conn != 0) && s.matches(&tuple, &out, port, record.port_out)
+            })
     }
 }

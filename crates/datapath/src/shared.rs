@@ -428,5 +428,9 @@ impl Control {
         set_sample_budget sample_budget sample_budget,
         /// Non-zero: UDP connections without any reply may be learned.
         set_udp_one_way udp_one_way udp_one_way,
+        /// Non-zero: conntrack sees IPv4.
+        set_tracks4 tracks4 tracks4,
+        /// Non-zero: conntrack sees IPv6.
+        set_tracks6 tracks6 tracks6,
     }
 }

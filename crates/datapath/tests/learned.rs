@@ -54,6 +54,7 @@ fn flow() -> impl Strategy<Value = (Frame, Router, Vec<Frame>)> {
                 proto: if tcp { 6 } else { 17 },
                 ttl,
                 tos,
+                flow_label: ((u32::from(tos) << 12) ^ u32::from(sport)) & 0xf_ffff,
                 // the longest, so that length does not stop the others
                 payload: 1400,
                 ..Frame::default()
@@ -73,7 +74,6 @@ fn flow() -> impl Strategy<Value = (Frame, Router, Vec<Frame>)> {
                 .map(|(id, label, ecn, payload, word, padding, unsummed)| Frame {
                     id,
                     frag: 0x4000 & id << 3,
-                    flow_label: label & 0xf_ffff,
                     seq: label,
                     ack: label ^ 0x5555,
                     window: word,

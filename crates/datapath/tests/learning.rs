@@ -66,6 +66,8 @@ struct Control {
     epoch_out: u32,
     offer_budget: u32,
     udp_one_way: u32,
+    tracks4: u32,
+    tracks6: u32,
 }
 
 impl Default for Control {
@@ -75,6 +77,8 @@ impl Default for Control {
             epoch_out: 1,
             offer_budget: 1000,
             udp_one_way: 0,
+            tracks4: 0,
+            tracks6: 0,
         }
     }
 }
@@ -91,6 +95,8 @@ struct Conn {
     seqadj: u8,
     /// Of another connection.
     foreign: bool,
+    /// There is none.
+    absent: bool,
 }
 
 impl Default for Conn {
@@ -104,6 +110,7 @@ impl Default for Conn {
             helper: 0,
             seqadj: 0,
             foreign: false,
+            absent: false,
         }
     }
 }
@@ -143,7 +150,7 @@ impl Conn {
             status: self.status,
             mark: self.mark,
             timeout_ticks: 10_000,
-            present: 1,
+            present: (!self.absent).into(),
             dir: self.dir,
             tcp_state: self.tcp_state,
             helper: self.helper,
@@ -242,6 +249,8 @@ fn run(vector: &Vector, common: &Table) {
         target.0.control().epoch = vector.control.epoch;
         target.0.control().offer_budget = vector.control.offer_budget;
         target.0.control().udp_one_way = vector.control.udp_one_way;
+        target.0.control().tracks4 = vector.control.tracks4;
+        target.0.control().tracks6 = vector.control.tracks6;
         let mut bytes = came.bytes();
         let token = target.0.ingress(&mut bytes, 1, vector.gso_in);
         // a flow that was offered is silent for a second
@@ -367,7 +376,8 @@ fn ready(pair: &(Frame, Frame)) -> Native {
 /// Enters the flow of a pair as number 1.
 fn enter(target: &mut Native, base: &str) {
     let named = base.replace("udp", "routed").replace("tcp", "routed_tcp");
-    let table = format!("base = \"{named}\"").parse().unwrap();
+    // As what is observed has.
+    let table = format!("base = \"{named}\"\nconn = true").parse().unwrap();
     let table = support::over(&support::read("common.toml"), "flow", &table);
     let flow: Flow = table.try_into().unwrap();
     let state = flow.state(target.now(), target.hz());

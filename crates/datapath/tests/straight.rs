@@ -76,7 +76,7 @@ fn frame(random: &mut Random, flow: &Flow) -> Vec<u8> {
         ttl: flow.ttl,
         id: random.next() as u16,
         frag: random.pick(&[0, 0x4000]),
-        flow_label: random.next() as u32,
+        flow_label: flow.flow_label,
         tcp_flags: random.pick(&[0x10, 0x18, 0xd0]),
         seq: random.next() as u32,
         ack: random.next() as u32,
@@ -85,7 +85,7 @@ fn frame(random: &mut Random, flow: &Flow) -> Vec<u8> {
         ..Frame::default()
     };
     if random.one_in(2) {
-        match random.below(17) {
+        match random.below(18) {
             0 => frame.dst_mac = "02:00:00:00:00:77".into(),
             1 => frame.src_mac = "02:00:00:00:00:77".into(),
             2 => frame.version_ihl = random.pick(&[0x44, 0x46, 0x55, 0x65]),
@@ -101,6 +101,7 @@ fn frame(random: &mut Random, flow: &Flow) -> Vec<u8> {
             12 => frame.doff = random.pick(&[0, 4, 5, 6, 15]),
             13 => frame.tcp_flags = random.next() as u8,
             14 => frame.udp_len = Some(random.pick(&[0, 7, 8, 9, 65535])),
+            16 => frame.flow_label ^= 1 << random.below(20),
             15 => frame.l4_check = Some(random.pick(&[0, 1, 0xffff])),
             _ => frame.ethertype = Some(random.pick(&[0x0800, 0x86dd, 0x8100, 0x0806])),
         }

@@ -6,6 +6,7 @@ pub(crate) mod events;
 mod expression;
 mod legacy;
 mod read;
+mod tracking;
 mod xtables;
 
 use std::collections::BTreeMap;

@@ -106,7 +106,7 @@ fn each_per_packet_expression_is_named() {
             ("ip length > 1000 drop", "cmp"),
             ("ip id 7 drop", "cmp"),
             ("ip ecn ce drop", "cmp"),
-            ("ip6 flowlabel 7 drop", "cmp"),
+            ("ip6 length > 1000 drop", "cmp"),
             ("tcp flags psh drop", "cmp"),
             ("tcp window 0 drop", "cmp"),
             ("@th,160,8 0x17 drop", "cmp"),
@@ -287,6 +287,31 @@ fn state_is_not_known_before_conntrack() {
         assert_unsafe("raw", &raw("ct state established accept\nlog"), "log");
         assert_unsafe("raw invalid", &raw("ct state invalid log"), "log");
         assert_safe("notrack", &raw("udp dport 53 notrack"));
+    });
+}
+
+#[test]
+fn what_has_conntrack_hooked_is_known() {
+    in_namespace(|| {
+        let tracks = |rules: &str| {
+            nft(&format!("flush ruleset\n{rules}"));
+            let ruleset = Ruleset::read().unwrap();
+            [Family::Ipv4, Family::Ipv6].map(|ip| ruleset.tracks(ip))
+        };
+        assert_eq!(tracks(""), [false; 2]);
+        assert_eq!(tracks(&forward("ip dscp set af21\ncounter")), [false; 2]);
+        assert_eq!(tracks(&forward("ct mark 7 accept")), [true; 2]);
+        let nat = |family: &str| {
+            format!(
+                "table {family} t {{ chain c {{ type nat hook postrouting priority srcnat; }} }}"
+            )
+        };
+        assert_eq!(tracks(&nat("ip")), [true, false]);
+        assert_eq!(tracks(&nat("ip6")), [false, true]);
+        assert_eq!(tracks(&nat("inet")), [true; 2]);
+        let raw = "table ip t { chain c { type filter hook prerouting priority raw; udp dport 53 notrack\n } }";
+        assert_eq!(tracks(raw), [false; 2]);
+        assert!(Ruleset::read().unwrap().bypasses_conntrack());
     });
 }
 

@@ -4,7 +4,6 @@
 use std::fmt::Write;
 use std::fs;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -129,12 +128,11 @@ impl Drop for Hosts {
 impl Lab {
     /// Builds a topology. Leftovers of killed runs are removed first.
     pub fn build(topology: &'static Topology, options: Options) -> Result<Lab, LabError> {
-        static RUN: AtomicU32 = AtomicU32::new(0);
         if !geteuid().is_root() {
             return Err(LabError::NotRoot);
         }
         sweep::sweep();
-        let run = RUN.fetch_add(1, Ordering::Relaxed);
+        let run = sweep::next_run();
         let host = |name| Netns::named(sweep::netns_name(run, name));
         // From here on an error takes down what exists so far.
         let hosts = Hosts {
@@ -152,7 +150,7 @@ impl Lab {
         if let Some(text) = ruleset(topology, &options) {
             hosts.router.tool_with_input("nft -f -", &text)?;
         }
-        wait_for_carrier(&hosts)?;
+        wait_for_carrier(&hosts.all())?;
         let conntrack_max = options.conntrack_max.map(ConntrackMax::raise).transpose()?;
         let port = |netns: &Netns, name: &str, mac| {
             let ifindex = netns.ifindex(name)?;
@@ -287,11 +285,11 @@ fn set_sysctls(hosts: &Hosts, topology: &Topology) -> Result<(), LabError> {
     }
 }
 
-fn text(mac: [u8; 6]) -> String {
+pub(crate) fn text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-fn batch(netns: &Netns, commands: &str) -> Result<(), LabError> {
+pub(crate) fn batch(netns: &Netns, commands: &str) -> Result<(), LabError> {
     netns.tool_with_input("ip -batch -", commands).map(drop)
 }
 
@@ -387,9 +385,9 @@ fn set_addresses(hosts: &Hosts, topology: &Topology, options: &Options) -> Resul
 }
 
 /// The kernel announces a veth's carrier from a work queue, some time after both ends are up.
-fn wait_for_carrier(hosts: &Hosts) -> Result<(), LabError> {
+pub(crate) fn wait_for_carrier(hosts: &[&Netns]) -> Result<(), LabError> {
     let patience = Instant::now() + Duration::from_secs(5);
-    for netns in hosts.all() {
+    for netns in hosts {
         while netns
             .tool("ip -o link show up type veth")?
             .lines()

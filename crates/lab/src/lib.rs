@@ -45,6 +45,7 @@ pub mod sink;
 mod skel;
 pub mod sweep;
 pub mod topology;
+pub mod twins;
 
 pub use capture::{Capture, Injected, Injector};
 pub use error::LabError;
@@ -60,3 +61,4 @@ pub use reflector::Reflector;
 pub use signal::cleanup_on_signal;
 pub use sink::{Captured, FlowCounts, Mark, Rule, Sink, SinkCounts, SinkSpec};
 pub use topology::{Family, Filter, TOPOLOGIES, Topology};
+pub use twins::Twins;

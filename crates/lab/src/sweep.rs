@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -16,6 +17,12 @@ use crate::netns::{NETNS_DIR, Netns};
 const PREFIX: &str = "fw-";
 /// How long processes inside a namespace have to end by themselves.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// A number for a lab of this process.
+pub(crate) fn next_run() -> u32 {
+    static RUN: AtomicU32 = AtomicU32::new(0);
+    RUN.fetch_add(1, Ordering::Relaxed)
+}
 
 /// The name of a host's namespace in the `run`th lab of this process.
 pub(crate) fn netns_name(run: u32, host: &str) -> String {

@@ -213,6 +213,20 @@ fn each_refusal_has_its_name() {
     );
     w.call(|m, now, ops| m.set_ruleset(vec![], vec![lan], now, ops));
     refused(w, Refusal::Mark, |_| {});
+    let bare = RuleScope {
+        connection: Some(false),
+        ..RuleScope::everything()
+    };
+    let tracked = RuleScope {
+        connection: Some(true),
+        ..RuleScope::everything()
+    };
+    w.call(|m, now, ops| m.set_ruleset(vec![bare], vec![], now, ops));
+    w.learn(Seen::new(UDP, 8));
+    assert!(w.has(Seen::new(UDP, 8)), "it has a connection");
+    w.call(|m, now, ops| m.set_ruleset(vec![tracked], vec![], now, ops));
+    assert!(!w.has(Seen::new(UDP, 8)), "flows that have one leave");
+    refused(w, Refusal::Ruleset, |_| {});
 
     let w = &mut world();
     w.call(|m, now, ops| {

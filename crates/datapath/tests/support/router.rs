@@ -78,11 +78,11 @@ pub fn connection(came: &Frame, left: &Frame) -> fw_conn {
     }
 }
 
-/// A manager of ports 1 and 2, without rules.
+/// A manager of ports 1 to 3, without rules.
 pub fn manager() -> Manager {
     let mut manager = Manager::new(Settings::default());
     let mut ops = Vec::new();
-    for ifindex in [1, 2] {
+    for ifindex in [1, 2, 3] {
         let (slot, mtu, mac) = (ifindex, 9000, None);
         let port = Port {
             ifindex,
@@ -102,11 +102,16 @@ pub fn manager() -> Manager {
 pub fn learn(pipeline: &mut Pipeline, came: &Frame, router: &Router) {
     let left = router.route(came);
     pipeline.set_conn(&connection(came, &left));
+    learn_pair(pipeline, (1, &came.bytes()), (2, &left.bytes()));
+}
+
+/// The same of frames as they are, with the ports where they came and left.
+pub fn learn_pair(pipeline: &mut Pipeline, came: (u32, &[u8]), left: (u32, &[u8])) {
     for expected in [FW_R_LEARN_ONCE, FW_R_LEARNED] {
-        let token = pipeline.ingress(&mut came.bytes(), 1, 0);
-        assert_ne!(token, 0, "{came:?}");
-        let reason = pipeline.egress(&mut left.bytes(), 2, 0, token);
-        assert_eq!(reason, expected, "{came:?}\n{left:?}");
+        let token = pipeline.ingress(&mut came.1.to_vec(), came.0, 0);
+        assert_ne!(token, 0, "{came:02x?}");
+        let reason = pipeline.egress(&mut left.1.to_vec(), left.0, 0, token);
+        assert_eq!(reason, expected, "{came:02x?}\n{left:02x?}");
     }
     let Some(DataplaneEvent::Candidate(c)) = pipeline.event() else {
         panic!("no candidate")

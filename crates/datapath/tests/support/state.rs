@@ -68,6 +68,8 @@ pub struct Flow {
     pub to_ttl: u8,
     pub dscp: u8,
     pub to_dscp: u8,
+    /// IPv6.
+    pub flow_label: u32,
     /// It belongs to the path under test.
     pub own: bool,
     pub conn: bool,
@@ -110,6 +112,7 @@ impl Default for Flow {
             to_ttl: 63,
             dscp: 0,
             to_dscp: 0,
+            flow_label: 0,
             own: true,
             conn: false,
             status: "active".into(),
@@ -267,6 +270,8 @@ impl Flow {
             flow.key.port_proto |= FW_KEY_IP6;
             flow.key_saddr6_be = words(self.src);
             flow.key_daddr6_be = words(self.dst);
+            let word0 = 6 << 28 | u32::from(self.dscp) << 20 | self.flow_label;
+            flow.word0_in_be = word0.to_be();
             flow.saddr6_be = words(to_src);
             flow.daddr6_be = words(to_dst);
         }

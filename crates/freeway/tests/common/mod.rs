@@ -101,9 +101,19 @@ impl Router {
     }
 
     /// As [`Router::start_with`], with a program that ends up being `freeway`, and for these ports.
-    pub fn start_as(lab: &Lab, extra: &str, mut program: Command, ports: &[&str]) -> Router {
-        let mut child = lab
-            .router()
+    pub fn start_as(lab: &Lab, extra: &str, program: Command, ports: &[&str]) -> Router {
+        let config = format!("{}\n{extra}", lab.config_toml());
+        Self::start_in(lab.router(), &config, program, ports)
+    }
+
+    /// Starts a daemon in a namespace and waits until its ports are fast.
+    pub fn start_in(
+        netns: &Netns,
+        config_toml: &str,
+        mut program: Command,
+        ports: &[&str],
+    ) -> Router {
+        let mut child = netns
             .spawn(
                 program
                     .args(["run", "--config", "/dev/stdin", "--log", "warn"])
@@ -120,11 +130,11 @@ impl Router {
             text
         });
         let mut config = child.stdin.take().unwrap();
-        write!(config, "{}\n{extra}", lab.config_toml()).unwrap();
+        config.write_all(config_toml.as_bytes()).unwrap();
         drop(config);
         let mut router = Router {
             child,
-            netns: lab.router().clone(),
+            netns: netns.clone(),
             log: Some(log),
         };
         let end = Instant::now() + START;

@@ -256,9 +256,10 @@ impl Packet {
             // TTL and hop limit are guarded.
             (Family::Ipv4, 8 | 12..=19) | (Family::Ipv6, 7..=39) => FREE,
             (Family::Ipv6, 0) => (0x60, 0xf0, 0),
-            // Two bits of DSCP, then ECN and the flow label.
-            (Family::Ipv6, 1) => (0, 0, 0x3f),
-            // Total length, identification, checksum, flow label, payload length, what lies behind.
+            // Two bits of DSCP, then ECN and the flow label, which is guarded.
+            (Family::Ipv6, 1) => (0, 0, 0x30),
+            (Family::Ipv6, 2 | 3) => FREE,
+            // Total length, identification, checksum, payload length, what lies behind.
             _ => VARIES,
         }
     }

@@ -22,6 +22,10 @@ pub(super) struct Ruleset {
     findings: Vec<Option<Finding>>,
     /// The last of them are so many that set marks.
     marks: usize,
+    /// Those before them, so many, concern only flows without a connection.
+    bare: usize,
+    /// Conntrack sees IPv4, IPv6.
+    tracks: [bool; 2],
     /// The flows that each finding concerns.
     scopes: Vec<RuleScope>,
     /// All named sets, and how the way of a flow's packets looks into them.
@@ -58,21 +62,41 @@ impl Engine {
                 let mut analysis = analyse_state(&rules, PacketState::Established);
                 let new = analyse_state(&rules, PacketState::New);
                 let findings = analysis.findings.iter().map(Finding::to_string);
+                let untracked = analyse_state(&rules, PacketState::Untracked);
+                let of_all =
+                    |f: &&Finding| analysis.findings.contains(f) || analysis.marks.contains(f);
+                let bare: Vec<Finding> = match rules.bypasses_conntrack() {
+                    true => untracked.findings.iter().chain(&untracked.marks),
+                    false => [].iter().chain(&[]),
+                }
+                .filter(|f| !of_all(f))
+                .cloned()
+                .collect();
+                let of_bare = bare.iter().map(|f| format!("{f} (of untracked packets)"));
                 let marks = analysis.marks.iter();
                 let marks = marks.map(|m| format!("{m}; such flows stay in the kernel"));
                 ruleset.new_safe = new.safe && new.marks.is_empty();
                 ruleset.marks = analysis.marks.len();
                 ruleset.status.generation = rules.generation;
-                ruleset.status.findings.extend(findings.chain(marks));
+                ruleset.bare = bare.len();
+                ruleset.tracks = [Family::Ipv4, Family::Ipv6].map(|ip| rules.tracks(ip));
+                ruleset
+                    .status
+                    .findings
+                    .extend(findings.chain(of_bare).chain(marks));
                 analysis.add_uses(new);
-                analysis.add_uses(analyse_state(&rules, PacketState::Untracked));
+                analysis.add_uses(untracked);
                 ruleset.uses = analysis.uses;
                 let sets = |((family, table), content): (&(u8, String), &nft::Table)| {
                     let name = |set: &String| (*family, table.clone(), set.clone());
                     content.sets.keys().map(name).collect::<Vec<_>>()
                 };
                 ruleset.sets = rules.tables.iter().flat_map(sets).collect();
-                let all = analysis.findings.into_iter().chain(analysis.marks);
+                let all = analysis
+                    .findings
+                    .into_iter()
+                    .chain(bare)
+                    .chain(analysis.marks);
                 ruleset.findings.extend(all.map(Some));
             }
             Err(error) => {
@@ -80,15 +104,30 @@ impl Engine {
                 let words = format!("the ruleset cannot be read: {error}");
                 ruleset.status.findings.push(words);
                 ruleset.findings.push(None);
+                ruleset.tracks = [true; 2];
             }
         }
         ruleset.status.safe = ruleset.findings.len() == ruleset.marks;
-        ruleset.scopes = self.scopes(&ruleset.findings);
-        self.ruleset = ruleset;
+        ruleset.scopes = self.scopes(&ruleset);
+        let before = std::mem::replace(&mut self.ruleset, ruleset);
         self.set_ruleset()?;
+        self.set_tracking(before.tracks)?;
         let one_way = self.config.policy.udp_one_way && self.ruleset.new_safe;
         self.datapath.control.set_udp_one_way(one_way.into());
         Ok(())
+    }
+
+    /// What was learned without a connection is learned anew, with one, once conntrack sees it.
+    fn set_tracking(&mut self, before: [bool; 2]) -> Result<(), DaemonError> {
+        let [tracks4, tracks6] = self.ruleset.tracks;
+        self.datapath.control.set_tracks4(tracks4.into());
+        self.datapath.control.set_tracks6(tracks6.into());
+        if (!tracks4 || before[0]) && (!tracks6 || before[1]) {
+            return Ok(());
+        }
+        let mut ops = Vec::new();
+        self.manager.flush(self.now_tick()?, &mut ops);
+        self.execute(ops)
     }
 
     /// Elements of a set changed. True if the ruleset is to be judged anew.
@@ -117,7 +156,7 @@ impl Engine {
 
     /// Links come, go and are renamed, and rules name them.
     pub(super) fn update_ruleset(&mut self) -> Result<(), DaemonError> {
-        let scopes = self.scopes(&self.ruleset.findings);
+        let scopes = self.scopes(&self.ruleset);
         if self.ruleset.scopes == scopes {
             return Ok(());
         }
@@ -134,7 +173,7 @@ impl Engine {
         self.execute(ops)
     }
 
-    fn scopes(&self, findings: &[Option<Finding>]) -> Vec<RuleScope> {
+    fn scopes(&self, ruleset: &Ruleset) -> Vec<RuleScope> {
         let ports = |wanted: &[IfMatch]| {
             (!wanted.is_empty()).then(|| {
                 let links = self.mirror.links().values();
@@ -152,9 +191,15 @@ impl Engine {
             dst: f.dst.clone(),
             sport: f.sport.clone(),
             dport: f.dport.clone(),
+            connection: None,
         };
         let of = |f: &Option<Finding>| f.as_ref().map_or_else(RuleScope::everything, scope);
-        findings.iter().map(of).collect()
+        let mut scopes: Vec<RuleScope> = ruleset.findings.iter().map(of).collect();
+        let end = scopes.len() - ruleset.marks;
+        for scope in &mut scopes[end - ruleset.bare..end] {
+            scope.connection = Some(false);
+        }
+        scopes
     }
 }
 

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What left one router against what left the other: byte for byte, and in which order.
+//!
+//! One thing may differ, and only so: where conntrack looks at a packet it verifies the UDP or TCP checksum
+//! (`nf_conntrack_checksum`) and calls a wrong one invalid. The fast path does not verify. For such a packet it may send
+//! the translated frame, whose checksum is wrong by as much as it was; anything else has to be what the kernel sends.
+//! And where a rule writes DSCP, an IPv4 header checksum of 0x0000 and one of 0xffff are the same.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use freeway_lab::frame::sum16;
+
+use crate::bench::{FREEWAY, KERNEL, Left, Outcome};
+use crate::case::Case;
+use crate::flow::{Flow, TCP};
+use crate::frame::{ETH, Plan, Sum, View, hex, number};
+use crate::ruleset::Rule;
+use crate::setup::{NOTRACK_PORTS, Tracking};
+
+#[derive(Debug, Default)]
+pub struct Comparison {
+    /// In words, at most so many.
+    pub differences: Vec<String>,
+    /// All of them.
+    pub different: usize,
+    /// Flows (by index) with a difference.
+    pub flows: BTreeSet<usize>,
+    /// Frames that were overtaken, and the worst extent (RFC 4737, section 4.2.2).
+    pub displaced: usize,
+    pub extent: usize,
+    /// Frames that were overtaken by one that the router took up at once.
+    pub overtaken: usize,
+    /// Overtaken ones of the last frames alone.
+    pub displaced_last: usize,
+    /// Frames with a wrong checksum under conntrack, and those of them that only Freeway translated.
+    pub wrong_sums: usize,
+    pub translated: usize,
+}
+
+const SHOWN: usize = 6;
+/// Half of the gap between two frames of a flow under [`Pace::Gaps`](crate::setup::Pace::Gaps).
+const PUNCTUAL_NS: u64 = 500_000;
+
+/// Compares what the routers of a case sent.
+pub fn compare(case: &Case, outcome: &Outcome) -> Comparison {
+    let plans: HashMap<u32, &Plan> = case
+        .traffic
+        .parts()
+        .into_iter()
+        .flatten()
+        .map(|plan| (plan.number, plan))
+        .collect();
+    let mut comparison = Comparison::default();
+    let judged: BTreeSet<u32> = plans
+        .values()
+        .filter(|plan| is_judged(case, plan))
+        .map(|plan| plan.number)
+        .collect();
+    comparison.wrong_sums = judged.len();
+    let either_zero = case.setup.rules.iter().any(Rule::writes_dscp);
+    let [kernel, freeway] =
+        [KERNEL, FREEWAY].map(|router| groups(&outcome.left[router], &judged, either_zero));
+    let nothing = Vec::new();
+    let keys: BTreeSet<_> = kernel
+        .ordinary
+        .keys()
+        .chain(freeway.ordinary.keys())
+        .collect();
+    for key in keys {
+        let [k, f] = [&kernel, &freeway].map(|groups| groups.ordinary.get(key).unwrap_or(&nothing));
+        if k == f {
+            continue;
+        }
+        // ICMP errors and fragments of several flows look like one, and have no order among them.
+        let one_flow = k
+            .iter()
+            .chain(f)
+            .all(|frame| View::of(frame).is_some_and(|v| v.tuple().is_some()));
+        if !differ(&mut comparison, key.0, k, f, &plans, outcome) && one_flow {
+            displacement(&mut comparison, k, f, case, outcome);
+        }
+    }
+    let templates = templates(outcome, &plans);
+    for number in judged {
+        let [k, f] = [&kernel, &freeway].map(|groups| groups.judged.get(&number));
+        if k == f {
+            continue;
+        }
+        let wanted = translated(plans[&number], &outcome.sent[&number], &templates);
+        match (f.map(Vec::as_slice), wanted) {
+            (Some([only]), Some(wanted)) if *only == wanted => {
+                comparison.translated += 1;
+            }
+            (_, wanted) => {
+                let [k, f] = [k, f].map(|left| left.cloned().unwrap_or_default());
+                let mut text = format!("a frame with a wrong checksum, number {number}:");
+                for (by, left) in [
+                    ("the kernel", k),
+                    ("Freeway", f),
+                    ("allowed", wanted.into_iter().collect()),
+                ] {
+                    for Left { port, bytes } in left {
+                        text += &format!(
+                            "\n  {by}, port {port}: {} bytes {}",
+                            bytes.len(),
+                            hex(&bytes)
+                        );
+                    }
+                }
+                comparison.note(text, plans.get(&number).map(|plan| plan.flow));
+            }
+        }
+    }
+    comparison
+}
+
+impl Comparison {
+    fn note(&mut self, text: String, flow: Option<usize>) {
+        self.different += 1;
+        self.flows.extend(flow);
+        if self.differences.len() < SHOWN {
+            self.differences.push(text);
+        }
+    }
+}
+
+/// Conntrack sees the frame and calls it invalid for its L4 checksum.
+pub fn is_judged(case: &Case, plan: &Plan) -> bool {
+    let flow = &case.flows[plan.flow];
+    plan.l4_sum == Sum::Wrong && case.setup.verifies && is_tracked(case, flow)
+}
+
+/// Conntrack sees the flow.
+pub fn is_tracked(case: &Case, flow: &Flow) -> bool {
+    let (first, last) = NOTRACK_PORTS;
+    let exempt =
+        case.setup.tracking == Tracking::Notrack && (first..=last).contains(&flow.dst.port());
+    case.setup.tracked() && !exempt
+}
+
+/// Port, and what tells flows apart in what leaves there.
+type Key = (usize, Vec<u8>);
+
+#[derive(Default)]
+struct Groups {
+    ordinary: BTreeMap<Key, Vec<Vec<u8>>>,
+    judged: BTreeMap<u32, Vec<Left>>,
+}
+
+fn groups(left: &[Left], judged: &BTreeSet<u32>, either_zero: bool) -> Groups {
+    let mut groups = Groups::default();
+    for Left { port, bytes } in left {
+        let mut bytes = without_chosen_ids(bytes.clone());
+        if either_zero && bytes[12..14] == [8, 0] && bytes[24..26] == [0xff, 0xff] {
+            bytes[24..26].fill(0);
+        }
+        match number(&bytes).filter(|number| judged.contains(number)) {
+            Some(number) => {
+                let left = Left { port: *port, bytes };
+                groups.judged.entry(number).or_default().push(left);
+            }
+            None => {
+                let key = View::of(&bytes).map_or_else(Vec::new, |view| view.key());
+                groups.ordinary.entry((*port, key)).or_default().push(bytes);
+            }
+        }
+    }
+    groups
+}
+
+/// A router chooses the ID of its own ICMP errors by a counter, and that of IPv6 fragments that it makes at random.
+fn without_chosen_ids(mut frame: Vec<u8>) -> Vec<u8> {
+    match View::of(&frame).map(|view| (view.v6, view.proto)) {
+        Some((false, 1)) => {
+            frame[18..20].fill(0);
+            frame[24..26].fill(0);
+        }
+        Some((true, 44)) if frame.len() >= 62 => frame[58..62].fill(0),
+        _ => {}
+    }
+    frame
+}
+
+/// True if the frames differ, their order apart.
+fn differ(
+    comparison: &mut Comparison,
+    port: usize,
+    kernel: &[Vec<u8>],
+    freeway: &[Vec<u8>],
+    plans: &HashMap<u32, &Plan>,
+    outcome: &Outcome,
+) -> bool {
+    let mut counts: BTreeMap<&Vec<u8>, i64> = BTreeMap::new();
+    for frame in freeway {
+        *counts.entry(frame).or_default() += 1;
+    }
+    for frame in kernel {
+        *counts.entry(frame).or_default() -= 1;
+    }
+    counts.retain(|_, count| *count != 0);
+    for (frame, count) in &counts {
+        let by = if *count > 0 { "Freeway" } else { "the kernel" };
+        let number = number(frame);
+        let mut text = format!(
+            "only by {by}, {} times, port {port}: {} bytes {}",
+            count.abs(),
+            frame.len(),
+            hex(frame)
+        );
+        let plan = number.and_then(|number| plans.get(&number));
+        for sent in number
+            .and_then(|number| outcome.sent.get(&number))
+            .into_iter()
+            .flatten()
+        {
+            text += &format!("\n  was sent as {} bytes {}", sent.len(), hex(sent));
+        }
+        if let Some(plan) = plan {
+            text += &format!("\n  {plan:?}");
+        }
+        comparison.note(text, plan.map(|plan| plan.flow));
+    }
+    !counts.is_empty()
+}
+
+/// RFC 4737: a frame is reordered if one that was sent later came before; its extent is how far back the first of
+/// those is.
+fn displacement(
+    comparison: &mut Comparison,
+    kernel: &[Vec<u8>],
+    freeway: &[Vec<u8>],
+    case: &Case,
+    outcome: &Outcome,
+) {
+    let mut places: HashMap<&Vec<u8>, VecDeque<usize>> = HashMap::new();
+    for (place, frame) in kernel.iter().enumerate() {
+        places.entry(frame).or_default().push_back(place);
+    }
+    let last = &case.traffic.last;
+    let first_of_last = last.first().map_or(u32::MAX, |plan| plan.number);
+    let end_of_last = last.last().map_or(0, |plan| plan.number);
+    // Where two frames waited together for the machine, the gap between them was lost before the router saw it.
+    let punctual = |frame: &Vec<u8>| {
+        let transit_ns = number(frame).and_then(|number| outcome.transit_ns.get(&number));
+        transit_ns.is_some_and(|transit_ns| *transit_ns < PUNCTUAL_NS)
+    };
+    let mut order: Vec<usize> = Vec::new();
+    for frame in freeway {
+        let place = places.get_mut(frame).and_then(VecDeque::pop_front).unwrap();
+        if let Some(before) = order.iter().position(|other| *other > place) {
+            comparison.displaced += 1;
+            comparison.extent = comparison.extent.max(order.len() - before);
+            let overtook = |(other, frame): (&usize, &Vec<u8>)| *other > place && punctual(frame);
+            let overtaken = order.iter().zip(freeway).any(overtook);
+            comparison.overtaken += usize::from(overtaken);
+            let is_last = number(frame).is_some_and(|n| (first_of_last..=end_of_last).contains(&n));
+            comparison.displaced_last += usize::from(is_last);
+        }
+        order.push(place);
+    }
+}
+
+/// What the kernel does to plain frames of a direction with a TTL, a DSCP and a label: one that came in, one that left.
+type Templates<'a> = HashMap<TemplateKey, (&'a [u8], &'a Left)>;
+type TemplateKey = (usize, bool, u8, u8, u32);
+
+fn template_key(plan: &Plan) -> TemplateKey {
+    let label = if plan.v6 { plan.label } else { 0 };
+    (plan.flow, plan.back, plan.ttl, plan.tos >> 2, label)
+}
+
+fn templates<'a>(outcome: &'a Outcome, plans: &HashMap<u32, &Plan>) -> Templates<'a> {
+    let mut templates = Templates::new();
+    for left in &outcome.left[KERNEL] {
+        let Some(plan) = number(&left.bytes).and_then(|number| plans.get(&number)) else {
+            continue;
+        };
+        let Some(view) = View::of(&left.bytes).filter(|view| view.tuple().is_some()) else {
+            continue;
+        };
+        let plain = view.proto == plan.proto
+            && plan.l4_sum != Sum::Wrong
+            && !plan.split
+            && plan.tags.is_empty()
+            && plan.ip_options.is_empty();
+        if let (true, [sent]) = (plain, outcome.sent[&plan.number].as_slice()) {
+            let key = template_key(plan);
+            templates.insert(key, (sent, left));
+        }
+    }
+    templates
+}
+
+/// What the fast path may make of a frame whose checksum is wrong: the same as of the flow's other frames, with all
+/// that the checksum covers corrected by what changed.
+fn translated(plan: &Plan, sent: &[Vec<u8>], templates: &Templates<'_>) -> Option<Left> {
+    let (came, left) = templates.get(&template_key(plan))?;
+    let [sent] = sent else { return None };
+    // A stray of another host is not the flow's.
+    if sent[..ETH] != came[..ETH] {
+        return None;
+    }
+    let (view, out) = (View::of(sent)?, View::of(&left.bytes)?);
+    let mut frame = sent.clone();
+    let (addresses, len) = if view.v6 {
+        (
+            22..54,
+            40 + usize::from(u16::from_be_bytes([sent[18], sent[19]])),
+        )
+    } else {
+        (
+            26..34,
+            usize::from(u16::from_be_bytes([sent[16], sent[17]])),
+        )
+    };
+    if ETH + len > frame.len() || view.l4 != out.l4 {
+        return None;
+    }
+    frame.truncate(ETH + len);
+    frame[..ETH].copy_from_slice(&left.bytes[..ETH]);
+    frame[addresses.clone()].copy_from_slice(&left.bytes[addresses.clone()]);
+    let ports = view.l4..view.l4 + 4;
+    frame[ports.clone()].copy_from_slice(&left.bytes[ports.clone()]);
+    if view.v6 {
+        frame[21] = out.ttl();
+        let word = u16::from_be_bytes([frame[14], frame[15]]) & !0x0fc0;
+        let word = word | u16::from(out.tos() & 0xfc) << 4;
+        frame[14..16].copy_from_slice(&word.to_be_bytes());
+    } else {
+        frame[22] = out.ttl();
+        frame[15] = out.tos() & 0xfc | frame[15] & 3;
+        frame[24..26].fill(0);
+        let sum = !sum16(&frame[ETH..view.l4]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    let at = view.l4 + if plan.proto == TCP { 16 } else { 6 };
+    let check = u16::from_be_bytes([frame[at], frame[at + 1]]);
+    // Not there, so not wrong.
+    if plan.proto != TCP && check == 0 {
+        return None;
+    }
+    let changed = |frame: &[u8]| [&frame[addresses.clone()], &frame[ports.clone()]].concat();
+    let mut words = (!check).to_be_bytes().to_vec();
+    words.extend(changed(sent).iter().map(|byte| !byte));
+    words.extend(changed(&frame));
+    let sum = match !sum16(&words) {
+        0 if plan.proto != TCP => 0xffff,
+        sum => sum,
+    };
+    if changed(sent) != changed(&frame) {
+        frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    Some(Left {
+        port: left.port,
+        bytes: frame,
+    })
+}
