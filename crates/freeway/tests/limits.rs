@@ -271,6 +271,32 @@ fn what_leaves_through_a_shaper_is_the_kernels() {
     router.stop();
 }
 
+/// A packet in the clear must not follow one that came out of a tunnel; only the kernel can tell them apart.
+#[test]
+fn what_an_ipsec_policy_admits_is_the_kernels() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("nat");
+    let router = Router::start(&lab);
+    let ends = ends(&lab);
+    until_fast(&router, &ends, true);
+    // optional, so that packets in the clear pass
+    let policy = |net: &str| {
+        format!(
+            "ip xfrm policy add src {net} dst 198.51.100.0/24 dir fwd tmpl proto esp mode tunnel level use"
+        )
+    };
+    lab.router().tool(&policy("192.0.2.128/25")).unwrap();
+    until_fast(&router, &ends, true);
+    lab.router().tool(&policy("192.0.2.0/25")).unwrap();
+    until_fast(&router, &ends, false);
+    let status = router.status().to_string();
+    assert!(status.contains("ipsec forward: policy"), "{status}");
+    assert!(status.contains("from 192.0.2.0/25"), "{status}");
+    lab.router().tool("ip xfrm policy flush").unwrap();
+    until_fast(&router, &ends, true);
+    router.stop();
+}
+
 /// Sends a flow in and out of the same port; how many redirects the client got.
 fn redirects(freeway: bool) -> (u64, Option<Value>) {
     let lab = build("routed");

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::message::Message;
 use crate::model::*;
 use crate::nft;
+use crate::reachability::{Finding, analyse_policies};
 use crate::socket::Listener;
 use dump::Dumper;
 use routes::Routes;
@@ -279,6 +280,11 @@ impl Mirror {
     /// Number of IPsec policies.
     pub fn xfrm_policies(&self) -> usize {
         self.state.policies.len()
+    }
+
+    /// The flows whose forwarding an IPsec policy judges.
+    pub fn xfrm_findings(&self) -> Vec<Finding> {
+        analyse_policies(&self.state.policies)
     }
 
     /// Number of IPsec states.

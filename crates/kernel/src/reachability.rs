@@ -8,6 +8,7 @@
 //! bit is a finding, and so is every expression that is not known to be a function of the flow.
 
 mod evaluate;
+mod ipsec;
 mod lookup;
 mod packet;
 mod registers;
@@ -25,6 +26,7 @@ use serde::Serialize;
 
 use crate::model::Family;
 use crate::nft::Ruleset;
+pub use ipsec::analyse_policies;
 use packet::Packet;
 use report::Report;
 pub use uses::{Affected, SetName, SetUse};

@@ -317,8 +317,11 @@ impl Engine {
                 | Event::LinkGone { .. }
                 | Event::QdiscChanged { .. }
                 | Event::FilterChanged { .. }
-                | Event::NetconfChanged { .. }
-                | Event::XfrmChanged => ports = true,
+                | Event::NetconfChanged { .. } => ports = true,
+                Event::XfrmChanged => {
+                    ports = true;
+                    rules = true;
+                }
                 Event::RulesetChanged { .. } => rules = true,
                 Event::SetElementsChanged {
                     family,

@@ -57,6 +57,10 @@ impl Engine {
             ruleset.status.findings.push(words);
             ruleset.findings.push(None);
         }
+        for finding in self.mirror.xfrm_findings() {
+            ruleset.status.findings.push(finding.to_string());
+            ruleset.findings.push(Some(finding));
+        }
         match nft::Ruleset::read() {
             Ok(rules) => {
                 let mut analysis = analyse_state(&rules, PacketState::Established);
