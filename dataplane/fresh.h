@@ -75,7 +75,8 @@ static __always_inline enum fw_reason fw_revalidate(struct fw_state *st, const s
 		return FW_R_NONE;
 	}
 	*again = now + 1;
-	if (!fw_detour_harmless(st, p, now))
+	/* one that had no answer is to be known soon */
+	if (!st->misses && !fw_detour_harmless(st, p, now))
 		return FW_R_NONE;
 	/* Three that did not come out: the kernel no longer forwards this flow. */
 	if (st->misses >= FW_MISSES_MAX) {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use libbpf_sys::{BPF_TCX_EGRESS, BPF_XDP, bpf_attach_type, bpf_link_create};
+use libbpf_sys::{BPF_TCX_EGRESS, BPF_XDP, bpf_attach_type, bpf_link_create, bpf_link_detach};
 
 use crate::error::{Context, LabError};
 use crate::lab::Port;
@@ -13,7 +13,15 @@ use crate::lab::Port;
 /// A program attached to a port; dropping it detaches.
 #[derive(Debug)]
 pub(crate) struct Attached {
-    _link: OwnedFd,
+    link: OwnedFd,
+}
+
+impl Drop for Attached {
+    /// A child that another thread has just forked may hold the descriptor a moment longer.
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is open; what it refers to goes with it at the latest.
+        unsafe { bpf_link_detach(self.link.as_raw_fd()) };
+    }
 }
 
 fn attach(
@@ -38,7 +46,7 @@ fn attach(
         port.name,
         port.netns.name()
     ))?;
-    Ok(Attached { _link: link })
+    Ok(Attached { link })
 }
 
 /// Attaches an XDP program in native mode, which is what a veth does unless told otherwise.
