@@ -7,7 +7,6 @@ mod support;
 
 use freeway_abi::{FW_R_FAST, FW_R_REVALIDATE};
 use freeway_datapath::user::Pipeline;
-use support::frame::Frame;
 use support::state::Flow;
 use support::target::Native;
 
@@ -45,19 +44,10 @@ fn revalidations_over_the_budget_come_in_turn() {
         let now = Native::NOW.wrapping_add(tick);
         pipeline.set_now(now);
         for (n, flow) in flows.iter().enumerate() {
-            let frame = Frame {
-                dst_mac: flow.dst_mac.clone(),
-                src_mac: flow.src_mac.clone(),
-                src: flow.src,
-                dst: flow.dst,
-                sport: flow.sport,
-                dport: flow.dport,
-                proto: flow.proto,
-                ttl: flow.ttl,
-                tos: flow.dscp,
-                ..Frame::default()
-            };
-            match pipeline.forward(&mut frame.bytes(), flow.port).reason {
+            match pipeline
+                .forward(&mut flow.frame().bytes(), flow.port)
+                .reason
+            {
                 FW_R_FAST => fast += 1,
                 FW_R_REVALIDATE => {
                     slow += 1;

@@ -65,24 +65,15 @@ fn flow(random: &mut Random) -> Flow {
 
 fn frame(random: &mut Random, flow: &Flow) -> Vec<u8> {
     let mut frame = Frame {
-        dst_mac: flow.dst_mac.clone(),
-        src_mac: flow.src_mac.clone(),
-        src: flow.src,
-        dst: flow.dst,
-        sport: flow.sport,
-        dport: flow.dport,
-        proto: flow.proto,
         tos: flow.dscp | random.pick(&[0, 1, 2, 3]),
-        ttl: flow.ttl,
         id: random.next() as u16,
         frag: random.pick(&[0, 0x4000]),
-        flow_label: flow.flow_label,
         tcp_flags: random.pick(&[0x10, 0x18, 0xd0]),
         seq: random.next() as u32,
         ack: random.next() as u32,
         payload: random.pick(&[0, 1, 2, 6, 18, 40, 64, 1000]),
         padding: random.pick(&[0, 0, 6, 18]),
-        ..Frame::default()
+        ..flow.frame()
     };
     if random.one_in(2) {
         match random.below(18) {

@@ -10,7 +10,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use freeway_abi::{FW_R_FAST, FW_R_MISS};
 use freeway_datapath::user::Pipeline;
-use support::frame::Frame;
 use support::random::Random;
 use support::state::Flow;
 use support::target::Native;
@@ -40,22 +39,6 @@ fn flow(random: &mut Random) -> Flow {
     }
 }
 
-fn frame(flow: &Flow) -> Vec<u8> {
-    let frame = Frame {
-        dst_mac: flow.dst_mac.clone(),
-        src_mac: flow.src_mac.clone(),
-        src: flow.src,
-        dst: flow.dst,
-        sport: flow.sport,
-        dport: flow.dport,
-        proto: flow.proto,
-        ttl: flow.ttl,
-        tos: flow.dscp,
-        ..Frame::default()
-    };
-    frame.bytes()
-}
-
 #[test]
 fn flows_are_found_until_they_leave() {
     let mut random = Random(0x5eed);
@@ -72,7 +55,7 @@ fn flows_are_found_until_they_leave() {
         let flow = flow(&mut random);
         let key = (flow.src, flow.sport, flow.dport);
         if let Some((index, flow)) = known.get(&key).cloned() {
-            let verdict = pipeline.forward(&mut frame(&flow), flow.port);
+            let verdict = pipeline.forward(&mut flow.frame().bytes(), flow.port);
             assert_eq!(
                 verdict.reason, FW_R_FAST,
                 "step {step}: flow {index} is in the table"
@@ -83,7 +66,7 @@ fn flows_are_found_until_they_leave() {
                 known.remove(&key);
             }
         } else {
-            let verdict = pipeline.forward(&mut frame(&flow), flow.port);
+            let verdict = pipeline.forward(&mut flow.frame().bytes(), flow.port);
             assert_eq!(verdict.reason, FW_R_MISS, "step {step}: no such flow");
             let Some(index) = free.pop().filter(|_| filling) else {
                 continue;
@@ -98,7 +81,7 @@ fn flows_are_found_until_they_leave() {
         }
         if step % 25_000 == 24_999 {
             for (index, flow) in known.values() {
-                let verdict = pipeline.forward(&mut frame(flow), flow.port);
+                let verdict = pipeline.forward(&mut flow.frame().bytes(), flow.port);
                 assert_eq!(
                     verdict.reason, FW_R_FAST,
                     "step {step}: flow {index} is lost"

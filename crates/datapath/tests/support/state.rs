@@ -9,7 +9,7 @@ use freeway_abi::{
 };
 use serde::Deserialize;
 
-use super::frame::{mac, octets, sum};
+use super::frame::{Frame, mac, octets, sum};
 
 /// A time: `now`, and terms of ticks or `hz`, `hz/4` added or taken away.
 #[derive(Clone, Debug, Deserialize)]
@@ -163,6 +163,23 @@ impl Flow {
             || self.to_dst.is_some()
             || self.to_sport.is_some()
             || self.to_dport.is_some()
+    }
+
+    /// A packet of the flow, as it comes in.
+    pub fn frame(&self) -> Frame {
+        Frame {
+            dst_mac: self.dst_mac.clone(),
+            src_mac: self.src_mac.clone(),
+            src: self.src,
+            dst: self.dst,
+            sport: self.sport,
+            dport: self.dport,
+            proto: self.proto,
+            ttl: self.ttl,
+            tos: self.dscp,
+            flow_label: self.flow_label,
+            ..Frame::default()
+        }
     }
 
     pub fn nexthop(&self, slot: u32) -> fw_nexthop {
