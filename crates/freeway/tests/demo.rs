@@ -64,24 +64,29 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Runs `freeway ... --json` to its end: what it printed, and what it said meanwhile.
+fn measure(arguments: &[&str]) -> (Value, String) {
+    let child = start(&[arguments, &["--json"]].concat());
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{words}");
+    nothing_left_of(pid);
+    (serde_json::from_slice(&output.stdout).unwrap(), words)
+}
+
 #[test]
 fn the_demo_ends_with_a_ratio() {
     let Some(_machine) = machine() else {
         return;
     };
-    let child = start(&["demo", "--json", "--seconds", "1", "--flows", "100"]);
-    let pid = child.id();
-    let output = child.wait_with_output().unwrap();
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words}");
-    let demo: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (demo, words) = measure(&["demo", "--seconds", "1", "--flows", "100"]);
     assert!(demo["packet_ratio"].as_f64().unwrap() > 1.5, "{demo}");
     assert!(
         demo["freeway"]["tcp_gbit_s"].as_f64().unwrap() > 0.0,
         "{demo}"
     );
     assert!(words.contains("packets took the fast path"), "{words}");
-    nothing_left_of(pid);
 }
 
 #[test]
@@ -89,7 +94,7 @@ fn the_bench_fills_its_fields() {
     let Some(_machine) = machine() else {
         return;
     };
-    let child = start(&[
+    let (bench, _) = measure(&[
         "bench",
         "compare",
         "--scenario",
@@ -100,13 +105,7 @@ fn the_bench_fills_its_fields() {
         "1",
         "--seconds",
         "1",
-        "--json",
     ]);
-    let pid = child.id();
-    let output = child.wait_with_output().unwrap();
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words}");
-    let bench: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(bench["scenario"], "routed6");
     assert_eq!(
         (bench["frame_bytes"].as_u64(), bench["wire_bytes"].as_u64()),
@@ -122,7 +121,6 @@ fn the_bench_fills_its_fields() {
         assert!(bench[field].as_f64().unwrap() > 0.0, "{field}: {bench}");
     }
     assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
-    nothing_left_of(pid);
 }
 
 #[test]
@@ -132,7 +130,7 @@ fn a_flood_fills_its_fields() {
     };
     let counting = || std::fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled").unwrap();
     let before = counting();
-    let child = start(&[
+    let (bench, _) = measure(&[
         "bench",
         "flood",
         "--kind",
@@ -143,13 +141,7 @@ fn a_flood_fills_its_fields() {
         "1",
         "--seconds",
         "1",
-        "--json",
     ]);
-    let pid = child.id();
-    let output = child.wait_with_output().unwrap();
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words}");
-    let bench: Value = serde_json::from_slice(&output.stdout).unwrap();
     let kinds = bench["kinds"].as_array().unwrap();
     assert_eq!(kinds.len(), 1, "{bench}");
     for kind in kinds {
@@ -175,7 +167,6 @@ fn a_flood_fills_its_fields() {
         );
     }
     assert_eq!(counting(), before);
-    nothing_left_of(pid);
 }
 
 #[test]
