@@ -2,9 +2,9 @@
 //! Attaching BPF programs to ports, as links: they go with the descriptor, also when the process dies.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, OpenObject};
 use libbpf_sys::{BPF_TCX_EGRESS, BPF_XDP, bpf_attach_type, bpf_link_create, bpf_link_detach};
 
 use crate::error::{Context, LabError};
@@ -34,12 +34,7 @@ fn attach(
     // The kernel looks the index up in the caller's namespace.
     let result = port.netns.enter(|| {
         // SAFETY: the descriptor is borrowed for the call, and no options are passed.
-        let fd = unsafe { bpf_link_create(program, ifindex, kind, std::ptr::null()) };
-        if fd < 0 {
-            return Err(io::Error::from_raw_os_error(-fd));
-        }
-        // SAFETY: the kernel has just returned this descriptor to us alone.
-        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        returned(unsafe { bpf_link_create(program, ifindex, kind, std::ptr::null()) })
     })?;
     let link = result.context(format!(
         "attach {what} to {} in {}",
@@ -63,6 +58,29 @@ pub(crate) fn attach_tc_egress(program: BorrowedFd<'_>, port: &Port) -> Result<A
 pub(crate) fn own(fd: BorrowedFd<'_>) -> Result<OwnedFd, LabError> {
     fd.try_clone_to_owned()
         .context("duplicate a BPF program's descriptor")
+}
+
+/// Of the programs of an object that is about to be loaded, only this one is.
+pub(crate) fn load_only(object: &mut OpenObject, name: &str) {
+    for mut program in object.progs_mut() {
+        program.set_autoload(program.name() == name);
+    }
+}
+
+/// A program of a loaded object.
+pub(crate) fn program(object: &Object, name: &str) -> Result<OwnedFd, LabError> {
+    let program = object.progs().find(|program| program.name() == name);
+    let program = program.ok_or_else(|| LabError::Invalid(format!("no program {name}")))?;
+    own(program.as_fd())
+}
+
+/// A descriptor that libbpf has just returned, or a negative error number.
+pub(crate) fn returned(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the kernel has just returned this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Element 0 of an array map, or of a program's globals.

@@ -13,7 +13,7 @@ use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use serde::Serialize;
 
-use crate::attach::{Attached, attach_xdp, element, own, set_device};
+use crate::attach::{Attached, attach_xdp, element, load_only, program, set_device};
 use crate::clock::{pin, thread_cpu_ns};
 use crate::error::{Context, LabError};
 use crate::frame::{Direction, FlowSpec, Proto, low32};
@@ -136,16 +136,9 @@ impl Generator {
             (Proto::Udp, Family::Ipv6) => "generate_udp6",
             (Proto::Tcp, Family::Ipv6) => "generate_tcp6",
         };
-        for mut program in open.open_object_mut().progs_mut() {
-            program.set_autoload(program.name() == wanted);
-        }
+        load_only(open.open_object_mut(), wanted);
         let skel = open.load().context("load the generator")?;
-        let program = skel
-            .object()
-            .progs()
-            .find(|program| program.name() == wanted);
-        let program = program.ok_or_else(|| LabError::Invalid(format!("no program {wanted}")))?;
-        let program = own(program.as_fd())?;
+        let program = program(skel.object(), wanted)?;
         let out = MapHandle::try_from(&skel.maps.out).context("open the generator's port map")?;
         let state = MapHandle::try_from(&skel.maps.bss).context("open the generator's state")?;
         if sends {

@@ -2,13 +2,14 @@
 //! How long a BPF program runs, as the kernel counts it.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use libbpf_sys::{
     BPF_STATS_RUN_TIME, bpf_enable_stats, bpf_prog_get_fd_by_id, bpf_prog_get_info_by_fd,
     bpf_prog_info, bpf_xdp_query_id,
 };
 
+use crate::attach::returned;
 use crate::error::{Context, LabError};
 use crate::lab::Port;
 
@@ -24,7 +25,7 @@ impl Counting {
     pub fn begin() -> Result<Self, LabError> {
         // SAFETY: no pointers.
         let fd = unsafe { bpf_enable_stats(BPF_STATS_RUN_TIME) };
-        let fd = own(fd).context("count the run time of BPF programs")?;
+        let fd = returned(fd).context("count the run time of BPF programs")?;
         Ok(Self { _fd: fd })
     }
 }
@@ -70,7 +71,7 @@ impl Program {
         let id = found.context(what.clone())?;
         // SAFETY: no pointers.
         let fd = unsafe { bpf_prog_get_fd_by_id(id) };
-        Ok(Self(own(fd).context(what)?))
+        Ok(Self(returned(fd).context(what)?))
     }
 
     /// What it took so far, while somebody was [`Counting`].
@@ -90,12 +91,4 @@ impl Program {
             count: info.run_cnt,
         })
     }
-}
-
-fn own(fd: i32) -> io::Result<OwnedFd> {
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: the kernel has just returned this descriptor to us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

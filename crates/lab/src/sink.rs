@@ -10,7 +10,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBufferBuilder};
 use serde::Serialize;
 
-use crate::attach::{Attached, attach_xdp, counters, own, words};
+use crate::attach::{Attached, attach_xdp, counters, load_only, program, words};
 use crate::error::{Context, LabError};
 use crate::frame::FLOWS_MAX;
 use crate::lab::Port;
@@ -225,16 +225,9 @@ impl Sink {
             .set_max_entries(room)
             .context("size the capture buffer")?;
         let wanted = if spec.plain { "sink_plain" } else { "sink" };
-        for mut program in open.open_object_mut().progs_mut() {
-            program.set_autoload(program.name() == wanted);
-        }
+        load_only(open.open_object_mut(), wanted);
         let skel = open.load().context("load the sink")?;
-        let program = skel
-            .object()
-            .progs()
-            .find(|program| program.name() == wanted);
-        let program = program.ok_or_else(|| LabError::Invalid(format!("no program {wanted}")))?;
-        let program = own(program.as_fd())?;
+        let program = program(skel.object(), wanted)?;
         let map = |map| MapHandle::try_from(map).context("open a map of the sink");
         Ok(Self {
             spec,
