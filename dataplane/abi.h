@@ -214,6 +214,12 @@ struct fw_watch {
 	__u16 pad;
 };
 
+/* Packets of one reason that the kernel is given, on each CPU. */
+struct fw_limit {
+	__u32 packets_per_s; /* 0: all */
+	__u32 burst;         /* packets that may come at once after a pause */
+};
+
 /* Load-time constants: what they switch off is not even loaded. */
 struct fw_config {
 	__u32 hz;             /* ticks a second */
@@ -224,10 +230,19 @@ struct fw_config {
 	/* elements - 1 of arrays whose size is a power of two */
 	__u32 flow_mask;
 	__u32 nexthop_mask;
-	__u32 kern_ctx;   /* bpf_cast_to_kern_ctx() is there (6.2) */
-	__u32 hash_shift; /* what is left is a flow's home */
-	__u32 pad;
+	__u32 kern_ctx;               /* bpf_cast_to_kern_ctx() is there (6.2) */
+	__u32 hash_shift;             /* what is left is a flow's home */
+	__u32 police;                 /* some reason has a limit */
 	__u64 hash_key[FW_HASH_KEYS]; /* random and odd, so that nobody can aim at a home */
+	struct fw_limit limit[FW_REASONS_MAX];
+};
+
+/* A token bucket: one for each reason and CPU. */
+struct fw_policer {
+	__u64 dropped; /* packets */
+	__u64 credit;  /* in shares of a packet, fw_config.hz to one */
+	__u32 tick;    /* at which the credit was that */
+	__u32 pad;
 };
 
 /* Context of the clock program: user space asks for the data plane's time. */
@@ -406,6 +421,8 @@ FW_ABI_SIZE(fw_control, 64);
 FW_ABI_SIZE(fw_watch, 40);
 FW_ABI_SIZE(fw_slot, 128);
 FW_ABI_SIZE(fw_offer_set, 128);
+FW_ABI_SIZE(fw_limit, 8);
+FW_ABI_SIZE(fw_policer, 24);
 FW_ABI_SIZE(fw_cpu, 128);
 FW_ABI_SIZE(fw_conn, 92);
 FW_ABI_SIZE(fw_event, 16);

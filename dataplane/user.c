@@ -4,6 +4,7 @@
 #include "target/user.h"
 #include "user.h"
 #include "pipeline.h"
+#include "police.h"
 #include "note.h"
 #include "learn.h"
 
@@ -241,6 +242,19 @@ __u64 fw_user_count(const struct fw_env *env, __u32 reason)
 	return reason < FW_REASONS_MAX ? env->counts[reason] : 0;
 }
 
+void fw_user_set_limit(struct fw_env *env, __u32 reason, const struct fw_limit *limit)
+{
+	if (reason >= FW_REASONS_MAX)
+		return;
+	env->config.limit[reason] = *limit;
+	env->config.police = 1;
+}
+
+__u64 fw_user_policed(const struct fw_env *env, __u32 reason)
+{
+	return reason < FW_REASONS_MAX ? env->policers[reason].dropped : 0;
+}
+
 __u32 fw_user_seen(struct fw_env *env, __u32 index)
 {
 	struct fw_seen *seen;
@@ -297,6 +311,8 @@ __u32 fw_user_forward(struct fw_env *env, void *frame, __u32 *len, __u32 port, _
 		return FW_R_FAST;
 	}
 	reason = fw_name_miss(ctx.data, ctx.end, &p, reason);
+	if (fw_cfg.police && fw_police(ctx.data, ctx.end, &p, reason))
+		reason = FW_R_POLICED;
 	fw_count(reason);
 	return reason;
 }

@@ -46,6 +46,10 @@ void fw_user_remove(struct fw_env *env, __u32 index);
 /* Names the other direction of a flow, both in the table. */
 void fw_user_set_peer(struct fw_env *env, __u32 index, __u32 peer);
 __u64 fw_user_count(const struct fw_env *env, __u32 reason);
+/* Limits what the kernel is given for a reason. */
+void fw_user_set_limit(struct fw_env *env, __u32 reason, const struct fw_limit *limit);
+/* Packets over the limit of a reason. */
+__u64 fw_user_policed(const struct fw_env *env, __u32 reason);
 /* Was a TCP flow confirmed since the last call? */
 __u32 fw_user_seen(struct fw_env *env, __u32 index);
 /* Forgets that a flow was offered. */
@@ -55,7 +59,8 @@ void fw_user_set_full(struct fw_env *env, __u32 full);
 /* The last event, taken; its length, or 0. */
 __u32 fw_user_event(struct fw_env *env, void *event, __u32 size);
 
-/* enum fw_reason: FW_R_FAST with the frame rewritten, or why the kernel gets it. */
+/* enum fw_reason: FW_R_FAST with the frame rewritten, FW_R_POLICED if it is to be dropped, or why
+ * the kernel gets it. */
 __u32 fw_user_forward(struct fw_env *env, void *frame, __u32 *len, __u32 port, __u32 *port_out);
 /* The token of a frame that goes to the kernel, or 0. */
 __u32 fw_user_ingress(struct fw_env *env, void *frame, __u32 len, __u32 port, __u32 gso);

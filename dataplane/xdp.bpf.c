@@ -3,6 +3,7 @@
 #include "target/xdp.h"
 #include "target/conn.h"
 #include "pipeline.h"
+#include "police.h"
 
 /*
  * A bulk TCP direction shows tc only merged frames, whose checksum proves
@@ -36,7 +37,7 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx)
 	struct fw_pkt p = {};
 	struct fw_tuple seen;
 	enum fw_reason reason;
-	int watch = 0;
+	int watch = 0, verdict = XDP_PASS;
 
 	/* The tuple as it came in: a rewrite would hide it. */
 	if (fw_unlikely(fw_ctl.watch))
@@ -48,12 +49,16 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx)
 		return bpf_redirect_map(&fw_ports, nh->devmap_slot, XDP_PASS);
 	}
 	reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), &p, reason);
+	if (fw_cfg.police && fw_police(fw_data(ctx), fw_data_end(ctx), &p, reason)) {
+		reason = FW_R_POLICED;
+		verdict = XDP_DROP;
+	}
 	if (reason == FW_R_MISS)
 		reason = fw_sample(ctx, &p);
 	if (fw_unlikely(watch))
 		fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_XDP, reason);
 	fw_count(reason);
-	return XDP_PASS;
+	return verdict;
 }
 
 SEC("xdp")

@@ -53,15 +53,17 @@ fn reasons(path: &Path) -> Result<String, Box<dyn Error>> {
         };
         writeln!(
             entries,
-            "    Reason {{ name: {:?}, stage: Stage::{}, words: {words} }},",
+            "    Reason {{ name: {:?}, stage: Stage::{}, words: {words}, limitable: {} }},",
             name.to_lowercase(),
             match stage {
                 "FAST" => "Fast",
-                "PUNT" => "Punt",
+                "PUNT" | "PUNT_LIMIT" => "Punt",
+                "DROP" => "Drop",
                 "LEARN" => "Learn",
                 "KEEP" => "Keep",
                 other => return Err(format!("{}: unknown stage {other}", path.display()).into()),
-            }
+            },
+            stage == "PUNT_LIMIT"
         )?;
         count += 1;
     }

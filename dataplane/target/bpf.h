@@ -58,6 +58,13 @@ struct {
 } FW_MAP(fw_reasons);
 
 struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, FW_REASONS_MAX);
+	__type(key, __u32);
+	__type(value, struct fw_policer);
+} FW_MAP(fw_policers);
+
+struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, FW_EVENTS_SIZE);
 } FW_MAP(fw_events);
@@ -110,6 +117,7 @@ static __always_inline __u32 fw_now(void)
 FW_GETTER(fw_slot_get, fw_slot, fw_slots)
 FW_GETTER(fw_offer_get, fw_offer_set, fw_offers)
 FW_GETTER(fw_seen_get, fw_seen, fw_seen_flows)
+FW_GETTER(fw_policer_get, fw_policer, fw_policers)
 #undef FW_GETTER
 
 static __always_inline struct fw_cpu *fw_cpu_get(void)

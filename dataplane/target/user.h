@@ -40,6 +40,7 @@ struct fw_env {
 	__u32 nexthops_max;
 	__u32 now_tick;
 	__u64 counts[FW_REASONS_MAX];
+	struct fw_policer policers[FW_REASONS_MAX];
 	/* the last event, event_len bytes */
 	__u32 event_len;
 	__u32 event_full; /* simulate a full ring */
@@ -137,6 +138,11 @@ static __always_inline struct fw_offer_set *fw_offer_get(__u32 index)
 static __always_inline struct fw_seen *fw_seen_get(__u32 index)
 {
 	return index <= fw_env->flows_max / FW_SEEN_FLOWS ? &fw_env->seen[index] : NULL;
+}
+
+static __always_inline struct fw_policer *fw_policer_get(__u32 index)
+{
+	return index < FW_REASONS_MAX ? &fw_env->policers[index] : NULL;
 }
 
 static __always_inline struct fw_cpu *fw_cpu_get(void)

@@ -50,4 +50,5 @@ pod!(
     fw_port_fault,
     fw_seen,
     fw_offer_set,
+    fw_policer,
 );

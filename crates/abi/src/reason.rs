@@ -8,6 +8,8 @@ pub enum Stage {
     Fast,
     /// Given to the kernel by XDP or tc.
     Punt,
+    /// Dropped by XDP.
+    Drop,
     /// tc egress did not learn from the packet.
     Learn,
     /// tc egress learned from the packet, or it confirmed a flow.
@@ -23,6 +25,8 @@ pub struct Reason {
     pub stage: Stage,
     /// For people.
     pub words: &'static str,
+    /// The configuration may limit how many packets the kernel is given for it.
+    pub limitable: bool,
 }
 
 include!(concat!(env!("OUT_DIR"), "/reasons.rs"));
@@ -45,6 +49,24 @@ mod tests {
         assert_eq!(Reason::get(crate::FW_R_FAST).name, "fast");
         assert_eq!(Reason::get(crate::FW_R_SAMPLED).name, "sampled");
         assert_eq!(Reason::get(u32::MAX).name, "none");
+    }
+
+    #[test]
+    fn what_a_link_needs_cannot_be_limited() {
+        let limitable = |number| Reason::get(number).limitable;
+        assert!(limitable(crate::FW_R_FRAGMENT) && limitable(crate::FW_R_MISS));
+        for number in [
+            crate::FW_R_NOT_IP,
+            crate::FW_R_VLAN,
+            crate::FW_R_DEADLINE,
+            crate::FW_R_OFF,
+            crate::FW_R_REVALIDATE,
+            crate::FW_R_EPOCH,
+        ] {
+            assert!(!limitable(number), "{}", Reason::get(number).name);
+        }
+        let mut stages = REASONS.iter().filter(|r| r.limitable).map(|r| r.stage);
+        assert!(stages.all(|stage| stage == Stage::Punt));
     }
 
     #[test]

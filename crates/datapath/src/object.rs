@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
-    FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_nexthop, fw_port_fault, fw_watch,
+    FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_limit, fw_nexthop, fw_policer,
+    fw_port_fault, fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
@@ -24,7 +25,7 @@ static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"))
 pub const FLOWS_MAX: u32 = (1 << 21) / 8 * 7;
 
 /// Sizes and load-time constants.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct LoadOptions {
     /// Most flows in the table, each direction counted: [`FLOWS_MAX`] at most.
     pub flows: u32,
@@ -36,6 +37,8 @@ pub struct LoadOptions {
     pub ct_check_s: u32,
     /// Flows may belong to tc.
     pub tc_forwards: bool,
+    /// Most packets a second and CPU that the kernel is given, by number of the reason; others are not limited.
+    pub limits: BTreeMap<u32, u32>,
 }
 
 impl Default for LoadOptions {
@@ -46,7 +49,22 @@ impl Default for LoadOptions {
             conntrack: true,
             ct_check_s: 1,
             tc_forwards: false,
+            limits: BTreeMap::new(),
         }
+    }
+}
+
+/// An instruction's size.
+const BPF_INSTRUCTION_BYTES: u32 = 8;
+
+/// Packets that may come at once under any limit: a datagram of 64 KiB has 45 fragments.
+const BURST_MIN: u32 = 64;
+
+/// A limit whose bucket holds a tenth of a second's packets.
+pub(crate) fn limit(packets_per_s: u32) -> fw_limit {
+    fw_limit {
+        packets_per_s,
+        burst: (packets_per_s / 10).max(BURST_MIN),
     }
 }
 
@@ -106,6 +124,12 @@ impl Datapath {
             kern_ctx: has_kfunc(c"bpf_cast_to_kern_ctx").into(),
             ..Default::default()
         };
+        for (reason, packets_per_s) in &options.limits {
+            if let Some(to) = config.limit.get_mut(*reason as usize) {
+                *to = limit(*packets_per_s);
+                config.police = 1;
+            }
+        }
         configure_table(
             &mut config,
             options.flows,
@@ -188,6 +212,25 @@ impl Datapath {
             .collect()
     }
 
+    /// Instructions of a program, without those that load-time constants made unreachable.
+    pub fn instructions(&self, hook: Hook) -> Result<u32, DatapathError> {
+        let prog = self.prog(hook)?;
+        let mut info = libbpf_sys::bpf_prog_info::default();
+        let mut len = size_of_val(&info) as u32;
+        // SAFETY: the kernel writes at most `len` bytes to the structure, which asks for nothing behind pointers.
+        let rc = unsafe {
+            libbpf_sys::bpf_prog_get_info_by_fd(prog.as_raw_fd(), &raw mut info, &raw mut len)
+        };
+        match rc {
+            0 => Ok(info.xlated_prog_len / BPF_INSTRUCTION_BYTES),
+            error => Err(DatapathError::Object {
+                object: "prog",
+                what: "reading its size",
+                source: libbpf_rs::Error::from_raw_os_error(-error),
+            }),
+        }
+    }
+
     /// Readable when the data plane has events.
     #[must_use]
     pub fn events_fd(&self) -> RawFd {
@@ -246,23 +289,27 @@ impl Datapath {
 
     /// Packets by reason, summed over CPUs; the index is the reason's number.
     pub fn reasons(&self) -> Result<Vec<u64>, DatapathError> {
-        let map = get(&self.maps, "fw_reasons")?;
         (0..FW_REASONS_MAX)
             .map(|reason: u32| {
-                let values = map
-                    .lookup_percpu(&reason.to_ne_bytes(), MapFlags::ANY)
-                    .map_err(|source| DatapathError::Map {
-                        map: "fw_reasons",
-                        source,
-                    })?;
-                let cpus = values.unwrap_or_default();
-                Ok(cpus
-                    .iter()
-                    .filter_map(|v| v.first_chunk())
-                    .map(|v| u64::from_ne_bytes(*v))
-                    .sum())
+                let cpus = self.of_cpus("fw_reasons", reason)?;
+                let counts = cpus.iter().filter_map(|count| count.first_chunk());
+                Ok(counts.map(|count| u64::from_ne_bytes(*count)).sum())
             })
             .collect()
+    }
+
+    /// Packets over the limit of a reason, summed over CPUs.
+    pub fn policed(&self, reason: u32) -> Result<u64, DatapathError> {
+        let cpus = self.of_cpus("fw_policers", reason)?;
+        let policers = cpus.iter().filter_map(|p| fw_policer::from_bytes(p));
+        Ok(policers.map(|policer| policer.dropped).sum())
+    }
+
+    /// An element of a per-CPU array, of each CPU.
+    fn of_cpus(&self, name: &'static str, index: u32) -> Result<Vec<Vec<u8>>, DatapathError> {
+        let values = get(&self.maps, name)?.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY);
+        let error = |source| DatapathError::Map { map: name, source };
+        Ok(values.map_err(error)?.unwrap_or_default())
     }
 
     /// Chooses the tuple to be watched; `None` ends it.

@@ -3,9 +3,10 @@
 
 use std::ptr::NonNull;
 
-use freeway_abi::{fw_candidate, fw_conn, fw_control, fw_flow, fw_nexthop};
+use freeway_abi::{fw_candidate, fw_conn, fw_control, fw_flow, fw_limit, fw_nexthop};
 
 use crate::DataplaneEvent;
+use crate::object::limit;
 
 #[repr(C)]
 struct Env {
@@ -26,6 +27,8 @@ unsafe extern "C" {
     fn fw_user_remove(env: *mut Env, index: u32);
     fn fw_user_set_peer(env: *mut Env, index: u32, peer: u32);
     fn fw_user_count(env: *const Env, reason: u32) -> u64;
+    fn fw_user_set_limit(env: *mut Env, reason: u32, limit: *const fw_limit);
+    fn fw_user_policed(env: *const Env, reason: u32) -> u64;
     fn fw_user_seen(env: *mut Env, index: u32) -> u32;
     fn fw_user_forget(env: *mut Env, index: u32);
     fn fw_user_set_full(env: *mut Env, full: u32);
@@ -51,7 +54,7 @@ unsafe extern "C" {
 /// What the pipeline did with a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// `FW_R_FAST`, or why the kernel gets the frame (`FW_R_*`).
+    /// `FW_R_FAST`, `FW_R_POLICED` for a frame to be dropped, or why the kernel gets it (`FW_R_*`).
     pub reason: u32,
     /// Egress port if forwarded.
     pub port_out: Option<u32>,
@@ -158,6 +161,19 @@ impl Pipeline {
     pub fn count(&self, reason: u32) -> u64 {
         // SAFETY: a plain read; the index is checked.
         unsafe { fw_user_count(self.0.as_ptr(), reason) }
+    }
+
+    /// Limits what the kernel is given for a reason.
+    pub fn set_limit(&mut self, reason: u32, packets_per_s: u32) {
+        // SAFETY: copied during the call; the index is checked.
+        unsafe { fw_user_set_limit(self.0.as_ptr(), reason, &limit(packets_per_s)) }
+    }
+
+    /// Packets over the limit of a reason.
+    #[must_use]
+    pub fn policed(&self, reason: u32) -> u64 {
+        // SAFETY: a plain read; the index is checked.
+        unsafe { fw_user_policed(self.0.as_ptr(), reason) }
     }
 
     /// Takes the last event.

@@ -3,9 +3,13 @@
 //! to the verifier, and do what the vectors say.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "police.rs"]
+#[allow(clippy::duplicate_mod)]
+mod police;
 #[path = "vectors.rs"]
 mod vectors;
 
+use freeway_abi::FW_R_FRAGMENT;
 use freeway_datapath::{Datapath, LoadOptions};
 use libbpf_rs::query::ProgInfoIter;
 
@@ -19,10 +23,19 @@ fn programs_load() {
         return;
     }
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    for (conntrack, tc_forwards) in [(true, true), (true, false), (false, false)] {
+    for (conntrack, tc_forwards, limits) in [
+        (true, true, false),
+        (true, false, true),
+        (true, false, false),
+        (false, false, false),
+    ] {
         let options = LoadOptions {
             conntrack,
             tc_forwards,
+            limits: limits
+                .then_some((FW_R_FRAGMENT, 1000))
+                .into_iter()
+                .collect(),
             ..LoadOptions::default()
         };
         let datapath = Datapath::load(&options).unwrap();
@@ -31,7 +44,8 @@ fn programs_load() {
         for prog in ProgInfoIter::default().filter(|prog| ids.contains(&prog.id)) {
             let name = prog.name.to_string_lossy();
             println!(
-                "{} {name}: {} instructions verified, conntrack {conntrack}, tc forwards {tc_forwards}",
+                "{} {name}: {} instructions verified, conntrack {conntrack}, tc forwards {tc_forwards}, \
+                 limits {limits}",
                 kernel.trim(),
                 prog.verified_insns
             );

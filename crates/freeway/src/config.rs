@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The configuration: optional, TOML, and strict. Without a file the defaults are right for a router.
 
+// The fuzz targets include this file by its path, too.
+#[path = "config/limit.rs"]
+mod limit;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,6 +14,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::api::{PortRange, Prefix, Proto};
 use crate::exit::{Exit, Stop};
+
+pub use limit::{Limited, PacketsPerSecond};
 
 /// Read if it exists and `--config` is absent.
 pub const DEFAULT_PATH: &str = "/etc/freeway/freeway.toml";
@@ -22,6 +28,8 @@ pub struct Config {
     pub flows: Flows,
     /// `[policy]`: what may be fast.
     pub policy: Policy,
+    /// `[punts]`: what the kernel is given.
+    pub punts: Punts,
     /// `[port.NAME]`: one table for each network port that needs one.
     pub port: BTreeMap<String, Port>,
     /// `[daemon]`: the process.
@@ -103,6 +111,14 @@ impl Exclude {
     fn is_empty(&self) -> bool {
         *self == Exclude::default()
     }
+}
+
+/// `[punts]`: what the kernel is given.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Punts {
+    /// Most packets that each CPU gives to the kernel, by reason; a reason that is not named has no limit.
+    pub limits: BTreeMap<Limited, PacketsPerSecond>,
 }
 
 /// `[port.NAME]`: one network port.
@@ -313,6 +329,9 @@ mod tests {
             dst = ["192.0.2.0/24", "2001:db8::/32"]
             dport = [53, "5060-5061"]
             port = ["wan0"]
+            [punts.limits]
+            fragment = 10_000
+            miss_close = 1
             [port.lan0]
             wire_true = true
             path = "kernel"
@@ -336,6 +355,9 @@ mod tests {
                 path: PathChoice::Kernel
             }
         );
+        let limits: Vec<_> = config.punts.limits.iter().collect();
+        let names = limits.iter().map(|(of, rate)| (of.reason().name, rate.0));
+        assert!(names.eq([("fragment", 10_000), ("miss_close", 1)]));
         assert_eq!(config.daemon.log, LogLevel::Debug);
         assert_eq!(config.daemon.interfaces, ["lan0"]);
     }
@@ -380,6 +402,36 @@ mod tests {
                 "unknown variant `loud`",
             ),
             ("[flows\n", ":1:7: ", "unclosed table"),
+            (
+                "[punts.limits]\nfragments = 1000\n",
+                ":2:1: ",
+                "`fragments` is no reason, did you mean `fragment`? a limit may be set for short,",
+            ),
+            (
+                "[punts.limits]\nnot_ip = 1000\n",
+                ":2:1: ",
+                "`not_ip` (neither IPv4 nor IPv6) cannot be limited; a limit may be set for short,",
+            ),
+            (
+                "[punts.limits]\nicmp = 0\n",
+                ":2:8: key `icmp`",
+                "invalid value: integer `0`, expected packets a second, 1 to 4294967295",
+            ),
+            (
+                "[punts]\nlimits = { icmp = -5 }\n",
+                ":2:19: key `limits`",
+                "expected packets a second",
+            ),
+            (
+                "[punts.limits]\nicmp = \"10k\"\n",
+                ":2:8: key `icmp`",
+                "invalid type: string",
+            ),
+            (
+                "[punts]\nlimit = 1\n",
+                ":2:1: ",
+                "unknown field `limit`, expected `limits`",
+            ),
             (
                 "[policy]\ntcp = true\ntcp = false\n",
                 ":3:1: key `tcp`",

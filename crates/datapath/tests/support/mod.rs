@@ -12,6 +12,14 @@ use std::path::PathBuf;
 
 use toml::Table;
 
+/// Budgets, samples and limits are counted for each CPU.
+pub fn stay_on_this_cpu() {
+    let cpu = nix::sched::sched_getcpu().unwrap();
+    let mut set = nix::sched::CpuSet::new();
+    set.set(cpu).unwrap();
+    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set).unwrap();
+}
+
 pub fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors")
 }

@@ -3,7 +3,9 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use freeway_abi::{FW_R_COUNT, FW_R_FAST, fw_conn, fw_control, fw_flow, fw_nexthop, fw_state};
+use freeway_abi::{
+    FW_R_COUNT, FW_R_FAST, FW_R_POLICED, fw_conn, fw_control, fw_flow, fw_nexthop, fw_state,
+};
 use freeway_datapath::user::Pipeline;
 use freeway_datapath::{Datapath, DataplaneEvent, Hook, LoadOptions};
 
@@ -13,6 +15,8 @@ pub const NEXTHOPS: u32 = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub fast: bool,
+    /// Neither forwarded nor given to the kernel.
+    pub dropped: bool,
     pub frame: Vec<u8>,
     /// Native only: the BPF targets tell the reason by its counter.
     pub reason: Option<u32>,
@@ -119,6 +123,7 @@ impl Target for Native {
         let verdict = self.0.forward(&mut frame, port);
         Outcome {
             fast: verdict.reason == FW_R_FAST,
+            dropped: verdict.reason == FW_R_POLICED,
             frame,
             reason: Some(verdict.reason),
             port_out: verdict.port_out,
@@ -128,7 +133,7 @@ impl Target for Native {
 
 /// The loaded programs, run by BPF_PROG_TEST_RUN on frames that come in at `lo`, which is port 1.
 pub struct Loaded {
-    datapath: Datapath,
+    pub datapath: Datapath,
     hook: Hook,
     straight: bool,
 }
@@ -139,13 +144,20 @@ impl Loaded {
 
     /// As [`Native::new`].
     pub fn new(hook: Hook, straight: bool) -> Self {
-        let options = LoadOptions {
+        Self::with(&Self::options(), hook, straight)
+    }
+
+    pub fn options() -> LoadOptions {
+        LoadOptions {
             flows: FLOWS,
             nexthops: NEXTHOPS,
             tc_forwards: true,
             ..LoadOptions::default()
-        };
-        let datapath = Datapath::load(&options).expect("the programs load");
+        }
+    }
+
+    pub fn with(options: &LoadOptions, hook: Hook, straight: bool) -> Self {
+        let datapath = Datapath::load(options).expect("the programs load");
         // Without a device there the verdict would be "pass", as it is for any other slot.
         datapath
             .set_port(Self::SLOT, 1)
@@ -226,6 +238,7 @@ impl Target for Loaded {
         self.datapath.events.take(100)
     }
     fn run(&mut self, frame: &[u8], _port: u32) -> Outcome {
+        const XDP_DROP: u32 = 1;
         const XDP_PASS: u32 = 2;
         const XDP_REDIRECT: u32 = 4;
         const TC_ACT_UNSPEC: u32 = u32::MAX;
@@ -246,16 +259,18 @@ impl Target for Loaded {
         assert_eq!(rc, 0, "BPF_PROG_TEST_RUN of {} bytes", frame.len());
         out.truncate(opts.data_size_out as usize);
         // metadata lies before the frame
-        if !self.is_tc() && opts.retval == XDP_PASS {
+        if !self.is_tc() && opts.retval != XDP_REDIRECT {
             out.drain(..out.len() - frame.len());
         }
-        let fast = match (self.is_tc(), opts.retval) {
-            (false, XDP_REDIRECT) | (true, TC_ACT_REDIRECT) => true,
-            (false, XDP_PASS) | (true, TC_ACT_UNSPEC) => false,
+        let (fast, dropped) = match (self.is_tc(), opts.retval) {
+            (false, XDP_REDIRECT) | (true, TC_ACT_REDIRECT) => (true, false),
+            (false, XDP_PASS) | (true, TC_ACT_UNSPEC) => (false, false),
+            (false, XDP_DROP) => (false, true),
             (_, other) => panic!("verdict {other}"),
         };
         Outcome {
             fast,
+            dropped,
             frame: out,
             reason: None,
             port_out: None,

@@ -10,6 +10,9 @@ pub struct Stats {
     pub fast: Packets,
     /// Every reason but `fast` with its packets, in the order of `docs/reasons.md`, zeros included.
     pub reasons: Vec<ReasonCount>,
+    /// Limits that the configuration sets, and what was dropped over them.
+    #[serde(default)]
+    pub limits: Vec<Limit>,
     /// Events from the data plane.
     pub events: Events,
     /// Why the connection manager refused candidates.
@@ -32,12 +35,23 @@ pub struct Packets {
 pub struct ReasonCount {
     /// Stable name.
     pub name: String,
-    /// `fast`, `punt` (given to the kernel), `learn` (not learned from) or `keep` (learned from).
+    /// `fast`, `punt` (given to the kernel), `drop` (dropped), `learn` (not learned from) or `keep` (learned from).
     pub stage: String,
     /// The reason in words.
     pub words: String,
     /// Packets.
     pub packets: u64,
+}
+
+/// One of `[punts.limits]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Name of the reason.
+    pub name: String,
+    /// Most packets a second that each CPU gives to the kernel.
+    pub packets_per_s: u32,
+    /// Packets over it, which were dropped.
+    pub dropped: u64,
 }
 
 /// Events from the data plane.

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Limit;
+
 /// State of the daemon, its ports and what it learned of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -30,6 +32,9 @@ pub struct Status {
     pub ports: Vec<Port>,
     /// What the rules mean for the fast path.
     pub ruleset: RulesetStatus,
+    /// Limits that the configuration sets to what the kernel is given.
+    #[serde(default)]
+    pub limits: Vec<Limit>,
     /// Features of the kernel that Freeway uses.
     pub features: Vec<Feature>,
     /// What someone should know, in words.

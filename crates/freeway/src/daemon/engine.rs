@@ -185,6 +185,12 @@ impl Engine {
         let options = LoadOptions {
             flows: config.flows.max,
             conntrack: ruleset::has_conntrack_kfuncs(),
+            limits: config
+                .punts
+                .limits
+                .iter()
+                .map(|(limited, rate)| (limited.0, rate.0))
+                .collect(),
             ..LoadOptions::default()
         };
         let datapath = Datapath::load(&options).map_err(failure)?;

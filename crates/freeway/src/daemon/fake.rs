@@ -122,6 +122,7 @@ pub fn status() -> Status {
                 "inet filter forward, handle 12: `limit` must see every packet from lan0".into(),
             ],
         },
+        limits: limits(),
         features: vec![
             Feature {
                 name: "bpf_xdp_ct_lookup".into(),
@@ -170,6 +171,15 @@ pub fn status() -> Status {
     }
 }
 
+fn limits() -> Vec<Limit> {
+    let limit = |name: &str, packets_per_s, dropped| Limit {
+        name: name.into(),
+        packets_per_s,
+        dropped,
+    };
+    vec![limit("icmp", 1_000, 0), limit("fragment", 10_000, 1_234)]
+}
+
 /// Its counters.
 pub fn stats() -> Stats {
     let reason = |name: &str, stage: &str, words: &str, packets| ReasonCount {
@@ -194,6 +204,12 @@ pub fn stats() -> Stats {
                 17,
             ),
             reason(
+                "policed",
+                "drop",
+                "over the limit that the configuration sets for its reason",
+                1_234,
+            ),
+            reason(
                 "learn_changed",
                 "learn",
                 "fields changed that no rewrite explains (length, ID, flags, ECN)",
@@ -201,6 +217,7 @@ pub fn stats() -> Stats {
             ),
             reason("learned", "keep", "offered to the connection manager", 2200),
         ],
+        limits: limits(),
         events: Events {
             candidates: 2200,
             changed: 1,

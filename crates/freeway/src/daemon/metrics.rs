@@ -58,6 +58,30 @@ pub fn render(status: &Status, stats: &Stats) -> String {
         page.sample("freeway_reason_packets_total", &labels, reason.packets);
     }
     page.family(
+        "freeway_limit_packets_per_second",
+        "gauge",
+        "Most packets that each CPU gives to the kernel, by reason.",
+    );
+    for limit in &stats.limits {
+        page.sample(
+            "freeway_limit_packets_per_second",
+            &[("reason", limit.name.as_str())],
+            limit.packets_per_s,
+        );
+    }
+    page.family(
+        "freeway_policed_packets_total",
+        "counter",
+        "Packets dropped over the limit of their reason.",
+    );
+    for limit in &stats.limits {
+        page.sample(
+            "freeway_policed_packets_total",
+            &[("reason", limit.name.as_str())],
+            limit.dropped,
+        );
+    }
+    page.family(
         "freeway_refused_total",
         "counter",
         "Candidates that the connection manager refused, by reason.",
@@ -239,6 +263,8 @@ mod tests {
         assert!(
             page.contains("freeway_reason_packets_total{reason=\"miss\",stage=\"punt\"} 4321\n")
         );
+        assert!(page.contains("freeway_policed_packets_total{reason=\"fragment\"} 1234\n"));
+        assert!(page.contains("freeway_limit_packets_per_second{reason=\"fragment\"} 10000\n"));
         assert!(page.contains("freeway_port_fast{port=\"lan0\"} 1\n"));
         for line in page.lines().filter(|line| !line.starts_with('#')) {
             let (name, value) = line.rsplit_once(' ').unwrap();

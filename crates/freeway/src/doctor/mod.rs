@@ -3,6 +3,7 @@
 
 mod conntrack;
 mod kernel;
+mod limits;
 mod ports;
 mod rules;
 
@@ -33,7 +34,7 @@ pub struct Report {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is about: `kernel`, `port NAME`, `rules`, `connections`.
+    /// What it is about: `kernel`, `port NAME`, `rules`, `connections`, `limits`.
     pub area: String,
     /// How bad it is.
     pub severity: Severity,
@@ -130,6 +131,7 @@ pub fn examine(config: Option<&Path>, interfaces: &[String]) -> Result<Report, S
     ports::examine(&mut report, &config, daemon.as_ref())?;
     rules::examine(&mut report);
     conntrack::examine(&mut report, &config);
+    limits::examine(&mut report, &config, daemon.as_ref());
     report.group();
     Ok(report)
 }

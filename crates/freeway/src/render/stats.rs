@@ -28,6 +28,26 @@ pub fn stats(stats: &Stats, all: bool, terminal: Terminal) -> String {
             reasons.map(|reason| (reason.packets, reason.name.as_str(), reason.words.as_str()));
         section(&mut page, heading, all, rows.collect());
     }
+    let limits: Vec<_> = stats
+        .limits
+        .iter()
+        .map(|limit| {
+            let words = format!(
+                "over {} a second and CPU",
+                count(limit.packets_per_s.into())
+            );
+            (limit.dropped, limit.name.as_str(), words)
+        })
+        .collect();
+    let rows = limits
+        .iter()
+        .map(|(dropped, name, words)| (*dropped, *name, words.as_str()));
+    section(
+        &mut page,
+        "Packets dropped over a limit of the configuration",
+        all,
+        rows.collect(),
+    );
     let refused = stats
         .refused
         .iter()
@@ -93,6 +113,10 @@ mod tests {
         assert!(text.starts_with("The fast path forwarded 1,234,567 packets, 1.85 GB\n"));
         assert!(
             text.contains("  4,321  miss   no flow in the table\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  1,234  fragment  over 10,000 a second and CPU\n"),
             "{text}"
         );
         assert!(!text.contains("icmp"));

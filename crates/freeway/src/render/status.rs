@@ -5,7 +5,7 @@ use super::number::{bytes, count, duration, plural};
 use super::page::{Page, Tone};
 use super::terminal::Terminal;
 use crate::api::{
-    FeatureState, Invalidation, Latency, Learning, Port, PortPath, PortState, Status,
+    FeatureState, Invalidation, Latency, Learning, Limit, Port, PortPath, PortState, Status,
 };
 
 /// The whole page.
@@ -118,7 +118,7 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
         page.tone(Tone::Warn, "these keep flows in the kernel:")
     };
     let row = |name: &str, words: String| vec![name.to_owned(), words];
-    vec![
+    let mut rows = vec![
         row(
             "Flows",
             format!("{}; room for {}", states.join(", "), count(flows.capacity)),
@@ -151,8 +151,29 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
                 .clone()
                 .unwrap_or_else(|| "defaults".into()),
         ),
-        row("Rules", rules),
-    ]
+    ];
+    if !status.limits.is_empty() {
+        rows.push(row("Limits", limits(page, &status.limits)));
+    }
+    rows.push(row("Rules", rules));
+    rows
+}
+
+fn limits(page: &Page, limits: &[Limit]) -> String {
+    let words: Vec<_> = limits
+        .iter()
+        .map(|limit| {
+            let rate = format!("{} {}/s", limit.name, count(limit.packets_per_s.into()));
+            match limit.dropped {
+                0 => rate,
+                dropped => {
+                    let dropped = format!("{} dropped", count(dropped));
+                    format!("{rate} ({})", page.tone(Tone::Warn, &dropped))
+                }
+            }
+        })
+        .collect();
+    format!("{} on each CPU", words.join(", "))
 }
 
 fn learning(learn: &Learning) -> String {
@@ -230,6 +251,7 @@ mod tests {
             "eth9 down no carrier",
             "`limit` must see every packet from lan0",
             "tcx, for attaching",
+            "Limits icmp 1,000/s, fragment 10,000/s (1,234 dropped) on each CPU",
             "up 62 min",
             "! nf_conntrack_max",
         ] {

@@ -9,9 +9,10 @@ use freeway_cmm::Refusal;
 use super::census::{Asker, Sums};
 use super::{Engine, failure};
 use crate::api::{
-    Events, Failure, FlowCounts, Flushed, Latency, Learning, Netlink, Port, PortPath, PortState,
-    ReasonCount, RefusalCount, Resynced, Stats, Status, Switched,
+    Events, Failure, FlowCounts, Flushed, Latency, Learning, Limit, Netlink, Port, PortPath,
+    PortState, ReasonCount, RefusalCount, Resynced, Stats, Status, Switched,
 };
+use crate::config::{Limited, PacketsPerSecond};
 use crate::daemon::{DaemonError, Request};
 
 impl Engine {
@@ -70,6 +71,7 @@ impl Engine {
             next_hops: self.manager.nexthop_count() as u64,
             ports: self.port_status(),
             ruleset: self.ruleset.status.clone(),
+            limits: self.limits(),
             features: self.probes.iter().map(super::poll::feature).collect(),
             notices: self.notices(staleness_bound_s),
             invalidation: self.invalidation.report(),
@@ -86,6 +88,16 @@ impl Engine {
             memory_maps_bytes: self.datapath.memory_bytes(),
             config_file: self.config.file.as_ref().map(|f| f.display().to_string()),
         }
+    }
+
+    fn limits(&self) -> Vec<Limit> {
+        let limits = self.config.punts.limits.iter();
+        let limit = |(limited, rate): (&Limited, &PacketsPerSecond)| Limit {
+            name: limited.reason().name.into(),
+            packets_per_s: rate.0,
+            dropped: self.datapath.policed(limited.0).unwrap_or(0),
+        };
+        limits.map(limit).collect()
     }
 
     fn port_status(&self) -> Vec<Port> {
@@ -176,6 +188,7 @@ impl Engine {
                 })
                 .filter(|r| r.name != "none" || r.packets > 0)
                 .collect(),
+            limits: self.limits(),
             events: Events {
                 candidates: self.counts.candidates,
                 changed: self.counts.changed,
@@ -207,6 +220,7 @@ pub(super) fn stage(stage: Stage) -> &'static str {
     match stage {
         Stage::Fast => "fast",
         Stage::Punt => "punt",
+        Stage::Drop => "drop",
         Stage::Learn => "learn",
         Stage::Keep => "keep",
     }

@@ -99,6 +99,11 @@ impl Case<'_> {
 
     /// Why the kernel has its packets, the most decisive reason there is.
     fn why(&self) -> String {
+        if self.most(|n| self.stage_of(n) == Stage::Drop).is_some() {
+            return "packets of it are dropped before the kernel: \
+                    over a limit of [punts.limits] in the configuration"
+                .into();
+        }
         // What cannot be a flow's packet says nothing of the flow, and is said first.
         if let Some(reason) = self.most(|n| (FW_R_SHORT..=FW_R_TCP_FLAGS).contains(&n)) {
             return format!("{}: always the kernel's", reason.words);
