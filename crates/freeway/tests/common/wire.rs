@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -26,6 +26,9 @@ pub const NEAR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 200);
 pub const FAR: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 200);
 /// What the server sees of the client.
 pub const SEEN: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+
+/// What has not arrived by then will not: a busy machine may need most of it.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Client or server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +62,8 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// The frame as `from` sends it.
-    fn frame(&self, from: Side, macs: [[u8; 6]; 2]) -> Vec<u8> {
+    /// The frame as `from` sends it, with an IP identification, which a router leaves as it is.
+    fn frame(&self, from: Side, macs: [[u8; 6]; 2], id: u16) -> Vec<u8> {
         let (src, dst, ports) = match from {
             Near => (NEAR, FAR, self.ports),
             Far => (FAR, SEEN, (self.ports.1, self.ports.0)),
@@ -92,7 +95,8 @@ impl Segment {
         l4[sum_at..sum_at + 2].copy_from_slice(&(!sum16(&pseudo)).to_be_bytes());
         let mut ip = vec![0x45, 0];
         ip.extend((20 + l4.len() as u16).to_be_bytes());
-        ip.extend([0, 0, 0x40, 0, 64, self.proto, 0, 0]);
+        ip.extend(id.to_be_bytes());
+        ip.extend([0x40, 0, 64, self.proto, 0, 0]);
         ip.extend(src.octets());
         ip.extend(dst.octets());
         let sum = !sum16(&ip);
@@ -100,8 +104,8 @@ impl Segment {
         [macs.concat(), vec![0x08, 0x00], ip, l4].concat()
     }
 
-    /// What arrived at `to`; `None` if it is not for the end that it should be for, or damaged.
-    fn parse(frame: &[u8], to: Side) -> Option<Segment> {
+    /// What arrived at `to`, and its identification; `None` if it is not for the end that it should be for, or damaged.
+    fn parse(frame: &[u8], to: Side) -> Option<(u16, Segment)> {
         let ip = frame.get(14..)?;
         if frame[12..14] != [0x08, 0x00] || ip[0] != 0x45 {
             return None;
@@ -146,11 +150,11 @@ impl Segment {
             _ => 8,
         };
         segment.payload = l4[payload_at..].to_vec();
-        Some(segment)
+        Some((u16::from_be_bytes([ip[4], ip[5]]), segment))
     }
 }
 
-type Arrived = Mutex<HashMap<(u8, u16, u16), Vec<Segment>>>;
+type Arrived = Mutex<HashMap<(u8, u16, u16), Vec<(u16, Segment)>>>;
 
 struct End {
     injector: Injector,
@@ -164,6 +168,8 @@ struct End {
 pub struct Wire {
     ends: [End; 2],
     stop: Arc<AtomicBool>,
+    /// Each frame has an identification of its own, so that a late one is not taken for a copy.
+    next_id: AtomicU16,
 }
 
 impl Wire {
@@ -189,13 +195,13 @@ impl Wire {
                     let frames = capture
                         .collect(1, Duration::from_millis(50), |_| true)
                         .unwrap();
-                    for segment in frames
+                    for (id, segment) in frames
                         .iter()
                         .filter_map(|frame| Segment::parse(&frame.bytes, side))
                     {
                         let key = (segment.proto, segment.ports.0, segment.ports.1);
                         let mut all = theirs.0.lock().unwrap();
-                        all.entry(key).or_default().push(segment);
+                        all.entry(key).or_default().push((id, segment));
                         theirs.1.notify_all();
                     }
                 }
@@ -213,13 +219,18 @@ impl Wire {
                 end(lab.server_port(), Far, MAC_WAN),
             ],
             stop,
+            next_id: AtomicU16::new(0),
         }
     }
 
     /// Sends without looking.
-    pub fn send(&self, from: Side, segment: &Segment) {
+    pub fn send(&self, from: Side, segment: &Segment) -> u16 {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let end = &self.ends[from as usize];
-        end.injector.send(&segment.frame(from, end.macs)).unwrap();
+        end.injector
+            .send(&segment.frame(from, end.macs, id))
+            .unwrap();
+        id
     }
 
     /// True if the same arrives at the other end, once.
@@ -227,22 +238,23 @@ impl Wire {
         let (lock, changed) = &*self.ends[from.other() as usize].arrived;
         let key = (segment.proto, segment.ports.0, segment.ports.1);
         lock.lock().unwrap().remove(&key);
-        self.send(from, segment);
-        let end = Instant::now() + Duration::from_millis(400);
+        let id = self.send(from, segment);
+        let end = Instant::now() + PATIENCE;
         let mut all = lock.lock().unwrap();
-        loop {
+        let copies = loop {
             let there = all.get(&key).map_or(&[][..], Vec::as_slice);
-            match there.iter().filter(|one| *one == segment).count() {
-                0 => {}
-                1 => return true,
-                copies => panic!("{copies} copies of {segment:?}"),
-            }
+            let same = |(its, one): &&(u16, Segment)| *its == id && one == segment;
+            let copies = there.iter().filter(same).count();
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
+            if copies > 0 || left.is_zero() {
+                break copies;
             }
             all = changed.wait_timeout(all, left).unwrap().0;
-        }
+        };
+        // others go on with what arrived
+        drop(all);
+        assert!(copies <= 1, "{copies} copies of {segment:?}");
+        copies == 1
     }
 }
 
