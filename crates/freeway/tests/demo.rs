@@ -123,6 +123,24 @@ fn the_bench_fills_its_fields() {
     assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
 }
 
+/// What a fault would do to floods, and a machine that is too busy could do, too.
+fn flood_faults(kind: &Value) -> Vec<String> {
+    let count = |field: &str| kind[field].as_u64().unwrap();
+    let mut faults = Vec::new();
+    let mut judge = |good: bool, what: &str| {
+        if !good {
+            faults.push(format!("{what}: {kind}"));
+        }
+    };
+    judge(kind["daemon_cpu"].as_f64().unwrap() < 1.0, "daemon");
+    let all = count("new_flows");
+    // none can be fast that had no packets forwarded
+    judge(count("new_flows_arrived") > 10 * all, "new flows' frames");
+    judge(count("new_flows_fast") * 2 > all, "new flows fast");
+    judge(count("new_flows_fast_after") == all, "fast after the flood");
+    faults
+}
+
 #[test]
 fn a_flood_fills_its_fields() {
     let Some(_machine) = machine() else {
@@ -130,21 +148,9 @@ fn a_flood_fills_its_fields() {
     };
     let counting = || std::fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled").unwrap();
     let before = counting();
-    let (bench, _) = measure(&[
-        "bench",
-        "flood",
-        "--kind",
-        "udp-accepted",
-        "--flows",
-        "200",
-        "--runs",
-        "1",
-        "--seconds",
-        "1",
-    ]);
-    let kinds = bench["kinds"].as_array().unwrap();
-    assert_eq!(kinds.len(), 1, "{bench}");
-    for kind in kinds {
+    let mut faults = Vec::new();
+    for attempt in 1..=3 {
+        let kind = flood();
         for field in [
             "capacity_per_s",
             "flood_per_s",
@@ -157,16 +163,38 @@ fn a_flood_fills_its_fields() {
         ] {
             assert!(kind[field].as_f64().unwrap() > 0.0, "{field}: {kind}");
         }
-        // a debug build's daemon on a busy machine: bounds that only a fault exceeds
-        assert!(kind["daemon_cpu"].as_f64().unwrap() < 1.0, "{kind}");
         let count = |field: &str| kind[field].as_u64().unwrap();
-        assert!(count("new_flows_fast") * 2 > count("new_flows"), "{kind}");
         assert!(
             count("memory_after_bytes") < count("memory_before_bytes") + (32 << 20),
             "{kind}"
         );
+        faults = flood_faults(&kind);
+        if faults.is_empty() {
+            break;
+        }
+        println!("attempt {attempt}: {}", faults.join("\n"));
     }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
     assert_eq!(counting(), before);
+}
+
+/// One run.
+fn flood() -> Value {
+    let (bench, _) = measure(&[
+        "bench",
+        "flood",
+        "--kind",
+        "udp-accepted",
+        "--flows",
+        "200",
+        "--runs",
+        "1",
+        "--seconds",
+        "2",
+    ]);
+    let kinds = bench["kinds"].as_array().unwrap();
+    assert_eq!(kinds.len(), 1, "{bench}");
+    kinds[0].clone()
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use freeway_lab::frame::{FLOWS_MAX, FLOWS_PER_BLOCK, TCP_SYN};
 use freeway_lab::{
-    Counting, FlowSpec, Generator, Lab, Load, Options, Program, Proto, RunTime, Running, Sent,
-    Sink, SinkSpec, Topology, Until,
+    Counting, FlowSpec, Generator, Lab, Load, Options, Program, Proto, Rule, RunTime, Running,
+    Sent, Sink, SinkSpec, Topology, Until,
 };
 use serde::Serialize;
 
@@ -33,6 +33,12 @@ const CARRIED_PPS: u64 = 100_000;
 /// Connections that begin to send during the flood, and how often in all.
 const NEW_FLOWS: u32 = 100;
 const NEW_PPS: u64 = 5_000;
+/// How long they go on after the flood until all of them are fast.
+const NEW_PATIENCE: Duration = Duration::from_secs(5);
+/// Their ports begin at a multiple of this, a power of two.
+const NEW_BLOCK: u32 = NEW_FLOWS.next_power_of_two();
+/// Of the source port, UDP over IPv4.
+const PORTS_OFFSET: u32 = 34;
 /// The flood's destination ports; each sample has ports of its own, or its tuples would be known.
 const FLOOD_PORT: u16 = 20_000;
 /// Of a flood's tuples that the kernel accepted, the next sample is to find few.
@@ -98,8 +104,12 @@ pub struct Kind {
     pub memory_after_bytes: u64,
     /// Connections that began to send during the flood.
     pub new_flows: u64,
-    /// Of which were fast when it ended.
+    /// Their frames that arrived during the flood.
+    pub new_flows_arrived: u64,
+    /// Of the connections, those that were fast when it ended.
     pub new_flows_fast: u64,
+    /// And when they had gone on for at most five seconds more.
+    pub new_flows_fast_after: u64,
 }
 
 /// Measures and prints.
@@ -170,7 +180,10 @@ struct Carried {
     flood_per_s: f64,
     daemon_cpu: f64,
     memory_bytes: [u64; 2],
-    new_fast: u64,
+    /// Frames of the new flows that arrived during the flood.
+    new_arrived: u64,
+    /// Of the new flows, when it ended and later.
+    new_fast: [u64; 2],
 }
 
 impl<'a> Site<'a> {
@@ -244,7 +257,7 @@ impl<'a> Site<'a> {
                 alone.lost,
                 alone.sent,
                 both.daemon_cpu,
-                both.new_fast
+                both.new_fast[0]
             ));
             timed.push(times);
             kernel.push(alone);
@@ -279,7 +292,9 @@ impl<'a> Site<'a> {
             memory_before_bytes: most(0),
             memory_after_bytes: most(1),
             new_flows: u64::from(NEW_FLOWS) * u64::from(self.args.runs),
-            new_flows_fast: sum(&freeway, |run| run.new_fast),
+            new_flows_arrived: sum(&freeway, |run| run.new_arrived),
+            new_flows_fast: sum(&freeway, |run| run.new_fast[0]),
+            new_flows_fast_after: sum(&freeway, |run| run.new_fast[1]),
         })
     }
 
@@ -292,19 +307,34 @@ impl<'a> Site<'a> {
         self.lab.flows(Proto::Udp, self.args.flows, 64)
     }
 
+    /// The first of those that are to come: one comparison tells them from all others.
+    fn first_newcomer(&self) -> u32 {
+        self.args.flows.next_multiple_of(NEW_BLOCK)
+    }
+
     fn newcomers(&self) -> FlowSpec {
         let all = self.established();
         FlowSpec {
             flows: NEW_FLOWS,
-            near_port: all.near_port + self.args.flows as u16,
+            near_port: all.near_port + self.first_newcomer() as u16,
             bare: true,
             ..all
         }
     }
 
+    /// Their frames behind the masquerade, which keeps the ports.
+    fn of_newcomers(&self) -> Rule {
+        let spec = self.newcomers();
+        Rule {
+            offset: PORTS_OFFSET,
+            mask: (0x1_0000 - NEW_BLOCK) << 16 | 0xffff,
+            value: u32::from(spec.near_port) << 16 | u32::from(spec.far_port),
+        }
+    }
+
     /// Opens the connections of both, or keeps them from expiring.
     fn prime(&self) -> Result<(), Stop> {
-        let flows = self.args.flows + NEW_FLOWS;
+        let flows = self.first_newcomer() + NEW_FLOWS;
         self.lab.prime(Proto::Udp, flows, Some(self.args.cpu))?;
         Ok(())
     }
@@ -344,10 +374,11 @@ impl<'a> Site<'a> {
 
     /// A daemon under which the established flows are fast.
     fn start(&self) -> Result<RouterDaemon, Stop> {
+        // before it looks: it is not to know those that are to come
+        self.prime()?;
         let daemon = RouterDaemon::start(&self.lab, "")?;
         daemon.require_fast_ports()?;
         pin(daemon.status()?.pid, self.args.daemon_cpu)?;
-        self.prime()?;
         let _sink = Sink::attach(self.lab.server_port(), SinkSpec::plain())?;
         let load = self.load(&self.established(), CARRIED_PPS, self.args.cpu)?;
         let patience = Instant::now() + WARM_UP;
@@ -359,6 +390,22 @@ impl<'a> Site<'a> {
         }
         load.stop()?;
         Ok(daemon)
+    }
+
+    fn fast_newcomers(&self, daemon: &RouterDaemon) -> Result<u64, Stop> {
+        daemon.count(&self.active(&self.newcomers()))
+    }
+
+    /// The same when all are, or patience ends.
+    fn fast_in_the_end(&self, daemon: &RouterDaemon) -> Result<u64, Stop> {
+        let patience = Instant::now() + NEW_PATIENCE;
+        loop {
+            let fast = self.fast_newcomers(daemon)?;
+            if fast == u64::from(NEW_FLOWS) || Instant::now() > patience {
+                return Ok(fast);
+            }
+            thread::sleep(SETTLE);
+        }
     }
 
     fn active(&self, spec: &FlowSpec) -> FlowFilter {
@@ -425,9 +472,11 @@ impl<'a> Site<'a> {
     fn carry(&mut self, pps: u64, daemon: Option<&RouterDaemon>) -> Result<Carried, Stop> {
         let spec = SinkSpec {
             flows: self.args.flows,
+            rules: true,
             ..SinkSpec::default()
         };
         let sink = Sink::attach(self.lab.server_port(), spec)?;
+        sink.set_rule(0, self.of_newcomers())?;
         let usage = || -> Result<(Instant, Duration, u64), Stop> {
             let Some(daemon) = daemon else {
                 return Ok((Instant::now(), Duration::ZERO, 0));
@@ -442,11 +491,12 @@ impl<'a> Site<'a> {
         let newcomers = self.load(&self.newcomers(), NEW_PPS, self.args.daemon_cpu)?;
         let flood = flood.wait()?;
         let after = usage()?;
-        newcomers.stop()?;
+        let new_arrived = sink.mark(0)?.count;
         let new_fast = match daemon {
-            Some(daemon) => daemon.count(&self.active(&self.newcomers()))?,
-            None => 0,
+            Some(daemon) => [self.fast_newcomers(daemon)?, self.fast_in_the_end(daemon)?],
+            None => [0; 2],
         };
+        newcomers.stop()?;
         let sent = load.stop()?.frames;
         thread::sleep(SETTLE);
         let arrived: u64 = sink.flows()?.iter().map(|flow| flow.frames).sum();
@@ -457,6 +507,7 @@ impl<'a> Site<'a> {
             flood_per_s: per_second(&flood),
             daemon_cpu: (after.1 - before.1).as_secs_f64() / elapsed_s,
             memory_bytes: [before.2, after.2],
+            new_arrived,
             new_fast,
         })
     }
@@ -573,7 +624,13 @@ mod tests {
             assert!(text.contains(words), "{words}: {text}");
         }
         let json = serde_json::to_value(&flood).unwrap();
-        for field in ["hit_ratio", "freeway_lost", "daemon_cpu", "new_flows_fast"] {
+        for field in [
+            "hit_ratio",
+            "freeway_lost",
+            "daemon_cpu",
+            "new_flows_fast",
+            "new_flows_fast_after",
+        ] {
             assert!(json["kinds"][0].get(field).is_some(), "{field}");
         }
     }
