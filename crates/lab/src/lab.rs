@@ -2,7 +2,6 @@
 //! Building a topology, and taking it down again.
 
 use std::fmt::Write;
-use std::fs;
 use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,8 +9,9 @@ use std::time::{Duration, Instant};
 use nix::unistd::geteuid;
 use serde::Serialize;
 
-use crate::error::{Context, LabError};
+use crate::error::LabError;
 use crate::frame::{Direction, FlowSpec, MAC_CLIENT, MAC_LAN, MAC_SERVER, MAC_WAN, Proto};
+use crate::limit::Raised;
 use crate::netns::Netns;
 use crate::ruleset::ruleset;
 use crate::topology::{Family, Filter, Topology, offset};
@@ -91,7 +91,7 @@ pub struct Lab {
     ports: Ports,
     // Last, for fields are dropped in order and the namespaces go when everything else has gone.
     hosts: Hosts,
-    _conntrack_max: Option<ConntrackMax>,
+    _conntrack_max: Option<Raised>,
 }
 
 #[derive(Debug)]
@@ -151,7 +151,8 @@ impl Lab {
             hosts.router.tool_with_input("nft -f -", &text)?;
         }
         wait_for_carrier(&hosts.all())?;
-        let conntrack_max = options.conntrack_max.map(ConntrackMax::raise).transpose()?;
+        let raise = |entries| signal::raise_limit(run, entries);
+        let conntrack_max = options.conntrack_max.map(raise).transpose()?;
         let port = |netns: &Netns, name: &str, mac| {
             let ifindex = netns.ifindex(name)?;
             Ok::<_, LabError>(Port {
@@ -403,30 +404,4 @@ pub(crate) fn wait_for_carrier(hosts: &[&Netns]) -> Result<(), LabError> {
         }
     }
     Ok(())
-}
-
-/// A raised limit that is put back on drop. Only the initial namespace may set it.
-#[derive(Debug)]
-struct ConntrackMax {
-    before: String,
-}
-
-impl ConntrackMax {
-    const FILE: &'static str = "/proc/sys/net/netfilter/nf_conntrack_max";
-
-    fn raise(entries: u32) -> Result<Self, LabError> {
-        let before = fs::read_to_string(Self::FILE).context(format!("read {}", Self::FILE))?;
-        if before.trim().parse::<u32>().is_ok_and(|now| now < entries) {
-            fs::write(Self::FILE, entries.to_string()).context(format!("write {}", Self::FILE))?;
-        }
-        Ok(Self { before })
-    }
-}
-
-impl Drop for ConntrackMax {
-    fn drop(&mut self) {
-        if let Err(error) = fs::write(Self::FILE, self.before.trim()) {
-            eprintln!("cannot restore {}: {error}", Self::FILE);
-        }
-    }
 }

@@ -32,6 +32,7 @@ pub mod error;
 pub mod frame;
 pub mod generator;
 pub mod lab;
+mod limit;
 pub mod measure;
 pub mod netns;
 pub mod prime;

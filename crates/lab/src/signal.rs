@@ -12,6 +12,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, si
 use nix::unistd::pipe2;
 
 use crate::error::{Context, LabError};
+use crate::limit::{self, Raised};
 use crate::netns::Netns;
 use crate::sweep;
 
@@ -45,6 +46,15 @@ pub(crate) fn create(netns: &Netns) -> Result<(), LabError> {
     }
     registry.namespaces.push(netns.clone());
     netns.create()
+}
+
+/// Raises the limit of connections for a lab; as for namespaces, not after the cleanup.
+pub(crate) fn raise_limit(run: u32, entries: u32) -> Result<Raised, LabError> {
+    let registry = registry();
+    if registry.ending {
+        return Err(LabError::Interrupted);
+    }
+    limit::raise(run, entries)
 }
 
 /// Removes a namespace and forgets it.
@@ -125,6 +135,7 @@ fn clean() {
             eprintln!("cannot remove namespace {}: {error}", netns.name());
         }
     }
+    limit::release_own();
 }
 
 /// While it lives, Ctrl-C is for the foreground child alone, as system(3) does it.

@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::error::LabError;
+use crate::limit;
 use crate::netns::{NETNS_DIR, Netns};
 
 /// Names are `fw-PID-RUN-HOST`.
@@ -64,7 +65,7 @@ fn end_processes(netns: &Netns) {
 }
 
 /// The process that a namespace belongs to, by its name.
-fn owner(name: &str) -> Option<u32> {
+pub(crate) fn owner(name: &str) -> Option<u32> {
     let (pid, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
     pid.parse().ok()
 }
@@ -80,6 +81,11 @@ fn owner_lives(pid: u32, path: &Path) -> bool {
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     // Both clocks are coarse, and the wall clock may be stepped: doubt keeps the namespace.
     created.is_none_or(|created| started <= created + Duration::from_secs(5))
+}
+
+/// Whether `path`, which has the name of a namespace of a lab, was left behind by a process that is gone.
+pub(crate) fn is_stale(name: &str, path: &Path) -> bool {
+    owner(name).is_some_and(|pid| !owner_lives(pid, path))
 }
 
 /// The wall clock time of a process's start, or nothing if it does not live.
@@ -105,8 +111,15 @@ fn process_started(pid: u32) -> Option<Duration> {
     Some(Duration::from_secs(boot) + Duration::from_millis(ticks * 1000 / per_second))
 }
 
-/// Removes the namespaces of labs whose process is gone; returns their names.
+/// Removes the namespaces of labs whose process is gone, and puts back the limit that they raised; returns the
+/// namespaces' names.
 pub fn sweep() -> Vec<String> {
+    let swept = sweep_namespaces();
+    limit::sweep();
+    swept
+}
+
+fn sweep_namespaces() -> Vec<String> {
     let Ok(entries) = fs::read_dir(NETNS_DIR) else {
         return Vec::new();
     };
@@ -114,8 +127,7 @@ pub fn sweep() -> Vec<String> {
         .flatten()
         .filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
-            let pid = owner(&name)?;
-            let stale = !owner_lives(pid, &entry.path());
+            let stale = is_stale(&name, &entry.path());
             (stale && remove(&Netns::named(&name)).is_ok()).then_some(name)
         })
         .collect()

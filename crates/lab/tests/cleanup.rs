@@ -104,13 +104,25 @@ fn inside_and_outside_are_told_apart() {
     assert!(error.contains("ip link show nothere") && error.contains("nothere\" does not exist"));
 }
 
+/// By how much the labs below raise the limit of connections.
+const RAISE: u32 = 4096;
+
+fn conntrack_max() -> u32 {
+    let text = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max").unwrap();
+    text.trim().parse().unwrap()
+}
+
 /// Not a test of its own: what the tests below start, and end by a signal.
 #[test]
 #[ignore = "started by other tests"]
 fn hold_a_lab() {
     freeway_lab::cleanup_on_signal().unwrap();
     freeway_lab::cleanup_on_signal().unwrap();
-    let lab = common::build("nat");
+    let options = Options {
+        conntrack_max: Some(conntrack_max() + RAISE),
+        ..Options::default()
+    };
+    let lab = common::build_with("nat", options);
     let mut sleeper = lab
         .server()
         .spawn(Command::new("sleep").arg("1000"))
@@ -158,6 +170,12 @@ fn a_shell_is_in_the_router() {
     }
 }
 
+/// The limit of connections, once nobody has raised it who was killed.
+fn limit() -> u32 {
+    sweep();
+    conntrack_max()
+}
+
 fn holder() -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "hold_a_lab", "--nocapture"])
@@ -175,14 +193,17 @@ fn signals_clean_up_and_end_the_process() {
     let Some(_machine) = common::machine() else {
         return;
     };
+    let limit = limit();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let mut child = holder();
+        assert_eq!(conntrack_max(), limit + RAISE);
         let start = Instant::now();
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         let status = child.wait().unwrap();
         assert_eq!(status.signal(), Some(signal as i32), "{signal}: {status}");
         assert!(start.elapsed() < Duration::from_secs(5));
         assert_eq!(namespaces_of(child.id()), Vec::<String>::new(), "{signal}");
+        assert_eq!(conntrack_max(), limit, "{signal}");
     }
 }
 
@@ -191,8 +212,13 @@ fn the_next_start_sweeps_up_after_a_kill() {
     let Some(_machine) = common::machine() else {
         return;
     };
+    let limit = limit();
     let mut child = holder();
-    let own = common::build("routed");
+    let options = Options {
+        conntrack_max: Some(limit + RAISE / 2),
+        ..Options::default()
+    };
+    let own = common::build_with("routed", options);
     assert_eq!(
         namespaces_of(child.id()).len(),
         3,
@@ -201,6 +227,7 @@ fn the_next_start_sweeps_up_after_a_kill() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(namespaces_of(child.id()).len(), 3);
+    assert_eq!(conntrack_max(), limit + RAISE);
     let swept = sweep();
     assert_eq!(
         swept
@@ -211,5 +238,7 @@ fn the_next_start_sweeps_up_after_a_kill() {
     );
     assert_eq!(namespaces_of(child.id()), Vec::<String>::new());
     assert_eq!(namespaces_of(std::process::id()).len(), 3);
+    assert_eq!(conntrack_max(), limit + RAISE / 2);
     drop(own);
+    assert_eq!(conntrack_max(), limit);
 }
