@@ -312,7 +312,7 @@ fn down(site: &Site, old: Rule, mut restore: impl FnMut(&mut Netlink)) -> Row {
         row.add(acked, site.last_old());
         running.stop().unwrap();
         netlink.change(link_up(wan, true));
-        common::until("carrier", Duration::from_secs(5), || {
+        common::until("carrier", PATIENCE, || {
             let link = site.lab.router().tool("ip -o link show wan0").unwrap();
             link.contains("state UP").then_some(())
         });
