@@ -281,6 +281,7 @@ fn templates<'a>(outcome: &'a Outcome, plans: &HashMap<u32, &Plan>) -> Templates
         let plain = view.proto == plan.proto
             && plan.l4_sum != Sum::Wrong
             && !plan.split
+            && !plan.mac_roams
             && plan.tags.is_empty()
             && plan.ip_options.is_empty();
         if let (true, [sent]) = (plain, outcome.sent[&plan.number].as_slice()) {
