@@ -269,6 +269,23 @@ impl Capture {
         Ok(frames)
     }
 
+    /// What arrives before a frame that `last` accepts; `None` if that does not come in time, and then it is lost.
+    pub fn drain_until(
+        &mut self,
+        timeout: Duration,
+        last: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Vec<Captured>>, LabError> {
+        let until = Instant::now() + timeout;
+        let mut frames = Vec::new();
+        while let Some(frame) = self.next(until)? {
+            if last(&frame.bytes) {
+                return Ok(Some(frames));
+            }
+            frames.push(frame);
+        }
+        Ok(None)
+    }
+
     /// Frames that the kernel could not queue since the capture began.
     pub fn dropped(&mut self) -> Result<u64, LabError> {
         let mut stats = libc::tpacket_stats {

@@ -3,24 +3,27 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use freeway_lab::twins::{PORTS, write_sysctls};
+use freeway_lab::twins::{PORTS, host_mac, router_mac, write_sysctls};
 use freeway_lab::{Capture, Injector, Twins};
 use serde_json::Value;
 
 use crate::case::Case;
 use crate::common::{Router, Stats, freeway};
 use crate::flow::{Flow, TCP, UDP, Way};
-use crate::frame::{Plan, Sum, View, number};
-use crate::ruleset;
-use crate::setup::{Pace, Setup, base_commands};
+use crate::frame::{Plan, Sum, View};
+use crate::ruleset::{self, Rule};
+use crate::setup::{Pace, Setup, base_commands, lan, uplink};
 
 /// Without Freeway, and with it.
 pub const KERNEL: usize = 0;
 pub const FREEWAY: usize = 1;
 const BOTH: [usize; 2] = [KERNEL, FREEWAY];
+/// The ports.
+const ALL: [usize; 3] = [0, 1, 2];
 /// The daemon has read what it was offered.
 const LEARN: Duration = Duration::from_millis(50);
 /// A veth holds 256 frames.
@@ -31,8 +34,10 @@ const ASSURED: Duration = Duration::from_millis(2100);
 const GAP: Duration = Duration::from_micros(1100);
 /// The same where flows are to be revalidated meanwhile.
 const GAP_BRIEF: Duration = Duration::from_millis(11);
-/// With a longer pause between frames brief connections may have ended.
-const PAUSE_MAX: Duration = Duration::from_secs(4);
+/// With a longer pause between a flow's frames its brief connection may have ended.
+const PAUSE_MAX: Duration = Duration::from_secs(6);
+/// For a router to answer: a machine under load, not a broken one.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A frame that left a router at a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +49,6 @@ pub struct Left {
 /// What a case came to.
 pub struct Outcome {
     pub left: [Vec<Left>; 2],
-    /// How long frames with a number were in Freeway's router, nanoseconds.
-    pub transit_ns: HashMap<u32, u64>,
     /// Frames that were sent, by number, as the router got them.
     pub sent: BTreeMap<u32, Vec<Vec<u8>>>,
     pub frames: usize,
@@ -67,6 +70,8 @@ pub struct Bench {
     undo: Vec<String>,
     v6: bool,
     threaded: bool,
+    /// Questions asked so far.
+    asked: u32,
 }
 
 impl Bench {
@@ -99,6 +104,7 @@ impl Bench {
             undo: Vec::new(),
             v6: false,
             threaded: false,
+            asked: 0,
         }
     }
 
@@ -121,10 +127,8 @@ impl Bench {
             ways: vec![[None, None]; case.flows.len()],
             left: [Vec::new(), Vec::new()],
             sent: BTreeMap::new(),
-            sent_ns: HashMap::new(),
-            transit_ns: HashMap::new(),
             frames: 0,
-            sent_at: Instant::now(),
+            sent_at: HashMap::new(),
             pause: Duration::ZERO,
         };
         run.open();
@@ -141,7 +145,6 @@ impl Bench {
         let Run {
             left,
             sent: frames_sent,
-            transit_ns,
             frames,
             ways,
             pause,
@@ -150,7 +153,6 @@ impl Bench {
         let last_fast = middle.is_some_and(|middle| after.fast() - middle.fast() == sent as u64);
         Outcome {
             left,
-            transit_ns,
             sent: frames_sent,
             frames,
             ways,
@@ -213,15 +215,70 @@ impl Bench {
         });
     }
 
-    /// Takes what has arrived from a router, and when; waits until nothing has for so long.
-    fn take(&mut self, router: usize, quiet: Duration, mut taken: impl FnMut(Left, u64)) {
+    /// Takes what has arrived from a router; waits until nothing has for so long.
+    fn take(&mut self, router: usize, quiet: Duration, left: &mut Vec<Left>) {
         for (port, capture) in self.captures[router].iter_mut().enumerate() {
             for frame in capture.drain(quiet, forwarded).unwrap() {
                 let bytes = frame.bytes;
-                taken(Left { port, bytes }, frame.time_ns);
+                left.push(Left { port, bytes });
             }
         }
     }
+
+    /// Waits until a router has taken up everything that was sent to these ports: it answers in the order in which
+    /// it is asked. Takes what arrives there meanwhile.
+    fn settle(&mut self, router: usize, ports: &[usize], left: &mut Vec<Left>) {
+        self.asked += 1;
+        for port in ports {
+            let question = question(*port, self.asked);
+            self.injectors[router][*port].send(&question).unwrap();
+        }
+        for port in ports {
+            let capture = &mut self.captures[router][*port];
+            let frames = capture.drain_until(PATIENCE, |frame| answers(frame, self.asked));
+            let frames = frames.unwrap().expect("the router does not answer");
+            let frames = frames.into_iter().filter(|frame| forwarded(&frame.bytes));
+            left.extend(frames.map(|frame| Left {
+                port: *port,
+                bytes: frame.bytes,
+            }));
+        }
+    }
+
+    /// The same for all ports, and until what left is there: answers do not overtake it either.
+    fn settle_all(&mut self, router: usize, left: &mut Vec<Left>) {
+        for _ in 0..2 {
+            self.settle(router, &ALL, left);
+        }
+    }
+}
+
+/// The hardware address that a question is asked for.
+fn asker(number: u32) -> [u8; 6] {
+    let [a, b, c, d] = number.to_be_bytes();
+    [0x02, 0xaa, a, b, c, d]
+}
+
+/// An ARP probe (RFC 5227) for a router's address at a port. It is answered, and nothing is learned from it.
+fn question(port: usize, number: u32) -> Vec<u8> {
+    let address = match port {
+        0 => lan(false, 1),
+        _ => uplink(false, port, 1),
+    };
+    let IpAddr::V4(address) = address else {
+        unreachable!()
+    };
+    let mut frame = [router_mac(port), host_mac(port)].concat();
+    frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    frame.extend(asker(number));
+    frame.extend([0; 10]);
+    frame.extend(address.octets());
+    frame.resize(60, 0);
+    frame
+}
+
+fn answers(frame: &[u8], number: u32) -> bool {
+    frame.len() >= 42 && frame[12..14] == [8, 6] && frame[32..38] == asker(number)
 }
 
 /// The ruleset's number in the kernel.
@@ -273,6 +330,13 @@ fn reasons(before: &Stats, after: &Stats) -> Vec<(String, u64)> {
     counts
 }
 
+/// A frame to be sent.
+struct Sent {
+    direction: (usize, bool),
+    enter: usize,
+    bytes: Vec<u8>,
+}
+
 /// A case on its way.
 struct Run<'a> {
     bench: &'a mut Bench,
@@ -281,12 +345,9 @@ struct Run<'a> {
     ways: Vec<[Option<Way>; 2]>,
     left: [Vec<Left>; 2],
     sent: BTreeMap<u32, Vec<Vec<u8>>>,
-    /// When they were sent to Freeway's router, CLOCK_REALTIME.
-    sent_ns: HashMap<u32, u64>,
-    transit_ns: HashMap<u32, u64>,
     frames: usize,
-    /// When frames were last sent, and the longest time without any.
-    sent_at: Instant,
+    /// When frames of a flow were last sent to a router, and the longest time without any.
+    sent_at: HashMap<(usize, usize), Instant>,
     pause: Duration,
 }
 
@@ -393,32 +454,41 @@ impl Run<'_> {
                     .unwrap();
             }
         }
-        for quiet in [Duration::ZERO, Duration::from_millis(3)] {
-            if seen.is_empty() {
-                self.bench.take(KERNEL, quiet, |left, _| seen.push(left));
-            }
+        for router in BOTH {
+            self.noticed(router, plan.flow);
         }
+        self.bench.settle_all(KERNEL, &mut seen);
+        self.take_into(KERNEL, &mut seen);
         self.left[KERNEL].extend(seen.iter().cloned());
+        self.settle_all(FREEWAY);
         // An answer cannot come before what it answers has left.
         self.catch_up(before + seen.len(), Duration::from_secs(1));
         seen
     }
 
-    fn take_kernel(&mut self, quiet: Duration) {
-        let left = &mut self.left[KERNEL];
-        self.bench.take(KERNEL, quiet, |frame, _| left.push(frame));
+    fn take_into(&mut self, router: usize, left: &mut Vec<Left>) {
+        self.bench.take(router, Duration::ZERO, left);
     }
 
-    fn take_freeway(&mut self, quiet: Duration) {
-        let left = &mut self.left[FREEWAY];
-        let (sent_ns, transit_ns) = (&self.sent_ns, &mut self.transit_ns);
-        self.bench.take(FREEWAY, quiet, |frame, time_ns| {
-            let number = number(&frame.bytes);
-            if let Some((number, sent_ns)) = number.and_then(|n| Some((n, sent_ns.get(&n)?))) {
-                transit_ns.insert(number, time_ns.saturating_sub(*sent_ns));
-            }
-            left.push(frame);
-        });
+    fn take(&mut self, router: usize, quiet: Duration) {
+        self.bench.take(router, quiet, &mut self.left[router]);
+    }
+
+    fn settle(&mut self, router: usize, ports: &[usize]) {
+        self.bench.settle(router, ports, &mut self.left[router]);
+    }
+
+    fn settle_all(&mut self, router: usize) {
+        self.bench.settle_all(router, &mut self.left[router]);
+        self.take(router, Duration::ZERO);
+    }
+
+    /// A frame of a flow is sent.
+    fn noticed(&mut self, router: usize, flow: usize) {
+        let now = Instant::now();
+        if let Some(before) = self.sent_at.insert((router, flow), now) {
+            self.pause = self.pause.max(now - before);
+        }
     }
 
     /// Takes Freeway's frames until there are so many in all, or none come.
@@ -426,7 +496,7 @@ impl Run<'_> {
         let mut until = Instant::now() + patience;
         loop {
             let before = self.left[FREEWAY].len();
-            self.take_freeway(Duration::ZERO);
+            self.take(FREEWAY, Duration::ZERO);
             let now = self.left[FREEWAY].len();
             if now >= wanted || Instant::now() > until {
                 return;
@@ -463,26 +533,30 @@ impl Run<'_> {
                         .entry(plan.number)
                         .or_default()
                         .push(bytes.clone());
-                    frames.push(((plan.flow, plan.back), plan.number, way.enter, bytes));
+                    frames.push(Sent {
+                        direction: (plan.flow, plan.back),
+                        enter: way.enter,
+                        bytes,
+                    });
                 }
             }
             self.frames += frames.len();
-            self.pause = self.pause.max(self.sent_at.elapsed());
-            self.sent_at = Instant::now();
-            for (_, _, enter, bytes) in &frames {
-                self.bench.injectors[KERNEL][*enter].send(bytes).unwrap();
+            for frame in &frames {
+                self.inject(KERNEL, frame);
             }
-            self.take_kernel(Duration::ZERO);
+            self.settle_all(KERNEL);
             let gap = if self.setup.brief { GAP_BRIEF } else { GAP };
             let mut round = HashSet::new();
-            for (direction, number, enter, bytes) in &frames {
-                if self.setup.pace == Pace::Gaps && !round.insert(*direction) {
+            for frame in &frames {
+                if self.setup.pace == Pace::Gaps && !round.insert(frame.direction) {
+                    // The gap begins when what came before it has been taken up.
+                    self.settle(FREEWAY, &ALL);
                     thread::sleep(gap);
-                    round = HashSet::from([*direction]);
+                    round = HashSet::from([frame.direction]);
                 }
-                let injected = self.bench.injectors[FREEWAY][*enter].send(bytes).unwrap();
-                self.sent_ns.insert(*number, injected.before_ns);
+                self.inject(FREEWAY, frame);
             }
+            self.settle(FREEWAY, &ALL);
             if self.setup.pace == Pace::Gaps {
                 thread::sleep(gap);
             }
@@ -493,16 +567,29 @@ impl Run<'_> {
             };
             self.catch_up(self.left[KERNEL].len(), Duration::from_millis(patience));
         }
-        let quiet = Duration::from_millis(10);
-        self.take_kernel(quiet);
-        self.take_freeway(quiet);
-        self.catch_up(self.left[KERNEL].len(), Duration::from_millis(200));
+        for router in BOTH {
+            self.settle_all(router);
+            self.take(router, Duration::from_millis(3));
+        }
+        self.catch_up(self.left[KERNEL].len(), Duration::from_millis(500));
         for router in BOTH {
             for capture in &mut self.bench.captures[router] {
                 assert_eq!(capture.dropped().unwrap(), 0, "a capture lost frames");
             }
         }
         self.frames - start
+    }
+
+    fn inject(&mut self, router: usize, frame: &Sent) {
+        let (flow, enter) = (frame.direction.0, frame.enter);
+        self.noticed(router, flow);
+        self.bench.injectors[router][enter]
+            .send(&frame.bytes)
+            .unwrap();
+        // What becomes of the next one, at whatever port, depends on this one.
+        if self.flows[flow].odd || self.setup.rules.iter().any(Rule::counts) {
+            self.settle(router, &[enter]);
+        }
     }
 
     /// Until the daemon has prepared what it was offered.

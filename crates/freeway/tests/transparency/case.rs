@@ -21,6 +21,7 @@ impl Case {
         if setup.rules.iter().any(|rule| rule.counts()) {
             setup.pace = Pace::Single;
             setup.early = false;
+            setup.brief = false;
         }
         // Of two cases that follow each other the second often has the tuples of the first.
         let port = 10_000 + (Random(seed / 2).next() % 300) as u16 * 64;

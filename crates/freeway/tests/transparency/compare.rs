@@ -28,8 +28,6 @@ pub struct Comparison {
     /// Frames that were overtaken, and the worst extent (RFC 4737, section 4.2.2).
     pub displaced: usize,
     pub extent: usize,
-    /// Frames that were overtaken by one that the router took up at once.
-    pub overtaken: usize,
     /// Overtaken ones of the last frames alone.
     pub displaced_last: usize,
     /// Frames with a wrong checksum under conntrack, and those of them that only Freeway translated.
@@ -38,8 +36,6 @@ pub struct Comparison {
 }
 
 const SHOWN: usize = 6;
-/// Half of the gap between two frames of a flow under [`Pace::Gaps`](crate::setup::Pace::Gaps).
-const PUNCTUAL_NS: u64 = 500_000;
 
 /// Compares what the routers of a case sent.
 pub fn compare(case: &Case, outcome: &Outcome) -> Comparison {
@@ -77,7 +73,7 @@ pub fn compare(case: &Case, outcome: &Outcome) -> Comparison {
             .chain(f)
             .all(|frame| View::of(frame).is_some_and(|v| v.tuple().is_some()));
         if !differ(&mut comparison, key.0, k, f, &plans, outcome) && one_flow {
-            displacement(&mut comparison, k, f, case, outcome);
+            displacement(&mut comparison, k, f, case);
         }
     }
     let templates = templates(outcome, &plans);
@@ -225,13 +221,7 @@ fn differ(
 
 /// RFC 4737: a frame is reordered if one that was sent later came before; its extent is how far back the first of
 /// those is.
-fn displacement(
-    comparison: &mut Comparison,
-    kernel: &[Vec<u8>],
-    freeway: &[Vec<u8>],
-    case: &Case,
-    outcome: &Outcome,
-) {
+fn displacement(comparison: &mut Comparison, kernel: &[Vec<u8>], freeway: &[Vec<u8>], case: &Case) {
     let mut places: HashMap<&Vec<u8>, VecDeque<usize>> = HashMap::new();
     for (place, frame) in kernel.iter().enumerate() {
         places.entry(frame).or_default().push_back(place);
@@ -239,20 +229,12 @@ fn displacement(
     let last = &case.traffic.last;
     let first_of_last = last.first().map_or(u32::MAX, |plan| plan.number);
     let end_of_last = last.last().map_or(0, |plan| plan.number);
-    // Where two frames waited together for the machine, the gap between them was lost before the router saw it.
-    let punctual = |frame: &Vec<u8>| {
-        let transit_ns = number(frame).and_then(|number| outcome.transit_ns.get(&number));
-        transit_ns.is_some_and(|transit_ns| *transit_ns < PUNCTUAL_NS)
-    };
     let mut order: Vec<usize> = Vec::new();
     for frame in freeway {
         let place = places.get_mut(frame).and_then(VecDeque::pop_front).unwrap();
         if let Some(before) = order.iter().position(|other| *other > place) {
             comparison.displaced += 1;
             comparison.extent = comparison.extent.max(order.len() - before);
-            let overtook = |(other, frame): (&usize, &Vec<u8>)| *other > place && punctual(frame);
-            let overtaken = order.iter().zip(freeway).any(overtook);
-            comparison.overtaken += usize::from(overtaken);
             let is_last = number(frame).is_some_and(|n| (first_of_last..=end_of_last).contains(&n));
             comparison.displaced_last += usize::from(is_last);
         }
@@ -284,6 +266,13 @@ fn templates<'a>(outcome: &'a Outcome, plans: &HashMap<u32, &Plan>) -> Templates
             && !plan.mac_roams
             && plan.tags.is_empty()
             && plan.ip_options.is_empty();
+        // What conntrack calls invalid for another reason is not translated either.
+        let way = outcome.ways[plan.flow][usize::from(plan.back)];
+        let missed =
+            way.is_some_and(|way| way.leaves_as != way.tuple && view.tuple() == Some(way.tuple));
+        if missed {
+            continue;
+        }
         if let (true, [sent]) = (plain, outcome.sent[&plan.number].as_slice()) {
             let key = template_key(plan);
             templates.insert(key, (sent, left));

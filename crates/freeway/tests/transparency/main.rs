@@ -214,10 +214,10 @@ fn late(case: &Case, outcome: &Outcome, comparison: &Comparison) -> Option<Strin
     if comparison.extent > EXTENT_MAX {
         return Some(format!("a frame came {} places late", comparison.extent));
     }
-    if case.setup.pace == Pace::Gaps && comparison.overtaken > 0 {
+    if case.setup.pace == Pace::Gaps && comparison.displaced > 0 {
         return Some(format!(
             "{} frames were overtaken in spite of gaps",
-            comparison.overtaken
+            comparison.displaced
         ));
     }
     if outcome.last_fast && comparison.displaced_last > 0 {

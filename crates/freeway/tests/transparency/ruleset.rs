@@ -198,7 +198,7 @@ impl Rule {
 
     /// It counts packets of more than one direction, so that their order matters.
     pub fn counts(&self) -> bool {
-        let counts = ["quota", "numgen", "@met", "ct bytes"];
+        let counts = ["quota", "numgen", "@met", "ct bytes", "ct original packets"];
         counts.iter().any(|word| self.entry.text.contains(word))
     }
 
