@@ -28,6 +28,8 @@ pub struct Comparison {
     /// Frames that were overtaken, and the worst extent (RFC 4737, section 4.2.2).
     pub displaced: usize,
     pub extent: usize,
+    /// Some of them.
+    pub overtakings: Vec<String>,
     /// Overtaken ones of the last frames alone.
     pub displaced_last: usize,
     /// Frames with a wrong checksum under conntrack, and those of them that only Freeway translated.
@@ -222,18 +224,31 @@ fn differ(
 /// RFC 4737: a frame is reordered if one that was sent later came before; its extent is how far back the first of
 /// those is.
 fn displacement(comparison: &mut Comparison, kernel: &[Vec<u8>], freeway: &[Vec<u8>], case: &Case) {
+    // A router's own RST answers a frame of the other direction.
+    let forwarded = |frame: &&Vec<u8>| {
+        let view = View::of(frame).filter(|view| view.proto == TCP);
+        number(frame).is_some() || !view.is_some_and(|v| frame[v.l4 + 13] & 4 != 0)
+    };
+    let freeway: Vec<&Vec<u8>> = freeway.iter().filter(forwarded).collect();
     let mut places: HashMap<&Vec<u8>, VecDeque<usize>> = HashMap::new();
-    for (place, frame) in kernel.iter().enumerate() {
+    for (place, frame) in kernel.iter().filter(forwarded).enumerate() {
         places.entry(frame).or_default().push_back(place);
     }
     let last = &case.traffic.last;
     let first_of_last = last.first().map_or(u32::MAX, |plan| plan.number);
     let end_of_last = last.last().map_or(0, |plan| plan.number);
     let mut order: Vec<usize> = Vec::new();
-    for frame in freeway {
-        let place = places.get_mut(frame).and_then(VecDeque::pop_front).unwrap();
+    for frame in &freeway {
+        let place = places
+            .get_mut(*frame)
+            .and_then(VecDeque::pop_front)
+            .unwrap();
         if let Some(before) = order.iter().position(|other| *other > place) {
             comparison.displaced += 1;
+            if comparison.overtakings.len() < SHOWN {
+                let text = format!("{} came before {}", hex(freeway[before]), hex(frame));
+                comparison.overtakings.push(text);
+            }
             comparison.extent = comparison.extent.max(order.len() - before);
             let is_last = number(frame).is_some_and(|n| (first_of_last..=end_of_last).contains(&n));
             comparison.displaced_last += usize::from(is_last);
