@@ -5,6 +5,7 @@
 
 /* include/uapi/linux/netfilter/nf_conntrack_common.h */
 enum fw_ips {
+	FW_IPS_EXPECTED = 1 << 0,
 	FW_IPS_SEEN_REPLY = 1 << 1,
 	FW_IPS_ASSURED = 1 << 2,
 	FW_IPS_CONFIRMED = 1 << 3,

@@ -135,8 +135,12 @@ static __always_inline enum fw_reason fw_conn_fit(const struct fw_conn *c,
 		return FW_R_LEARN_SEQADJ;
 	if (proto == FW_PROTO_TCP && c->tcp_state != FW_CT_ESTABLISHED)
 		return FW_R_LEARN_CONN_STATE;
+	/* picked up in its midst (nf_conntrack_tcp_loose): rules see each of its packets as NEW */
+	if (proto == FW_PROTO_TCP && !(c->status & FW_IPS_SEEN_REPLY))
+		return FW_R_LEARN_NO_REPLY;
+	/* one way; of what was expected rules see RELATED packets, and their analysis NEW ones */
 	if (proto == FW_PROTO_UDP && !(c->status & FW_IPS_ASSURED) &&
-	    (!fw_ctl.udp_one_way || (c->status & FW_IPS_SEEN_REPLY)))
+	    (!fw_ctl.udp_one_way || (c->status & (FW_IPS_SEEN_REPLY | FW_IPS_EXPECTED))))
 		return FW_R_LEARN_NO_REPLY;
 	/* nf_nat_packet() makes the inverse of the other direction's tuple */
 	if (!fw_tuple_is_key(c->dir ? &c->reply : &c->orig, &slot->key) ||

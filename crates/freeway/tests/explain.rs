@@ -186,7 +186,7 @@ fn learning_and_fast() {
     let (client, server) = s.udp(40001, 5001);
     let to = at(SERVER, 5001);
     // nobody answers: it stays so
-    let words = "It is being learned: UDP connection not assured yet.";
+    let words = "It is being learned: no answer seen yet, or UDP connection not assured.";
     let learning = s.explain("udp", 40001, to, words, || send(&client));
     learning.verdict("kernel");
     let words = "Its packets are forwarded in XDP.";
