@@ -121,6 +121,9 @@ fn each_per_packet_expression_is_named() {
             ("meta cpu 0 drop", "meta cpu"),
             ("jhash ip saddr mod 2 0 drop", "hash"),
             ("ip id set 64", "payload set"),
+            ("ip ecn set ect0", "payload set"),
+            ("ip6 ecn set 0", "payload set"),
+            ("ip ecn set 0 ip dscp set cs1", "payload set"),
             ("meta nftrace set 1", "meta set"),
         ];
         let mut tried = 0;
@@ -159,6 +162,8 @@ fn functions_of_the_flow_are_safe() {
             "ip dscp ef accept",
             "ip6 dscp ef accept",
             "ip dscp set cs1",
+            "ip6 dscp set cs1",
+            "ip dscp set cs1 ip ttl set 7",
             "ip ttl set 64",
             "ip6 hoplimit set 64",
             "meta secpath exists accept",
@@ -592,6 +597,11 @@ fn xtables_rulesets_are_understood(restore: &'static str) {
         assert!(finding.expression.contains("statistic"), "{finding:#?}");
         assert_eq!(finding.iif, [IfMatch::Prefix("eth".into())]);
         assert_eq!(finding.ip, [Family::Ipv4]);
+        let tos = |rule: &str| load(&format!("*mangle\n-A FORWARD -j {rule}\nCOMMIT\n"));
+        assert!(tos("DSCP --set-dscp 10").safe);
+        assert!(tos("TOS --set-tos 0x20/0xfc").safe);
+        assert!(!tos("TOS --set-tos 0x20/0xff").safe);
+        assert!(!tos("TOS --xor-tos 0x01").safe);
         let analysis = load(
             "*mangle\n-A FORWARD -j MARK --set-mark 7\n-A FORWARD -j CONNMARK --save-mark\nCOMMIT\n",
         );

@@ -288,6 +288,7 @@ fn typed(name: &str, data: &Attrs<'_>) -> Option<Expression> {
             negated: number(5).unwrap_or(0) & 1 != 0,
         },
         "payload" if has(5) => Expression::PayloadSet {
+            sreg: reg(5)?,
             base: number(2)?,
             offset: number(3)?,
             len: number(4)?,

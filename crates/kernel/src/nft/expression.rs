@@ -95,7 +95,12 @@ pub enum Expression {
         len: u32,
     },
     /// Writes bytes of the packet.
-    PayloadSet { base: u32, offset: u32, len: u32 },
+    PayloadSet {
+        sreg: Register,
+        base: u32,
+        offset: u32,
+        len: u32,
+    },
     /// Loads an NFT_META_ key.
     Meta { dreg: Register, key: u32 },
     /// Writes an NFT_META_ key.

@@ -144,8 +144,16 @@ impl Walker<'_> {
             }
             // Zone and event mask: of new connections.
             Expression::CtSet { key: 17 | 18 } => Step::On(Truth::Yes),
-            Expression::PayloadSet { base, offset, len }
-                if packet.may_write(*base, *offset, *len) =>
+            Expression::PayloadSet {
+                sreg,
+                base,
+                offset,
+                len,
+            } if packet.may_write(
+                *base,
+                *offset,
+                &run.registers.load(*sreg, (*len).min(64) as usize),
+            ) =>
             {
                 Step::On(Truth::Yes)
             }
@@ -173,8 +181,8 @@ impl Walker<'_> {
                 let meaning = xtables::matching(name, *revision, info, packet, stage);
                 self.xtables(run, &expression.name(), meaning)
             }
-            Expression::Target { name, .. } => {
-                self.xtables(run, &expression.name(), xtables::target(name))
+            Expression::Target { name, info, .. } => {
+                self.xtables(run, &expression.name(), xtables::target(name, info))
             }
             Expression::Reject => Step::End(Fate::default()),
             Expression::Named(name) if matches!(name.as_str(), "counter" | "last" | "notrack") => {

@@ -275,14 +275,19 @@ impl Packet {
         }
     }
 
-    /// True if a rule may write these bytes: what it writes is guarded, and shows in the frame.
-    pub fn may_write(&self, base: u32, offset: u32, len: u32) -> bool {
-        let end = offset.saturating_add(len);
-        // DSCP, and TTL or hop limit, written as the byte or the word that holds it; the other bits are written back.
+    /// True if a rule may write these bytes: what it writes is guarded, and shows in the frame. What differs within a
+    /// flow (ECN) has to be written back: two frames that happen to have what a rule writes would not show it.
+    pub fn may_write(&self, base: u32, offset: u32, written: &Bits) -> bool {
+        let end = offset.saturating_add(written.varies.len() as u32);
+        let written_back = (offset..).zip(&written.varies).all(|(at, varies)| {
+            let (_, _, own) = self.network_byte(at);
+            own & !varies == 0
+        });
+        // DSCP, and TTL or hop limit, written as the byte or the word that holds it.
         let (first, last) = match self.ip {
             Family::Ipv4 => (8, 10),
             Family::Ipv6 => (6, 8),
         };
-        base == 1 && (end <= 2 || (offset >= first && end <= last))
+        base == 1 && written_back && (end <= 2 || (offset >= first && end <= last))
     }
 }

@@ -176,8 +176,12 @@ fn state_in(mask: u32, untracked: u32, packet: Packet, stage: Stage) -> Truth {
 }
 
 /// The meaning of a target.
-pub fn target(name: &str) -> Meaning {
+pub fn target(name: &str, info: &[u8]) -> Meaning {
     match name {
+        // struct xt_tos_target_info: value and mask.
+        "TOS" if !matches!(info, [value, mask, ..] if (value | mask) & 3 == 0) => {
+            PerPacket("writes ECN bits, which differ within a flow")
+        }
         "REJECT" => Drops,
         "MARK" | "CONNMARK" | "CLASSIFY" => Marks,
         "MASQUERADE" | "SNAT" | "DNAT" | "REDIRECT" | "NETMAP" | "CT" | "NOTRACK" | "DSCP"
