@@ -20,7 +20,6 @@ impl Case {
         let mut setup = Setup::random(&mut rng);
         if setup.rules.iter().any(|rule| rule.counts()) {
             setup.pace = Pace::Single;
-            setup.early = false;
             setup.brief = false;
         }
         // Of two cases that follow each other the second often has the tuples of the first.
