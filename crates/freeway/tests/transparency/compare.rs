@@ -227,7 +227,7 @@ fn displacement(comparison: &mut Comparison, kernel: &[Vec<u8>], freeway: &[Vec<
     // A router's own RST answers a frame of the other direction.
     let forwarded = |frame: &&Vec<u8>| {
         let view = View::of(frame).filter(|view| view.proto == TCP);
-        number(frame).is_some() || !view.is_some_and(|v| frame[v.l4 + 13] & 4 != 0)
+        number(frame).is_some() || view.is_none_or(|v| frame[v.l4 + 13] & 4 == 0)
     };
     let freeway: Vec<&Vec<u8>> = freeway.iter().filter(forwarded).collect();
     let mut places: HashMap<&Vec<u8>, VecDeque<usize>> = HashMap::new();
