@@ -38,8 +38,9 @@ enum fw_const {
 	FW_HASH_KEYS = 5,
 	FW_KEY_IP6 = 1u << 31,
 	/* IPS_* bits of a connection that must stay as they were learned:
-	 * ASSURED, SEQ_ADJUST, NAT_CLASH, HELPER, OFFLOAD */
-	FW_CT_STATUS_KEEP = 1 << 2 | 1 << 6 | 1 << 12 | 1 << 13 | 1 << 14,
+	 * SEEN_REPLY, ASSURED, SEQ_ADJUST, NAT_CLASH, HELPER, OFFLOAD; rules see what
+	 * has been answered as established, before as new */
+	FW_CT_STATUS_KEEP = 1 << 1 | 1 << 2 | 1 << 6 | 1 << 12 | 1 << 13 | 1 << 14,
 	FW_AF_INET = 4,
 	FW_AF_INET6 = 6,
 };

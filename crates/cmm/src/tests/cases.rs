@@ -618,6 +618,7 @@ fn a_connection_that_ends_or_changes_takes_its_flows_along() {
         (same(with(0xe | CtStatus::SEQ_ADJUST)), true),
         (same(with(0xe | CtStatus::OFFLOAD)), true),
         (same(with(0xe & !CtStatus::ASSURED)), true),
+        (same(with(0xe & !CtStatus::SEEN_REPLY)), true),
         (same(with(0xe | CtStatus::SRC_NAT_DONE)), false),
         (
             Event::ConnectionDestroyed(tracked(Seen::new(TCP, 9))),
