@@ -6,7 +6,7 @@ use freeway_abi::{
     fw_flow, fw_state,
 };
 
-use freeway_kernel::model::Tuple;
+use freeway_kernel::model::{CtStatus, Tuple};
 
 use crate::key::{FlowKey, out_of, tuple_of};
 use crate::manager::{Changes, MEMORY_MAX, Manager};
@@ -118,7 +118,8 @@ impl Manager {
         let concerned = |s: &RuleScope| {
             s.concerns(connection) && s.matches(&key.tuple, out, key.port, c.port_out)
         };
-        if self.unsafe_scopes.iter().any(concerned) {
+        let one_way = connection && !CtStatus(c.conn.status).any(CtStatus::SEEN_REPLY);
+        if self.unsafe_scopes.iter().any(concerned) || (one_way && !self.one_way) {
             return Err(Refusal::Ruleset);
         }
         if c.mark != 0 || c.conn.mark != 0 || self.mark_scopes.iter().any(concerned) {

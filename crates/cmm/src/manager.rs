@@ -96,6 +96,8 @@ pub struct Manager {
     /// Flows that rules keep in the kernel, and flows whose marks rules set.
     pub(crate) unsafe_scopes: Vec<RuleScope>,
     pub(crate) mark_scopes: Vec<RuleScope>,
+    /// Connections without an answer may be fast: rules see their packets as new.
+    pub(crate) one_way: bool,
     pub(crate) free: Vec<u32>,
     pub(crate) next: u32,
     /// States and next hops that the data plane may still be holding.
@@ -129,6 +131,7 @@ impl Manager {
             epoch: 1,
             unsafe_scopes: vec![RuleScope::everything()],
             mark_scopes: Vec::new(),
+            one_way: true,
             free: Vec::new(),
             next: 1,
             quarantine: VecDeque::new(),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Changes of what is allowed: flows that no longer are leave, a bounded number of them in a call.
 
+use freeway_kernel::model::CtStatus;
+
 use crate::key::FlowKey;
 use crate::manager::Manager;
 use crate::op::Op;
@@ -34,6 +36,13 @@ impl Manager {
         self.unsafe_scopes = unsafe_scopes;
         self.mark_scopes = mark_scopes;
         self.begin_sweep(false, now_tick, ops);
+    }
+
+    /// Whether connections without an answer may be fast; if not, their flows leave.
+    pub fn set_one_way(&mut self, allowed: bool, now_tick: u32, ops: &mut Vec<Op>) {
+        if std::mem::replace(&mut self.one_way, allowed) && !allowed {
+            self.begin_sweep(false, now_tick, ops);
+        }
     }
 
     /// Replaces the policy; flows that it no longer allows leave.
@@ -104,9 +113,12 @@ impl Manager {
         let FlowKey { tuple, port } = record.key();
         let ports = [port, record.port_out];
         let out = record.out();
+        let connection = self.conns.get(record.conn);
+        let one_way = connection.is_some_and(|c| !CtStatus(c.status).any(CtStatus::SEEN_REPLY));
         let mut scopes = self.unsafe_scopes.iter().chain(&self.mark_scopes);
         self.is_input(port)
             && self.is_output(record.port_out)
+            && (self.one_way || !one_way)
             && !self.nexthops.is_dead(record.nexthop)
             && self.settings.policy.allows(&tuple, &out, ports)
             && !scopes.any(|s| {

@@ -58,6 +58,15 @@ fn one_way_udp_is_fast_unless_new_packets_are_counted() {
         assert_eq!(flows.len(), usize::from(fast), "{nft}{config}{stats}");
         assert_eq!(stats.fast() > PACKETS as u64 / 2, fast, "{stats}");
         assert_eq!(stats.reason("learn_no_reply") > 0, !fast, "{stats}");
+        if fast {
+            lab.router().tool_with_input("nft -f -", limit).unwrap();
+            until("the flow leaves", Duration::from_secs(5), || {
+                let flows = router.flows("proto udp dport 5000");
+                flows.is_empty().then_some(())
+            });
+            send(&client, &server, PACKETS);
+            assert!(router.flows("proto udp dport 5000").is_empty());
+        }
         router.stop();
     }
 }

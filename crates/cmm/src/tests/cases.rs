@@ -583,6 +583,21 @@ fn tracked(seen: Seen) -> Connection {
 }
 
 #[test]
+fn flows_without_an_answer_leave_when_rules_count_new_packets() {
+    let mut w = world();
+    let (one_way, answered) = (Seen::new(UDP, 0), Seen::new(UDP, 1));
+    let mut candidate = one_way.candidate(w.epoch, w.now);
+    candidate.conn.status = CtStatus::CONFIRMED;
+    w.call(|m, now, ops| m.candidate(&candidate, 1, now, ops));
+    w.learn(answered);
+    assert!(w.has(one_way) && w.has(answered));
+    w.call(|m, now, ops| m.set_one_way(false, now, ops));
+    assert!(!w.has(one_way) && w.has(answered));
+    w.call(|m, now, ops| m.candidate(&candidate, 1, now, ops));
+    assert!(!w.has(one_way), "nor do they come back");
+}
+
+#[test]
 fn a_connection_that_ends_or_changes_takes_its_flows_along() {
     let same = |c: Connection| Event::ConnectionUpdated(c);
     let base = tracked(Seen::new(TCP, 0));

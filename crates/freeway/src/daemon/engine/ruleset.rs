@@ -114,11 +114,13 @@ impl Engine {
         ruleset.status.safe = ruleset.findings.len() == ruleset.marks;
         ruleset.scopes = self.scopes(&ruleset);
         let before = std::mem::replace(&mut self.ruleset, ruleset);
-        self.set_ruleset()?;
-        self.set_tracking(before.tracks)?;
         let one_way = self.config.policy.udp_one_way && self.ruleset.new_safe;
         self.datapath.control.set_udp_one_way(one_way.into());
-        Ok(())
+        let (now_tick, mut ops) = (self.now_tick()?, Vec::new());
+        self.manager.set_one_way(one_way, now_tick, &mut ops);
+        self.execute(ops)?;
+        self.set_ruleset()?;
+        self.set_tracking(before.tracks)
     }
 
     /// What was learned without a connection is learned anew, with one, once conntrack sees it.
