@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The straight way of a plain hit: what must hold is gathered and tested once,
- * then everything is written. A frame that is not plainly a hit is left as it
- * is to the pipeline, which decides step by step and names the reason.
+ * then everything is written. A plain frame of no flow is told likewise, for its
+ * way through the kernel is long enough. Any other frame is left as it is to the
+ * pipeline, which decides step by step and names the reason.
  */
 #ifndef FW_HIT_H
 #define FW_HIT_H
@@ -14,6 +15,13 @@
 #include "lookup.h"
 #include "parse.h"
 #include "rewrite.h"
+
+/* What is sure of a frame that is no plain hit. */
+enum fw_missed {
+	FW_MISSED_UNKNOWN, /* the pipeline has to look */
+	FW_MISSED,         /* it would say FW_R_MISS */
+	FW_MISSED_BULK,    /* likewise, of a frame that GRO would merge */
+};
 
 /* One after the other, or what is gathered spills to the stack. */
 #define FW_GATHER(sum, word)                                                                       \
@@ -83,8 +91,28 @@ static __always_inline void fw_hit_done(fw_ctx *ctx, struct fw_state *st, void *
 	(void)fw_trim(ctx, &data, &end, len);
 }
 
-static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data, void *end,
-							const __u8 proto, __u32 now)
+/* Of a frame that belongs to no flow. `differs` is 0 if the IP header is a plain one. */
+static __always_inline enum fw_missed fw_hit_missed(fw_ctx *ctx, const void *data,
+						    const __u32 len_ip, const __u8 proto,
+						    __u32 len_l3, __u8 ttl, __u64 differs,
+						    __u32 now)
+{
+	const __u32 len_l4_min = proto == FW_PROTO_TCP ? FW_TCP_LEN : FW_UDP_LEN;
+	__u32 room = fw_ctl.deadline_tick - now - 1;
+
+	FW_GATHER(room, fw_frame_len(ctx) - FW_ETH_LEN - len_l3);
+	FW_GATHER(room, len_l3 - len_ip - len_l4_min);
+	FW_GATHER(room, (__u32)ttl - 2);
+	FW_GATHER(differs, room >> 31);
+	FW_GATHER(differs, *(const __u8 *)data & 1);
+	FW_GATHER(differs, fw_hit_l4(data + FW_ETH_LEN + len_ip, proto, len_l3 - len_ip));
+	if (differs || !fw_ctl.on)
+		return FW_MISSED_UNKNOWN;
+	return fw_tcp_bulk(proto, len_l3) ? FW_MISSED_BULK : FW_MISSED;
+}
+
+static __always_inline const struct fw_nexthop *
+fw_hit4(fw_ctx *ctx, void *data, void *end, const __u8 proto, __u32 now, enum fw_missed *missed)
 {
 	const __u32 len_l4_min = proto == FW_PROTO_TCP ? FW_TCP_LEN : FW_UDP_LEN;
 	const struct fw_l4 *l4 = data + FW_ETH_LEN + FW_IP4_LEN;
@@ -100,8 +128,13 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 		return NULL;
 	key = fw_key4_of(data, fw_port(ctx), proto);
 	f = fw_find4(&key);
-	if (fw_unlikely(!f))
+	if (fw_unlikely(!f)) {
+		differs = (ip->version_ihl ^ 0x45) | (ip->frag_be & fw_htons(0x3fff));
+		FW_GATHER(differs, fw_hit_csum(ip));
+		*missed = fw_hit_missed(ctx, data, FW_IP4_LEN, proto, fw_ntohs(ip->tot_len_be),
+					ip->ttl, differs, now);
 		return NULL;
+	}
 	nh = fw_nexthop_get(f->nexthop);
 	if (!nh)
 		return NULL;
@@ -122,8 +155,8 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	return nh;
 }
 
-static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data, void *end,
-							const __u8 proto, __u32 now)
+static __always_inline const struct fw_nexthop *
+fw_hit6(fw_ctx *ctx, void *data, void *end, const __u8 proto, __u32 now, enum fw_missed *missed)
 {
 	const __u32 len_l4_min = proto == FW_PROTO_TCP ? FW_TCP_LEN : FW_UDP_LEN;
 	const struct fw_l4 *l4 = data + FW_ETH_LEN + FW_IP6_LEN;
@@ -139,8 +172,13 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 		return NULL;
 	key = fw_key6_of(data, fw_port(ctx), proto);
 	f = fw_find6(&key);
-	if (fw_unlikely(!f))
+	if (fw_unlikely(!f)) {
+		differs = (fw_ntohl(ip->word0_be) >> 28) ^ 6;
+		*missed = fw_hit_missed(ctx, data, FW_IP6_LEN, proto,
+					fw_ntohs(ip->payload_len_be) + FW_IP6_LEN, ip->hop_limit,
+					differs, now);
 		return NULL;
+	}
 	nh = fw_nexthop_get(f->nexthop);
 	if (!nh)
 		return NULL;
@@ -161,8 +199,11 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	return nh;
 }
 
-/* Where the frame now goes, or NULL with nothing written. */
-static __always_inline const struct fw_nexthop *fw_hit(fw_ctx *ctx)
+/*
+ * Where the frame now goes, or NULL with nothing written. *missed is the caller's
+ * FW_MISSED_UNKNOWN, until more is known.
+ */
+static __always_inline const struct fw_nexthop *fw_hit(fw_ctx *ctx, enum fw_missed *missed)
 {
 	void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	const fw_u16_any *ethertype = data + FW_ETH_MAC2;
@@ -174,15 +215,15 @@ static __always_inline const struct fw_nexthop *fw_hit(fw_ctx *ctx)
 	if (*ethertype == fw_htons(FW_ETH_IP)) {
 		proto = ((const struct fw_ip4 *)(data + FW_ETH_LEN))->proto;
 		if (proto == FW_PROTO_UDP)
-			return fw_hit4(ctx, data, end, FW_PROTO_UDP, fw_now());
+			return fw_hit4(ctx, data, end, FW_PROTO_UDP, fw_now(), missed);
 		if (proto == FW_PROTO_TCP)
-			return fw_hit4(ctx, data, end, FW_PROTO_TCP, fw_now());
+			return fw_hit4(ctx, data, end, FW_PROTO_TCP, fw_now(), missed);
 	} else if (*ethertype == fw_htons(FW_ETH_IP6)) {
 		proto = ((const struct fw_ip6 *)(data + FW_ETH_LEN))->next_header;
 		if (proto == FW_PROTO_UDP)
-			return fw_hit6(ctx, data, end, FW_PROTO_UDP, fw_now());
+			return fw_hit6(ctx, data, end, FW_PROTO_UDP, fw_now(), missed);
 		if (proto == FW_PROTO_TCP)
-			return fw_hit6(ctx, data, end, FW_PROTO_TCP, fw_now());
+			return fw_hit6(ctx, data, end, FW_PROTO_TCP, fw_now(), missed);
 	}
 	return NULL;
 }

@@ -214,6 +214,12 @@ static __always_inline int fw_tcp_plain(const struct fw_pkt *p)
 	return p->proto != FW_PROTO_TCP || (p->tcp_flags & FW_TCP_ACK);
 }
 
+/* GRO merges such frames; small ones are acknowledgements. */
+static __always_inline int fw_tcp_bulk(__u8 proto, __u32 len_l3)
+{
+	return proto == FW_PROTO_TCP && len_l3 >= 128;
+}
+
 static __always_inline const struct fw_ip4 *fw_ip4_at(const void *data)
 {
 	return data + FW_ETH_LEN;

@@ -204,6 +204,11 @@ __u64 fw_user_hits(const struct fw_env *env)
 	return env->hits;
 }
 
+__u64 fw_user_misses(const struct fw_env *env)
+{
+	return env->misses;
+}
+
 void fw_user_set_conn(struct fw_env *env, const struct fw_conn *conn)
 {
 	env->conn = *conn;
@@ -296,13 +301,19 @@ __u32 fw_user_forward(struct fw_env *env, void *frame, __u32 *len, __u32 port, _
 	fw_ctx ctx = {.data = frame, .end = (__u8 *)frame + *len, .port = port};
 	const struct fw_nexthop *nh = NULL;
 	struct fw_pkt p = {};
+	enum fw_missed missed = FW_MISSED_UNKNOWN;
 	enum fw_reason reason;
 
 	fw_env = env;
 	if (env->control.on)
 		env->control.on = FW_ST_ACTIVE;
-	nh = env->no_hit ? NULL : fw_hit(&ctx);
+	nh = env->no_hit ? NULL : fw_hit(&ctx, &missed);
 	env->hits += !!nh;
+	if (missed != FW_MISSED_UNKNOWN && !fw_cfg.police) {
+		env->misses++;
+		fw_count(FW_R_MISS);
+		return FW_R_MISS;
+	}
 	reason = nh ? FW_R_NONE : fw_pipeline(&ctx, &p, &nh);
 	if (!reason && nh) {
 		*len = fw_frame_len(&ctx);

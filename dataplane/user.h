@@ -38,6 +38,8 @@ void fw_user_set_now(struct fw_env *env, __u32 tick);
 void fw_user_set_straight(struct fw_env *env, __u32 straight);
 /* Frames that went the straight way. */
 __u64 fw_user_hits(const struct fw_env *env);
+/* Frames that were told straight to be of no flow. */
+__u64 fw_user_misses(const struct fw_env *env);
 /* What conntrack answers from now on. */
 void fw_user_set_conn(struct fw_env *env, const struct fw_conn *conn);
 /* Publishes, or hides, the flow that was written at this index; -1 if no place is free. */

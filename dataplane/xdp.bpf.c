@@ -9,12 +9,12 @@
  * A bulk TCP direction shows tc only merged frames, whose checksum proves
  * nothing. Unique metadata keeps a sampled frame out of GRO.
  */
-static __always_inline enum fw_reason fw_sample(struct xdp_md *ctx, const struct fw_pkt *p)
+static __noinline enum fw_reason fw_sample(struct xdp_md *ctx)
 {
 	struct fw_cpu *cpu;
 	__u32 *meta;
 
-	if (p->proto != FW_PROTO_TCP || p->len_l3 < 128 || !fw_ctl.learn)
+	if (!fw_ctl.learn)
 		return FW_R_MISS;
 	cpu = fw_budget(fw_now());
 	/* one frame of eight, so that GRO keeps most of its worth */
@@ -30,7 +30,7 @@ static __always_inline enum fw_reason fw_sample(struct xdp_md *ctx, const struct
 	return FW_R_SAMPLED;
 }
 
-/* A function of its own keeps the way of a hit short. */
+/* A function of its own keeps the ways of a hit and of a plain miss short. */
 static __noinline int fw_step_by_step(struct xdp_md *ctx)
 {
 	const struct fw_nexthop *nh = NULL;
@@ -53,8 +53,8 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx)
 		reason = FW_R_POLICED;
 		verdict = XDP_DROP;
 	}
-	if (reason == FW_R_MISS)
-		reason = fw_sample(ctx, &p);
+	if (reason == FW_R_MISS && fw_tcp_bulk(p.proto, p.len_l3))
+		reason = fw_sample(ctx);
 	if (fw_unlikely(watch))
 		fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_XDP, reason);
 	fw_count(reason);
@@ -64,11 +64,15 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx)
 SEC("xdp")
 int freeway_xdp(struct xdp_md *ctx)
 {
-	const struct fw_nexthop *nh = fw_hit(ctx);
+	enum fw_missed missed = FW_MISSED_UNKNOWN;
+	const struct fw_nexthop *nh = fw_hit(ctx, &missed);
 
 	if (fw_likely(nh))
 		return bpf_redirect_map(&fw_ports, nh->devmap_slot, XDP_PASS);
-	return fw_step_by_step(ctx);
+	if (missed == FW_MISSED_UNKNOWN || fw_cfg.police)
+		return fw_step_by_step(ctx);
+	fw_count(missed == FW_MISSED_BULK ? fw_sample(ctx) : FW_R_MISS);
+	return XDP_PASS;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -45,7 +45,8 @@ struct fw_env {
 	__u32 event_len;
 	__u32 event_full; /* simulate a full ring */
 	__u32 no_hit;     /* every frame takes the pipeline */
-	__u64 hits;       /* frames that did not */
+	__u64 hits;       /* frames that did not, for they were plain hits */
+	__u64 misses;     /* or plainly of no flow */
 	union {
 		struct fw_candidate candidate;
 		struct fw_watch_event watch;

@@ -22,6 +22,7 @@ unsafe extern "C" {
     fn fw_user_set_now(env: *mut Env, tick: u32);
     fn fw_user_set_straight(env: *mut Env, straight: u32);
     fn fw_user_hits(env: *const Env) -> u64;
+    fn fw_user_misses(env: *const Env) -> u64;
     fn fw_user_set_conn(env: *mut Env, conn: *const fw_conn);
     fn fw_user_insert(env: *mut Env, index: u32) -> i32;
     fn fw_user_remove(env: *mut Env, index: u32);
@@ -99,7 +100,7 @@ impl Pipeline {
         unsafe { fw_user_set_now(self.0.as_ptr(), tick) }
     }
 
-    /// False: plain hits take the pipeline too, step by step.
+    /// False: plain hits and misses take the pipeline too, step by step.
     pub fn set_straight(&mut self, straight: bool) {
         // SAFETY: a plain write.
         unsafe { fw_user_set_straight(self.0.as_ptr(), straight.into()) }
@@ -110,6 +111,13 @@ impl Pipeline {
     pub fn straight_hits(&self) -> u64 {
         // SAFETY: a plain read.
         unsafe { fw_user_hits(self.0.as_ptr()) }
+    }
+
+    /// Frames that were told straight to be of no flow.
+    #[must_use]
+    pub fn straight_misses(&self) -> u64 {
+        // SAFETY: a plain read.
+        unsafe { fw_user_misses(self.0.as_ptr()) }
     }
 
     /// Sets what conntrack answers.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The straight way of a plain hit does what the pipeline does step by step: the same frames, near to a hit
+//! The straight way of a plain hit or miss does what the pipeline does step by step: the same frames, near to a hit
 //! and broken in every field, through both. `FREEWAY_SEED` replays a run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -7,7 +7,7 @@ mod support;
 
 use std::net::IpAddr;
 
-use freeway_abi::{FW_R_FAST, fw_flow, fw_nexthop};
+use freeway_abi::{FW_R_FAST, FW_R_MISS, fw_flow, fw_nexthop};
 use freeway_datapath::user::Pipeline;
 use support::frame::Frame;
 use support::random::Random;
@@ -75,6 +75,9 @@ fn frame(random: &mut Random, flow: &Flow) -> Vec<u8> {
         padding: random.pick(&[0, 0, 6, 18]),
         ..flow.frame()
     };
+    if random.one_in(4) {
+        frame.sport ^= 2;
+    }
     if random.one_in(2) {
         match random.below(18) {
             0 => frame.dst_mac = "02:00:00:00:00:77".into(),
@@ -129,7 +132,7 @@ fn straight_hits_are_the_pipelines() {
     let seed = std::env::var("FREEWAY_SEED").map_or(0x5eed, |text| text.parse().unwrap());
     let mut random = Random(seed);
     let (mut straight, mut stepwise) = (Side::new(true), Side::new(false));
-    let mut fast = 0;
+    let (mut fast, mut missed) = (0, 0);
     for number in 0..FRAMES {
         let flow = flow(&mut random);
         let state = flow.state(Native::NOW, 250);
@@ -157,11 +160,16 @@ fn straight_hits_are_the_pipelines() {
             at()
         );
         fast += u64::from(verdicts[0].reason == FW_R_FAST);
+        missed += u64::from(verdicts[0].reason == FW_R_MISS);
     }
     let hits = straight.0.straight_hits();
     println!("{FRAMES} frames, {fast} fast, {hits} of them straight");
     assert!(fast > u64::from(FRAMES) / 20, "{fast} fast");
     // the rest are due
     assert!(hits > fast / 2, "{hits} of {fast} straight");
-    assert_eq!(stepwise.0.straight_hits(), 0);
+    let misses = straight.0.straight_misses();
+    println!("{missed} of no flow, {misses} of them told straight");
+    assert!(missed > u64::from(FRAMES) / 50, "{missed} missed");
+    assert!(misses > missed / 2, "{misses} of {missed} straight");
+    assert_eq!(stepwise.0.straight_hits() + stepwise.0.straight_misses(), 0);
 }
