@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     ];
     let learn = MeasureSpec {
         duration: Duration::from_millis(200),
-        ..spec.clone()
+        ..spec
     };
     let mut samples: [Vec<f64>; 5] = Default::default();
     for _ in 0..rounds {
