@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Program time of a hit, from BPF_PROG_TEST_RUN, needing root:
+//! What the programs cost, and what load-time constants save, from BPF_PROG_TEST_RUN, needing root:
 //! `cargo run --release -p freeway-datapath --example program_cost`.
 //!
 //! Repeated runs see the frame as the last one left it, so the flow's action is
@@ -9,22 +9,117 @@ use std::error::Error;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use freeway_abi::{
-    FW_FLOW_CT, FW_FLOW_NAT, FW_KEY_IP6, FW_ST_ACTIVE, fw_flow, fw_key4, fw_nexthop, fw_state,
+    FW_FLOW_CT, FW_FLOW_NAT, FW_KEY_IP6, FW_R_ICMP, FW_ST_ACTIVE, fw_flow, fw_key4, fw_nexthop,
+    fw_state,
 };
 use freeway_datapath::{Datapath, Hook, LoadOptions};
 
+/// What runs: a program and the frame that it sees.
+type Case = (&'static str, Hook, Vec<u8>);
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let datapath = Datapath::load(&LoadOptions::default())?;
+    let limits = |packets_per_s| LoadOptions {
+        limits: [(FW_R_ICMP, packets_per_s)].into(),
+        ..LoadOptions::default()
+    };
+    let variants = [
+        ("as the daemon loads them", LoadOptions::default()),
+        (
+            "without conntrack",
+            LoadOptions {
+                conntrack: false,
+                ..LoadOptions::default()
+            },
+        ),
+        (
+            "flows may be tc's",
+            LoadOptions {
+                tc_forwards: true,
+                ..LoadOptions::default()
+            },
+        ),
+        ("ICMP limited, not reached", limits(u32::MAX)),
+        ("ICMP limited, exceeded", limits(1)),
+    ];
+    let mut loaded = Vec::new();
+    for (name, options) in &variants {
+        let datapath = Datapath::load(options)?;
+        prepare(&datapath)?;
+        loaded.push((name, datapath));
+    }
+    let cases = cases();
+    let mut costs = vec![vec![Vec::new(); cases.len()]; loaded.len()];
+    // by turns, so that the machine's speed is the same for all
+    for _ in 0..RUNS {
+        for ((_, datapath), costs) in loaded.iter().zip(&mut costs) {
+            for ((_, hook, frame), costs) in cases.iter().zip(costs) {
+                costs.push(run(datapath, *hook, frame)?);
+            }
+        }
+    }
+    println!("ns for one run, the least and the median of {RUNS}\n");
+    print!("{:28}", "");
+    for (what, ..) in &cases {
+        print!("{what:>17}");
+    }
+    println!();
+    for ((name, _), costs) in loaded.iter().zip(&mut costs) {
+        print!("{name:28}");
+        for costs in costs {
+            costs.sort_unstable();
+            print!("{:>12} {:>4}", costs[0], costs[RUNS / 2]);
+        }
+        println!();
+    }
+    println!("\ninstructions, bytes of machine code, instructions that the verifier looked at\n");
+    for (name, datapath) in &loaded {
+        print!("{name:28}");
+        for (what, hook) in [
+            ("XDP", Hook::Xdp),
+            ("tc ingress", Hook::Ingress),
+            ("tc egress", Hook::Egress),
+        ] {
+            let size = datapath.size(hook)?;
+            print!(
+                "  {what} {:>5} {:>6} {:>6}",
+                size.instructions, size.native_bytes, size.verified
+            );
+        }
+        println!();
+    }
+    Ok(())
+}
+
+/// Hits, misses, and a punt that is named while parsing.
+fn cases() -> Vec<Case> {
+    let miss = |v6| {
+        let mut frame = frame(v6);
+        frame[14 + if v6 { 41 } else { 21 }] ^= 1;
+        frame
+    };
+    let mut icmp = frame(true);
+    icmp[14 + 6] = 58;
+    vec![
+        ("IPv4 hit", Hook::Xdp, frame(false)),
+        ("IPv6 hit", Hook::Xdp, frame(true)),
+        ("IPv4 miss", Hook::Xdp, miss(false)),
+        ("IPv6 miss", Hook::Xdp, miss(true)),
+        ("ICMPv6", Hook::Xdp, icmp),
+        ("tc, IPv4 miss", Hook::Ingress, miss(false)),
+    ]
+}
+
+/// Switches on, and enters a flow for each IP version.
+fn prepare(datapath: &Datapath) -> Result<(), Box<dyn Error>> {
     let now = datapath.clock.now_tick()?;
     let control = &datapath.control;
     control.set_on(true);
+    control.set_learn(1);
     control.set_epoch(1);
     control.set_deadline(now.wrapping_add(1 << 30));
-    let l2 = [2u8, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-    for (name, v6) in [("IPv4", false), ("IPv6", true)] {
-        let frame = frame(&l2, v6);
+    for v6 in [false, true] {
         let mut l2_in = [0; 14];
-        l2_in.copy_from_slice(&frame[..14]);
+        l2_in.copy_from_slice(&frame(v6)[..14]);
         let index = 1 + u32::from(v6);
         let mut nexthop = fw_nexthop {
             valid: 1,
@@ -63,6 +158,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..Default::default()
         };
         if v6 {
+            flow.word0_in_be = (6u32 << 28).to_be();
             flow.key.port_proto |= FW_KEY_IP6;
             (flow.key_saddr6_be, flow.saddr6_be) = ([1, 2, 3, 4], [1, 2, 3, 4]);
             (flow.key_daddr6_be, flow.daddr6_be) = ([5, 6, 7, 8], [5, 6, 7, 8]);
@@ -71,33 +167,15 @@ fn main() -> Result<(), Box<dyn Error>> {
             (flow.key.daddr_be, flow.daddr_be) = (2, 2);
         }
         assert!(datapath.flows.insert(index, &flow), "the table is empty");
-        let costs: Vec<u32> = (0..RUNS)
-            .map(|_| run(&datapath, Hook::Xdp, &frame))
-            .collect::<Result<_, _>>()?;
-        println!(
-            "{name}: hit {} ns, {} packets",
-            least(&costs),
-            datapath.flows.state(index).packets
-        );
-        let mut miss = frame.clone();
-        miss[14 + if v6 { 41 } else { 21 }] ^= 1;
-        let costs: Vec<u32> = (0..RUNS)
-            .map(|_| run(&datapath, Hook::Xdp, &miss))
-            .collect::<Result<_, _>>()?;
-        println!("{name}: miss {} ns", least(&costs));
     }
     Ok(())
 }
 
-/// The least of many short runs is the one that nothing else disturbed.
+/// Short ones, of which the least is one that nothing else disturbed.
 const RUNS: usize = 60;
 
-fn least(costs: &[u32]) -> u32 {
-    costs.iter().copied().min().unwrap_or(0)
-}
-
-fn frame(l2: &[u8; 12], v6: bool) -> Vec<u8> {
-    let mut f = l2.to_vec();
+fn frame(v6: bool) -> Vec<u8> {
+    let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     let udp = |f: &mut Vec<u8>, len: u16| {
         for word in [1000u16, 2000, len, 0x1234] {
             f.extend(word.to_be_bytes());

@@ -15,5 +15,5 @@ pub use attach::{Attachment, Hook, XdpFd};
 pub use clock::Clock;
 pub use error::DatapathError;
 pub use events::{DataplaneEvent, Events};
-pub use object::{Datapath, FLOWS_MAX, LoadOptions, PortFault};
+pub use object::{Datapath, FLOWS_MAX, LoadOptions, PortFault, ProgramSize};
 pub use shared::{Control, Flows, Nexthops, Offers, Seen, Slots};

@@ -77,6 +77,17 @@ pub struct PortFault {
     pub errno: i32,
 }
 
+/// A program as the kernel has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramSize {
+    /// Instructions, without those that load-time constants made unreachable.
+    pub instructions: u32,
+    /// The machine's instructions made of them, bytes.
+    pub native_bytes: u32,
+    /// Instructions that the verifier looked at, on all ways through the program.
+    pub verified: u32,
+}
+
 type MapByName = BTreeMap<String, MapHandle>;
 
 /// The loaded data plane. Dropping it unloads everything.
@@ -212,8 +223,8 @@ impl Datapath {
             .collect()
     }
 
-    /// Instructions of a program, without those that load-time constants made unreachable.
-    pub fn instructions(&self, hook: Hook) -> Result<u32, DatapathError> {
+    /// A program's size.
+    pub fn size(&self, hook: Hook) -> Result<ProgramSize, DatapathError> {
         let prog = self.prog(hook)?;
         let mut info = libbpf_sys::bpf_prog_info::default();
         let mut len = size_of_val(&info) as u32;
@@ -222,7 +233,11 @@ impl Datapath {
             libbpf_sys::bpf_prog_get_info_by_fd(prog.as_raw_fd(), &raw mut info, &raw mut len)
         };
         match rc {
-            0 => Ok(info.xlated_prog_len / BPF_INSTRUCTION_BYTES),
+            0 => Ok(ProgramSize {
+                instructions: info.xlated_prog_len / BPF_INSTRUCTION_BYTES,
+                native_bytes: info.jited_prog_len,
+                verified: info.verified_insns,
+            }),
             error => Err(DatapathError::Object {
                 object: "prog",
                 what: "reading its size",

@@ -217,7 +217,8 @@ fn without_a_limit_nothing_is_dropped_and_nothing_is_in_the_way() {
     };
     assert_eq!(passed(&mut none, &fragment().bytes(), 1000), 1000);
     assert_eq!(count(&none, FW_R_POLICED), 0);
-    let [none, some] = [none, some].map(|target| target.datapath.instructions(Hook::Xdp).unwrap());
+    let [none, some] =
+        [none, some].map(|target| target.datapath.size(Hook::Xdp).unwrap().instructions);
     println!("instructions of the XDP program: {none}, with limits {some}");
     assert!(none < some);
 }
