@@ -23,7 +23,8 @@ enum fw_const {
 	FW_OFFER_BITS = 15,
 	FW_OFFER_SETS = 1 << FW_OFFER_BITS,
 	FW_OFFER_WAYS = 4,
-	FW_PORTS_MAX = 512,
+	/* As many as a link can have VLANs. */
+	FW_PORTS_MAX = 4096,
 	FW_EVENTS_SIZE = 1 << 22,
 	FW_REASONS_MAX = 128,
 	/* One packet seen once is not yet a pattern. */

@@ -45,6 +45,25 @@ impl Drop for Attachment {
     }
 }
 
+/// Lets the process have as many descriptors as it may: each port takes three. Their number.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the structure outlives both calls.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        limit.rlim_cur = limit.rlim_max;
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(limit.rlim_cur)
+}
+
 /// Handle and priority of our clsact filters: "fw" and first in line.
 const FILTER_HANDLE: u32 = 0x6677;
 const FILTER_PRIORITY: u32 = 1;

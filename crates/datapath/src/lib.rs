@@ -11,7 +11,7 @@ mod object;
 mod shared;
 pub mod user;
 
-pub use attach::{Attachment, Hook, XdpFd};
+pub use attach::{Attachment, Hook, XdpFd, raise_descriptor_limit};
 pub use clock::Clock;
 pub use error::DatapathError;
 pub use events::{DataplaneEvent, Events};

@@ -62,6 +62,9 @@ const CANDIDATES_PER_S: u32 = 250_000;
 /// TCP frames that each CPU keeps out of GRO in a second, at most.
 const SAMPLES_PER_S: u32 = 4_000;
 
+/// So long the start attaches programs; a router of few ports has them all when it first answers.
+const ATTACH_START: Duration = Duration::from_secs(2);
+
 /// Rounds of kernel events in one turn: what came while the round before was applied.
 const ROUNDS: u32 = 8;
 
@@ -167,6 +170,9 @@ struct Counts {
 impl Engine {
     fn start(config: Config) -> Result<Self, DaemonError> {
         load_modules();
+        if let Err(error) = freeway_datapath::raise_descriptor_limit() {
+            tracing::debug!("raising the limit of descriptors: {error}");
+        }
         let probes = probe_all();
         let missing = |p: &&ProbeResult| p.required && matches!(p.outcome, Outcome::Missing(_));
         if let Some(probe) = probes.iter().find(missing) {
@@ -239,8 +245,10 @@ impl Engine {
         engine.read_neighbours();
         engine.update_policy()?;
         engine.read_ruleset()?;
-        engine.update_ports()?;
+        engine.update_ports_within(ATTACH_START)?;
         engine.switch(true)?;
+        // that may have taken longer than a deadline, but nothing was learned yet
+        engine.renewed = Instant::now();
         engine.heartbeat()?;
         Ok(engine)
     }
@@ -481,7 +489,8 @@ impl Engine {
 
     /// True if a walk over the flows is under way, or events were left for the next turn.
     fn walking(&self) -> bool {
-        self.census.running()
+        self.ports.waiting()
+            || self.census.running()
             || self.sniff.running()
             || self.manager.has_work()
             || self.mirror.has_more()
@@ -489,6 +498,9 @@ impl Engine {
 
     /// A piece of each walk.
     fn walk(&mut self) -> Result<(), DaemonError> {
+        if self.ports.waiting() {
+            self.attach_waiting()?;
+        }
         if self.sniff.running() {
             self.sniff_piece()?;
         }

@@ -28,8 +28,8 @@ use nix::sys::socket::{
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// Loading programs takes a second or two where the machine is busy.
-const START: Duration = Duration::from_secs(20);
+/// Loading programs takes a second or two where the machine is busy, attaching to hundreds of ports many.
+const START: Duration = Duration::from_secs(60);
 /// How long a daemon may take to end.
 const END: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
@@ -107,11 +107,20 @@ impl Router {
     }
 
     /// Starts a daemon in a namespace and waits until its ports are fast.
-    pub fn start_in(
+    pub fn start_in(netns: &Netns, config_toml: &str, program: Command, ports: &[&str]) -> Router {
+        Self::start_until(netns, config_toml, program, ports, |status| {
+            let there = status["ports"].as_array().unwrap();
+            there.len() == ports.len() && there.iter().all(|port| port["state"] == "fast")
+        })
+    }
+
+    /// Starts a daemon in a namespace and waits until its status is as wanted.
+    pub fn start_until(
         netns: &Netns,
         config_toml: &str,
         mut program: Command,
         ports: &[&str],
+        ready: impl Fn(&Value) -> bool,
     ) -> Router {
         let mut child = netns
             .spawn(
@@ -141,11 +150,7 @@ impl Router {
         loop {
             let output = router.run(&["status", "--json"]);
             let status: Option<Value> = serde_json::from_slice(&output.stdout).ok();
-            let fast = |status: &Value| {
-                let there = status["ports"].as_array().unwrap();
-                there.len() == ports.len() && there.iter().all(|port| port["state"] == "fast")
-            };
-            if status.as_ref().is_some_and(fast) {
+            if status.as_ref().is_some_and(&ready) {
                 return router;
             }
             let ended = router.child.try_wait().unwrap();

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which ports take part, and why the others do not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use freeway_cmm::{Exclusion, Policy, Port as ManagedPort};
 use freeway_datapath::{Attachment, Datapath, Hook};
 use freeway_kernel::clsact;
 use freeway_kernel::mirror::Mirror;
-use freeway_kernel::model::{Family, Link, Prefix};
+use freeway_kernel::model::{Family, Link, Prefix, Qdisc};
 
 use super::Engine;
 use super::poll::Place;
@@ -30,16 +31,23 @@ const ARPHRD_LOOPBACK: u16 = 772;
 /// Failed redirects after which an output is left to the kernel.
 const FAULTS_MAX: u64 = 8;
 
+/// So long a turn attaches programs to new ports: for each program the kernel waits for an RCU grace period
+/// (`tcx_entry_sync()` in include/net/tcx.h), and events must not wait for hundreds of them.
+const ATTACH_TURN: Duration = Duration::from_millis(100);
+
 /// A port as it was last judged.
 #[derive(Debug, Default)]
 pub(super) struct Port {
-    pub slot: u32,
+    /// In the device map, from when it first was fit for a program until it goes.
+    pub slot: Option<u32>,
     pub input: bool,
     pub output: bool,
     pub up: bool,
     pub reasons: Vec<String>,
     pub faults: u64,
     pub xdp_features: Vec<String>,
+    /// All slots were taken.
+    no_room: bool,
     /// At the last look its driver could not send redirected frames.
     mute: bool,
     xdp: Option<Attachment>,
@@ -73,6 +81,49 @@ impl Port {
 #[derive(Debug, Default)]
 pub(super) struct Ports {
     pub by_index: BTreeMap<u32, Port>,
+    slots: Slots,
+    /// New ones, whose programs are attached in later turns.
+    waiting: BTreeSet<u32>,
+    /// When this turn has attached long enough.
+    attach_until: Option<Instant>,
+}
+
+/// The slots of the device map.
+#[derive(Debug)]
+struct Slots {
+    taken: Vec<bool>,
+    next: usize,
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Self::new(freeway_abi::FW_PORTS_MAX as usize)
+    }
+}
+
+impl Slots {
+    fn new(number: usize) -> Self {
+        Self {
+            taken: vec![false; number],
+            next: 0,
+        }
+    }
+
+    /// By turns, so that one that became free rests, and no packet can still be on its way to who had it.
+    fn take(&mut self) -> Option<u32> {
+        let number = self.taken.len();
+        let mut turns = (0..number).map(|turn| (self.next + turn) % number);
+        let slot = turns.find(|slot| !self.taken[*slot])?;
+        self.taken[slot] = true;
+        self.next = slot + 1;
+        u32::try_from(slot).ok()
+    }
+
+    fn release(&mut self, slot: u32) {
+        if let Some(taken) = self.taken.get_mut(slot as usize) {
+            *taken = false;
+        }
+    }
 }
 
 impl Ports {
@@ -109,9 +160,15 @@ impl Ports {
         }
     }
 
-    fn free_slot(&self) -> Option<u32> {
-        let taken = |slot: u32| self.by_index.values().any(|p| p.slot == slot);
-        (0..freeway_abi::FW_PORTS_MAX).find(|slot| !taken(*slot))
+    /// True if programs are to be attached to new ports.
+    pub(super) fn waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Indices of the ports that would take part, were there room for them.
+    pub(super) fn without_room(&self) -> impl Iterator<Item = u32> {
+        let ports = self.by_index.iter().filter(|(_, port)| port.no_room);
+        ports.map(|(index, _)| *index)
     }
 }
 
@@ -183,6 +240,13 @@ fn forwards(link: &Link, mirror: &Mirror) -> bool {
 impl Engine {
     /// Judges every port anew, attaches, and tells the manager.
     pub(super) fn update_ports(&mut self) -> Result<(), DaemonError> {
+        self.update_ports_within(ATTACH_TURN)
+    }
+
+    /// The same; ports that are new when the time is over wait for [`Engine::attach_waiting`].
+    pub(super) fn update_ports_within(&mut self, time: Duration) -> Result<(), DaemonError> {
+        self.ports.attach_until = Some(Instant::now() + time);
+        self.ports.waiting.clear();
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
         let links = self.mirror.links();
@@ -191,8 +255,10 @@ impl Engine {
         let links: Vec<Link> = self.business().cloned().collect();
         for ifindex in gone {
             self.manager.remove_port(ifindex, now_tick, &mut ops);
-            if let Some(port) = self.ports.by_index.remove(&ifindex) {
-                let _ = self.datapath.clear_port(port.slot, ifindex);
+            let port = self.ports.by_index.remove(&ifindex);
+            if let Some(slot) = port.and_then(|port| port.slot) {
+                let _ = self.datapath.clear_port(slot, ifindex);
+                self.ports.slots.release(slot);
             }
         }
         let mut unknown = false;
@@ -202,6 +268,22 @@ impl Engine {
         }
         if unknown {
             self.ask_poller();
+        }
+        self.execute(ops)
+    }
+
+    /// Attaches to some of the ports that wait.
+    pub(super) fn attach_waiting(&mut self) -> Result<(), DaemonError> {
+        let until = Instant::now() + ATTACH_TURN;
+        self.ports.attach_until = Some(until);
+        let now_tick = self.now_tick()?;
+        let mut ops = Vec::new();
+        while Instant::now() < until
+            && let Some(ifindex) = self.ports.waiting.pop_first()
+        {
+            if let Some(link) = self.mirror.links().get(&ifindex).cloned() {
+                self.update_port(&link, now_tick, &mut ops);
+            }
         }
         self.execute(ops)
     }
@@ -237,22 +319,14 @@ impl Engine {
     }
 
     fn update_port(&mut self, link: &Link, now_tick: u32, ops: &mut Vec<freeway_cmm::Op>) {
-        let mut port = match self.ports.by_index.remove(&link.ifindex) {
-            Some(port) => port,
-            None => match self.ports.free_slot() {
-                Some(slot) => Port {
-                    slot,
-                    ..Port::default()
-                },
-                None => return,
-            },
-        };
+        let port = self.ports.by_index.remove(&link.ifindex);
+        let mut port = port.unwrap_or_default();
         self.judge(link, &mut port);
         port.up = link.up && link.carrier;
         self.manager.set_port(
             ManagedPort {
                 ifindex: link.ifindex,
-                slot: port.slot,
+                slot: port.slot.unwrap_or(0),
                 mtu: link.mtu,
                 mac: link.mac.map(|m| m.0),
                 input: port.input,
@@ -264,8 +338,9 @@ impl Engine {
         self.ports.by_index.insert(link.ifindex, port);
     }
 
-    fn judge(&self, link: &Link, port: &mut Port) {
+    fn judge(&mut self, link: &Link, port: &mut Port) {
         port.reasons.clear();
+        port.no_room = false;
         port.input = false;
         port.output = false;
         let explicit = self.config.daemon.interfaces.contains(&link.name);
@@ -279,9 +354,28 @@ impl Engine {
             port.detach(link.ifindex);
             return;
         }
-        let mut qdiscs = self.mirror.qdiscs().values();
-        let had_clsact = qdiscs.any(|q| q.ifindex == link.ifindex && q.kind == "clsact");
-        if let Err(reason) = attach(&self.datapath, link, port, had_clsact) {
+        port.slot = port.slot.or_else(|| self.ports.slots.take());
+        let Some(slot) = port.slot else {
+            port.no_room = true;
+            port.reasons.push(format!(
+                "{} ports take part, which is the most: leave out others (path = \"kernel\" in [port.NAME]), \
+                 or name those that matter (-i)",
+                freeway_abi::FW_PORTS_MAX
+            ));
+            return;
+        };
+        let in_time = self
+            .ports
+            .attach_until
+            .is_none_or(|end| Instant::now() < end);
+        if port.tc.is_empty() && !in_time {
+            self.ports.waiting.insert(link.ifindex);
+            port.reasons
+                .push("it is new, and its programs are about to be attached".into());
+            return;
+        }
+        let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
+        if let Err(reason) = attach(&self.datapath, link, port, slot, had_clsact) {
             port.reasons.push(reason);
             return;
         }
@@ -300,12 +394,8 @@ impl Engine {
 
     /// What needs only the output to be the kernel's.
     fn judge_output(&self, link: &Link, port: &mut Port) {
-        let shaping = |q: &&freeway_kernel::model::Qdisc| {
-            q.ifindex == link.ifindex
-                && q.parent != 0xffff_fff1
-                && !UNSHAPED.contains(&q.kind.as_str())
-        };
-        let shaper = self.mirror.qdiscs().values().find(shaping);
+        let shaping = |q: &&Qdisc| q.parent != 0xffff_fff1 && !UNSHAPED.contains(&q.kind.as_str());
+        let shaper = self.qdiscs(link.ifindex).find(shaping);
         if let Some(qdisc) = shaper {
             port.reasons.push(format!(
                 "its qdisc {} must see what leaves here",
@@ -316,7 +406,9 @@ impl Engine {
         port.xdp_features = features;
         if std::mem::replace(&mut port.mute, !can_send) && can_send && port.faults > 0 {
             // what made it fail has been put right
-            let _ = self.datapath.set_port(port.slot, link.ifindex);
+            let _ = port
+                .slot
+                .map(|slot| self.datapath.set_port(slot, link.ifindex));
         }
         let fault = self.datapath.fault(link.ifindex);
         port.faults = fault.failed;
@@ -337,6 +429,12 @@ impl Engine {
             });
         }
         port.output = shaper.is_none() && !failing && can_send;
+    }
+
+    fn qdiscs(&self, ifindex: u32) -> impl Iterator<Item = &Qdisc> {
+        let all = self.mirror.qdiscs();
+        let of_port = all.range((ifindex, 0, 0)..=(ifindex, u32::MAX, u32::MAX));
+        of_port.map(|(_, qdisc)| qdisc)
     }
 
     /// What must see every packet of the port.
@@ -369,6 +467,7 @@ fn attach(
     datapath: &Datapath,
     link: &Link,
     port: &mut Port,
+    slot: u32,
     had_clsact: bool,
 ) -> Result<(), String> {
     let state = link.mtu << 1 | u32::from(link.up);
@@ -395,7 +494,7 @@ fn attach(
         }
         if port.xdp.is_none() {
             port.xdp = Some(datapath.attach(link.ifindex, Hook::Xdp)?);
-            datapath.set_port(port.slot, link.ifindex)?;
+            datapath.set_port(slot, link.ifindex)?;
         }
         Ok::<(), freeway_datapath::DatapathError>(())
     })();
@@ -419,6 +518,19 @@ mod tests {
             hw_type: 1,
             ..Link::default()
         }
+    }
+
+    #[test]
+    fn slots_rest_before_they_are_used_again() {
+        let mut slots = Slots::new(3);
+        assert_eq!([slots.take(), slots.take()], [Some(0), Some(1)]);
+        slots.release(0);
+        assert_eq!(
+            [slots.take(), slots.take(), slots.take()],
+            [Some(2), Some(0), None]
+        );
+        slots.release(1);
+        assert_eq!([slots.take(), slots.take()], [Some(1), None]);
     }
 
     #[test]

@@ -15,6 +15,9 @@ use crate::api::{
 use crate::config::{Limited, PacketsPerSecond};
 use crate::daemon::{DaemonError, Request};
 
+/// Ports that a notice names.
+const NAMED_MAX: usize = 10;
+
 impl Engine {
     pub(super) fn answer(&mut self, request: Request) -> Result<(), DaemonError> {
         let now_tick = self.now_tick()?;
@@ -147,6 +150,20 @@ impl Engine {
             == 0
         {
             notices.push("no port is fit for the fast path: see the reason at each port".into());
+        }
+        let without_room: Vec<_> = self.ports.without_room().collect();
+        if !without_room.is_empty() {
+            let named = without_room.iter().take(NAMED_MAX);
+            let mut names: Vec<_> = named.map(|index| self.port_name(*index)).collect();
+            if let Some(more @ 1..) = without_room.len().checked_sub(NAMED_MAX) {
+                names.push(format!("and {more} more"));
+            }
+            notices.push(format!(
+                "{} ports are left to the kernel, for {} take part, which is the most: {}",
+                without_room.len(),
+                freeway_abi::FW_PORTS_MAX,
+                names.join(", ")
+            ));
         }
         if !self.ruleset.status.findings.is_empty() {
             notices.push("rules of the firewall keep flows in the kernel: see ruleset".into());
