@@ -123,9 +123,16 @@ pub struct Bystanders {
     pub fast: u64,
     /// Frames of all flows that a port had no room for: its ring was full, for the CPU that empties it was busy or away.
     pub dropped: u64,
+    /// The flows were learned anew, as after a daemon that had no CPU for two seconds: `fast` is too small.
+    pub anew: bool,
 }
 
 impl Bystanders {
+    /// What a busy machine may do to them.
+    fn spoilt(&self) -> bool {
+        self.lost_by_ports() || self.anew
+    }
+
     pub fn lost(&self) -> u64 {
         self.sent - self.arrived.min(self.sent)
     }
@@ -435,15 +442,15 @@ impl Site {
         thread::sleep(Duration::from_millis(20));
         let sent = self.bystanders.frames().unwrap() - watch.sent_before;
         let arrived = self.sink.mark(BYSTANDERS).unwrap().count - watch.arrived_before;
-        let fast = self
-            .fast(BYSTANDER_PORT)
-            .saturating_sub(watch.fast_before)
-            .min(sent);
+        let fast = self.fast(BYSTANDER_PORT);
+        let anew = fast < watch.fast_before;
+        let fast = fast.saturating_sub(watch.fast_before).min(sent);
         Bystanders {
             sent,
             arrived,
             fast,
             dropped: self.dropped() - watch.dropped_before,
+            anew,
         }
     }
 
@@ -483,7 +490,7 @@ impl Site {
 }
 
 /// Measures again what a busy machine may have spoilt, and prints all: with few trials the 99th percentile is the worst
-/// of them, and one hiccup decides (a long row has no second chance); and frames that the ports dropped, in any row.
+/// of them, and one hiccup decides (a long row has no second chance); and what became of the bystanders, in any row.
 pub fn again(mut measure: impl FnMut() -> Row) -> Row {
     for _ in 1..ATTEMPTS {
         let row = measure();
