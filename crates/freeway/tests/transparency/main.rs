@@ -14,7 +14,7 @@
 //! Twins of one router, one of them with a Freeway daemon, get the same configuration and the same frames; GRO is off.
 //! Setup, ruleset and frames of a case follow from its seed. By default the cases are always the same ones ([`BLOCKS`]).
 //! `FREEWAY_SEED` is the first of others, which count up from it, `FREEWAY_SEED=random` takes any, and so does
-//! `FREEWAY_LONG=1`, which runs 500 setups with 1,000,000 frames. `FREEWAY_CASES` is their number. The daemon stays while
+//! `FREEWAY_LONG=1`, which runs 520 setups with 1,000,000 frames. `FREEWAY_CASES` is their number. The daemon stays while
 //! setups come and go. VRFs and bonds need modules that this kernel may not have.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -83,7 +83,7 @@ impl Extent {
         let long = common::long();
         let cases = match std::env::var("FREEWAY_CASES") {
             Ok(text) => text.parse().expect("FREEWAY_CASES is a number"),
-            Err(_) if long => 500,
+            Err(_) if long => 520,
             Err(_) => BLOCKS.len() as u64 * BLOCK,
         };
         let seed = match std::env::var("FREEWAY_SEED") {
