@@ -225,10 +225,11 @@ impl Packet {
             (2, _, 2) => (Field::DestinationPort, 2),
             _ => return None,
         };
+        if !(1..=size).contains(&len) {
+            return None;
+        }
         let bits = len as u8 * 8;
-        (1..=size)
-            .contains(&len)
-            .then_some(Origin::Field { field, bits })
+        Some(Origin::Field { field, bits })
     }
 
     /// Bytes of a field.
