@@ -6,36 +6,29 @@
 //! Samples are short and interleaved, and time is the CPU's, so that other work on the machine
 //! disturbs little.
 
+mod support;
+
 use std::error::Error;
 use std::net::IpAddr;
-use std::time::Duration;
 
 use freeway_abi::{
     FW_FLOW_CT, FW_FLOW_NAT, FW_KEY_IP6, FW_ST_ACTIVE, fw_flow, fw_key4, fw_nexthop, fw_state,
 };
 use freeway_datapath::{Datapath, FLOWS_MAX, Hook, LoadOptions};
-use freeway_lab::{
-    Lab, MeasureSpec, Options, Proto, Reference, Sample, Topology, measure, measure_reference,
-};
+use freeway_lab::{Lab, Options, Proto, Reference, measure, measure_reference};
+use support::{Words, cost};
 
 const FAR_FUTURE: u32 = 1 << 30;
 
 fn main() -> Result<(), Box<dyn Error>> {
     freeway_lab::signal::cleanup_on_signal()?;
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let number = |i: usize, default: u32| -> Result<u32, std::num::ParseIntError> {
-        args.get(i).map_or(Ok(default), |text| text.parse())
-    };
-    let topology = Topology::parse(args.first().map_or("routed", String::as_str))?;
-    let (flows, rounds, cpu) = (number(1, 1000)?, number(2, 60)?, number(3, 1)?);
+    let Words {
+        topology,
+        rounds,
+        spec,
+    } = Words::read("routed", 60)?;
+    let flows = spec.flows;
     let lab = Lab::build(topology, Options::default())?;
-    let spec = MeasureSpec {
-        flows,
-        cpu: cpu as usize,
-        warmup: Duration::from_millis(20),
-        duration: Duration::from_millis(60),
-        ..MeasureSpec::default()
-    };
     // the lab enters its namespaces by threads of its own
     let router = std::fs::File::open(lab.router().path())?;
     nix::sched::setns(router, nix::sched::CloneFlags::CLONE_NEWNET)?;
@@ -76,11 +69,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         over(0)
     );
     Ok(())
-}
-
-/// CPU time for each frame that arrived, ns.
-fn cost(sample: Sample) -> f64 {
-    sample.cpu_ns as f64 / sample.received.max(1) as f64
 }
 
 fn enter_flows(datapath: &Datapath, lab: &Lab, flows: u32) -> Result<(), Box<dyn Error>> {

@@ -5,33 +5,27 @@
 //! Nobody takes the offers, so the flows are silent at tc ingress for a second after each, as if a policy had refused
 //! them. Samples are short and interleaved, and time is the CPU's, so that other work on the machine disturbs little.
 
+mod support;
+
 use std::error::Error;
 use std::time::Duration;
 
 use freeway_datapath::{Datapath, Hook, LoadOptions};
-use freeway_lab::{
-    Lab, MeasureSpec, Options, Proto, Reference, Sample, Topology, measure, measure_reference,
-};
+use freeway_lab::{Lab, MeasureSpec, Options, Proto, Reference, measure, measure_reference};
+use support::{Words, cost};
 
 const FAR_FUTURE: u32 = 1 << 30;
 
 fn main() -> Result<(), Box<dyn Error>> {
     freeway_lab::signal::cleanup_on_signal()?;
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let number = |i: usize, default: u32| -> Result<u32, std::num::ParseIntError> {
-        args.get(i).map_or(Ok(default), |text| text.parse())
-    };
-    let topology = Topology::parse(args.first().map_or("nat", String::as_str))?;
-    let (flows, rounds, cpu) = (number(1, 1000)?, number(2, 100)?, number(3, 1)? as usize);
+    let Words {
+        topology,
+        rounds,
+        spec,
+    } = Words::read("nat", 100)?;
+    let flows = spec.flows;
     let lab = Lab::build(topology, Options::default())?;
-    lab.prime(Proto::Udp, flows, Some(cpu))?;
-    let spec = MeasureSpec {
-        flows,
-        cpu,
-        warmup: Duration::from_millis(20),
-        duration: Duration::from_millis(60),
-        ..MeasureSpec::default()
-    };
+    lab.prime(Proto::Udp, flows, Some(spec.cpu))?;
     // the lab enters its namespaces by threads of its own
     let router = std::fs::File::open(lab.router().path())?;
     nix::sched::setns(router, nix::sched::CloneFlags::CLONE_NEWNET)?;
@@ -91,9 +85,4 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-/// CPU time for each frame that arrived, ns.
-fn cost(sample: Sample) -> f64 {
-    sample.cpu_ns as f64 / sample.received.max(1) as f64
 }
