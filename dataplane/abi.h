@@ -18,9 +18,8 @@ enum fw_const {
 	FW_L2_MAX = 32,
 	/* Tokens 1..FW_SLOTS travel in skb->tc_index; 0 is "none". */
 	FW_SLOTS = 32768,
-	FW_TOKEN_OWN = 0xffff,
 	/* Filter of what was observed once or offered lately. */
-	FW_OFFER_BITS = 15,
+	FW_OFFER_BITS = 16,
 	FW_OFFER_SETS = 1 << FW_OFFER_BITS,
 	FW_OFFER_WAYS = 4,
 	/* As many as a link can have VLANs. */
@@ -166,7 +165,10 @@ struct fw_nexthop {
 	__u32 devmap_slot;
 	__u32 valid;
 	__u32 l2_len;
-	__u32 pad[4];
+	/* of the skb, for qdiscs and their filters; of flows that tc owns */
+	__u32 mark;
+	__u32 priority;
+	__u32 pad[2];
 };
 
 /*
@@ -202,7 +204,9 @@ struct fw_control {
 	/* Non-zero: conntrack sees IPv4 or IPv6, so a packet without a connection is invalid. */
 	__u32 tracks4;
 	__u32 tracks6;
-	__u32 pad[4];
+	/* Non-zero: some flows are tc's. */
+	__u32 tc_forwards;
+	__u32 pad[3];
 };
 
 /* The tuple that `explain` watches; ports and addresses as on the wire. */
@@ -228,7 +232,6 @@ struct fw_config {
 	__u32 ct;             /* conntrack kfuncs are there */
 	__u32 ct_check_ticks; /* between two connection checks of a flow */
 	__u32 slots_per_cpu;  /* power of two */
-	__u32 tc_forwards;    /* flows may belong to tc */
 	/* elements - 1 of arrays whose size is a power of two */
 	__u32 flow_mask;
 	__u32 nexthop_mask;
@@ -255,25 +258,26 @@ struct fw_clock {
 
 /* What was observed at egress lately. */
 struct fw_observation {
-	__u64 hash; /* of key, action and epoch; 0: none */
+	__u32 tag; /* of key, action and epoch, odd; 0: none */
 	__u32 first_tick;
-	__u32 pad;
 };
 
-/* Whether it was offered, and when. */
+/* A tuple that was observed, and when it was offered. */
 struct fw_offer {
 	__u32 key_tag; /* of the key alone */
-	__u32 made;
-	__u32 tick;
-	__u32 pad;
+	__u32 tick;    /* odd; 0: not yet */
 };
 
 /*
  * Observations whose keys fall together; one alone would be pushed out by turns.
- * All offers are one cache line, which is all that tc ingress looks at.
+ * Offers are all that tc ingress looks at: few bytes, those of adjacent flows
+ * beside each other.
  */
 struct fw_offer_set {
 	struct fw_offer offer[FW_OFFER_WAYS];
+};
+
+struct fw_observation_set {
 	struct fw_observation seen[FW_OFFER_WAYS];
 };
 
@@ -295,7 +299,8 @@ struct fw_slot {
 	__u8 family;
 	__u8 tcp_flags;
 	__u8 gso;
-	__u8 pad0;
+	/* XDP does not see the port's frames: nothing keeps one out of GRO */
+	__u8 tc_alone;
 	/* IPv6: flow label, without version and traffic class */
 	__u32 flow_label_be;
 	__u32 seq_be;
@@ -338,6 +343,7 @@ struct fw_cpu {
 	__u32 refused;       /* a revalidation was, in this tick */
 	__u32 late_ticks;    /* by which revalidations are late, for lack of budget */
 	struct fw_conn conn; /* more than the BPF stack has room for */
+	struct fw_tuple watched;
 };
 
 enum fw_event_kind {
@@ -375,7 +381,9 @@ struct fw_candidate {
 	__u8 tos_out;
 	__u8 ttl_in;
 	__u8 ttl_out;
-	__u8 nat;       /* addresses or ports changed */
+	__u8 nat;     /* addresses or ports changed */
+	__u8 unwired; /* seen as no wire carries it: merged, or with an unfinished checksum */
+	__u8 pad[3];
 	__u32 port_out; /* ifindex */
 	__u32 epoch;    /* in which it came in */
 	__u32 mark;     /* skb->mark at egress */
@@ -422,13 +430,14 @@ FW_ABI_SIZE(fw_seen, 64);
 FW_ABI_SIZE(fw_control, 64);
 FW_ABI_SIZE(fw_watch, 40);
 FW_ABI_SIZE(fw_slot, 128);
-FW_ABI_SIZE(fw_offer_set, 128);
+FW_ABI_SIZE(fw_offer_set, 32);
+FW_ABI_SIZE(fw_observation_set, 32);
 FW_ABI_SIZE(fw_limit, 8);
 FW_ABI_SIZE(fw_policer, 24);
-FW_ABI_SIZE(fw_cpu, 128);
+FW_ABI_SIZE(fw_cpu, 164);
 FW_ABI_SIZE(fw_conn, 92);
 FW_ABI_SIZE(fw_event, 16);
-FW_ABI_SIZE(fw_candidate, 292);
+FW_ABI_SIZE(fw_candidate, 296);
 FW_ABI_SIZE(fw_watch_event, 68);
 _Static_assert(__builtin_offsetof(struct fw_state, epoch) ==
 		       __builtin_offsetof(struct fw_state, status) + 4,

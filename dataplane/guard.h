@@ -53,7 +53,7 @@ static __always_inline enum fw_reason fw_guard(const struct fw_flow *f, const vo
 		return FW_R_GUARD_DSCP;
 	if (fw_unlikely(p->family == FW_AF_INET6 && fw_label_differs(f, fw_ip6_at(data)->word0_be)))
 		return FW_R_GUARD_LABEL;
-	if (fw_unlikely(p->len_l3 > f->state.len_max))
+	if (fw_unlikely(p->len_segment > f->state.len_max))
 		return FW_R_LENGTH;
 	return FW_R_NONE;
 }

@@ -21,6 +21,7 @@ enum fw_missed {
 	FW_MISSED_UNKNOWN, /* the pipeline has to look */
 	FW_MISSED,         /* it would say FW_R_MISS */
 	FW_MISSED_BULK,    /* likewise, of a frame that GRO would merge */
+	FW_MISSED_OTHER,   /* FW_R_OWNER: its flow is the other path's */
 };
 
 /* One after the other, or what is gathered spills to the stack. */
@@ -43,14 +44,13 @@ static __always_inline __u32 fw_hit_room(fw_ctx *ctx, const struct fw_state *st,
 	return room;
 }
 
-/* 0 if the fast path is on and the flow active, confirmed, this target's, its next hop valid. */
+/* 0 if the fast path is on and the flow active, confirmed, its next hop valid. */
 static __always_inline __u64 fw_hit_state(const struct fw_flow *f, const struct fw_nexthop *nh)
 {
 	/* by pointers without a structure's alignment, which would make two loads of one */
 	const fw_u64_any *on = (const void *)&fw_ctl.on, *status = (const void *)&f->state.status;
 	__u64 differs = *status ^ *on;
 
-	FW_GATHER(differs, (f->flags & FW_FLOW_TC) ^ FW_TARGET_IS_TC * FW_FLOW_TC);
 	FW_GATHER(differs, nh->valid ^ 1);
 	return differs;
 }
@@ -91,11 +91,17 @@ static __always_inline void fw_hit_done(fw_ctx *ctx, struct fw_state *st, void *
 	(void)fw_trim(ctx, &data, &end, len);
 }
 
-/* Of a frame that belongs to no flow. `differs` is 0 if the IP header is a plain one. */
+/* None, or not this path's. */
+static __always_inline int fw_hit_foreign(const struct fw_flow *f)
+{
+	return !f || (f->flags & FW_FLOW_TC) != FW_TARGET_IS_TC * FW_FLOW_TC;
+}
+
+/* Of a frame whose flow is that. `differs` is 0 if the IP header is a plain one. */
 static __always_inline enum fw_missed fw_hit_missed(fw_ctx *ctx, const void *data,
-						    const __u32 len_ip, const __u8 proto,
-						    __u32 len_l3, __u8 ttl, __u64 differs,
-						    __u32 now)
+						    const struct fw_flow *f, const __u32 len_ip,
+						    const __u8 proto, __u32 len_l3, __u8 ttl,
+						    __u64 differs, __u32 now)
 {
 	const __u32 len_l4_min = proto == FW_PROTO_TCP ? FW_TCP_LEN : FW_UDP_LEN;
 	__u32 room = fw_ctl.deadline_tick - now - 1;
@@ -108,6 +114,8 @@ static __always_inline enum fw_missed fw_hit_missed(fw_ctx *ctx, const void *dat
 	FW_GATHER(differs, fw_hit_l4(data + FW_ETH_LEN + len_ip, proto, len_l3 - len_ip));
 	if (differs || !fw_ctl.on)
 		return FW_MISSED_UNKNOWN;
+	if (f)
+		return FW_MISSED_OTHER;
 	return fw_tcp_bulk(proto, len_l3) ? FW_MISSED_BULK : FW_MISSED;
 }
 
@@ -128,10 +136,10 @@ fw_hit4(fw_ctx *ctx, void *data, void *end, const __u8 proto, __u32 now, enum fw
 		return NULL;
 	key = fw_key4_of(data, fw_port(ctx), proto);
 	f = fw_find4(&key);
-	if (fw_unlikely(!f)) {
+	if (fw_unlikely(fw_hit_foreign(f))) {
 		differs = (ip->version_ihl ^ 0x45) | (ip->frag_be & fw_htons(0x3fff));
 		FW_GATHER(differs, fw_hit_csum(ip));
-		*missed = fw_hit_missed(ctx, data, FW_IP4_LEN, proto, fw_ntohs(ip->tot_len_be),
+		*missed = fw_hit_missed(ctx, data, f, FW_IP4_LEN, proto, fw_ntohs(ip->tot_len_be),
 					ip->ttl, differs, now);
 		return NULL;
 	}
@@ -172,9 +180,9 @@ fw_hit6(fw_ctx *ctx, void *data, void *end, const __u8 proto, __u32 now, enum fw
 		return NULL;
 	key = fw_key6_of(data, fw_port(ctx), proto);
 	f = fw_find6(&key);
-	if (fw_unlikely(!f)) {
+	if (fw_unlikely(fw_hit_foreign(f))) {
 		differs = (fw_ntohl(ip->word0_be) >> 28) ^ 6;
-		*missed = fw_hit_missed(ctx, data, FW_IP6_LEN, proto,
+		*missed = fw_hit_missed(ctx, data, f, FW_IP6_LEN, proto,
 					fw_ntohs(ip->payload_len_be) + FW_IP6_LEN, ip->hop_limit,
 					differs, now);
 		return NULL;

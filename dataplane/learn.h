@@ -21,6 +21,7 @@ struct fw_out {
 	struct fw_tuple t;
 	__u16 l3_delta;
 	__u16 l4_delta;
+	__u16 addresses_delta; /* their part of both */
 	__u8 nat;
 };
 
@@ -38,6 +39,7 @@ static __always_inline int fw_out_read(struct fw_out *out, const struct fw_slot 
 		l3 += fw_csum_diff(slot->key.saddr_be[i], out->t.saddr_be[i]);
 		l3 += fw_csum_diff(slot->key.daddr_be[i], out->t.daddr_be[i]);
 	}
+	out->addresses_delta = fw_csum_fold(l3);
 	l4 = l3 + fw_csum_diff(slot->key.sport_be, out->t.sport_be) +
 	     fw_csum_diff(slot->key.dport_be, out->t.dport_be);
 	out->l4_delta = fw_csum_fold(l4);
@@ -80,13 +82,20 @@ static __always_inline enum fw_reason fw_prove_headers(const struct fw_slot *slo
 	return FW_R_NONE;
 }
 
-/* The L4 checksum covers all the rest. */
-static __always_inline enum fw_reason
-fw_prove_checksum(const struct fw_slot *slot, const struct fw_pkt *p, const struct fw_out *out)
+/*
+ * The L4 checksum covers all the rest. An unfinished one, as of a merged frame, is
+ * that of addresses and length: that the kernel changes no data without being told
+ * to is then the ruleset's to prove.
+ */
+static __always_inline enum fw_reason fw_prove_checksum(const struct fw_slot *slot,
+							const struct fw_pkt *p,
+							const struct fw_out *out, int unfinished)
 {
 	__u16 want = slot->l4_csum;
 
-	if (out->nat)
+	if (unfinished)
+		want = out->nat ? fw_csum_fold((__u64)want + out->addresses_delta) : want;
+	else if (out->nat)
 		want = p->proto == FW_PROTO_UDP ? fw_csum_apply_udp(want, out->l4_delta)
 						: fw_csum_apply(want, out->l4_delta);
 	return want == p->l4_check ? FW_R_NONE : FW_R_LEARN_CHECKSUM;
@@ -149,10 +158,11 @@ static __always_inline enum fw_reason fw_conn_fit(const struct fw_conn *c,
 	return FW_R_NONE;
 }
 
-static __always_inline __u64 fw_hash_action(__u64 hash, const struct fw_slot *slot,
-					    const struct fw_out *out, const void *data,
-					    const struct fw_pkt *p, __u32 port)
+static __always_inline __u64 fw_hash_action(const fw_ctx *ctx, __u64 hash,
+					    const struct fw_slot *slot, const struct fw_out *out,
+					    const void *data, const struct fw_pkt *p)
 {
+	__u32 port = fw_port(ctx);
 	const fw_u64_any *word = (const void *)&out->t;
 
 	for (int i = 0; i < 4; i++)
@@ -162,18 +172,24 @@ static __always_inline __u64 fw_hash_action(__u64 hash, const struct fw_slot *sl
 	hash = fw_mix(hash, *(const fw_u64_any *)(slot->l2 + 6));
 	hash = fw_mix(hash, *(const fw_u64_any *)data);
 	hash = fw_mix(hash, *(const fw_u64_any *)(data + 6));
+	hash = fw_mix(hash, (__u64)fw_priority(ctx) << 32 | fw_mark(ctx));
 	hash = fw_mix(hash, (__u64)port << 32 | (__u32)slot->ttl << 24 | (__u32)p->ttl << 16 |
 				    (slot->tos & FW_TOS_DSCP) << 8 | (p->tos & FW_TOS_DSCP));
 	return fw_mix(hash, (__u64)slot->flow_label_be << 32 | slot->epoch);
 }
 
 /* Does the table's flow say what the kernel has just done? */
-static __always_inline int fw_action_equal(const struct fw_flow *f, const struct fw_out *out,
-					   const void *data, const struct fw_pkt *p, __u32 port)
+static __always_inline int fw_action_equal(const fw_ctx *ctx, const struct fw_flow *f,
+					   const struct fw_out *out, const void *data,
+					   const struct fw_pkt *p)
 {
 	const struct fw_nexthop *nh = fw_nexthop_get(f->nexthop);
 
-	if (!nh || !nh->valid || nh->port != port || !fw_l2_equal(data, nh->l2))
+	if (!nh || !nh->valid || nh->port != fw_port(ctx) || !fw_l2_equal(data, nh->l2))
+		return 0;
+	if (nh->mark != fw_mark(ctx))
+		return 0;
+	if ((f->flags & FW_FLOW_TC) && nh->priority != fw_priority(ctx))
 		return 0;
 	if (f->ttl_out != p->ttl || f->dscp_out != (p->tos & FW_TOS_DSCP))
 		return 0;
@@ -242,17 +258,35 @@ static __always_inline struct fw_words6 fw_slot_key6(const struct fw_slot *slot)
 	return (struct fw_words6){{word[0], word[1], word[2], word[3]}, word[4]};
 }
 
-static __always_inline __u64 fw_slot_hash(const struct fw_slot *slot)
+static __always_inline struct fw_offer_key fw_slot_offer_key(const struct fw_slot *slot)
 {
 	struct fw_words4 key4;
 	struct fw_words6 key6;
 
 	if (slot->family == FW_AF_INET6) {
 		key6 = fw_slot_key6(slot);
-		return fw_key_hash6(&key6, &fw_cfg);
+		return fw_offer_key6(&key6, &fw_cfg);
 	}
 	key4 = fw_slot_key4(slot);
-	return fw_key_hash4(&key4, &fw_cfg);
+	return fw_offer_key4(&key4, &fw_cfg);
+}
+
+/* Functions of their own, for the BPF stack is short. */
+__u64 fw_slot_hash(__u32 slot_index);
+__u32 fw_slot_set(__u32 slot_index);
+
+__noinline __u64 fw_slot_hash(__u32 slot_index)
+{
+	const struct fw_slot *slot = fw_slot_get(slot_index);
+
+	return slot ? fw_slot_offer_key(slot).hash : 0;
+}
+
+__noinline __u32 fw_slot_set(__u32 slot_index)
+{
+	const struct fw_slot *slot = fw_slot_get(slot_index);
+
+	return slot ? fw_slot_offer_key(slot).set : 0;
 }
 
 /*
@@ -303,7 +337,7 @@ static __always_inline enum fw_reason fw_known(fw_ctx *ctx, __u32 token, const s
 	 * later */
 	if (!fw_guard_equal(f, slot))
 		return fw_in_use(&f->state, now) ? FW_R_LEARN_GUARD : FW_R_NONE;
-	if (!proof && fw_action_equal(f, out, data, p, fw_port(ctx))) {
+	if (!proof && fw_action_equal(ctx, f, out, data, p)) {
 		if (fw_likely((f->flags & FW_FLOW_CT) || !fw_conn_attached(ctx)))
 			return fw_confirm(&f->state, slot, now);
 		/* conntrack has begun to see the flow: it is learned anew, with its connection */
@@ -354,6 +388,8 @@ static __always_inline void fw_candidate_fill(struct fw_candidate *c, const stru
 	c->ttl_in = slot->ttl;
 	c->ttl_out = p->ttl;
 	c->nat = out->nat;
+	for (int i = 0; i < 3; i++)
+		c->pad[i] = 0;
 	c->epoch = slot->epoch;
 	c->flow_label_be = slot->flow_label_be;
 	c->conn = *conn;
@@ -364,13 +400,15 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 {
 	const void *data, *end;
 	struct fw_slot *slot = fw_slot_get(token - 1);
-	__u32 now = fw_now(), state = FW_INDEX_NONE, first_tick = 0, gso;
+	__u32 now = fw_now(), state = FW_INDEX_NONE, first_tick = 0, gso, len_l3;
+	int unwired;
 	struct fw_offer *offer = NULL;
 	struct fw_candidate *c;
 	struct fw_cpu *cpu;
 	struct fw_out out;
 	enum fw_reason reason, proof;
-	__u64 key_hash, hash;
+	struct fw_offer_key key;
+	__u64 hash;
 
 	if (!slot || now - slot->tick > fw_cfg.hz)
 		return FW_R_LEARN_STALE_TOKEN;
@@ -385,19 +423,18 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 		return FW_R_LEARN_FRAME;
 	gso = fw_gso_size(ctx);
 	proof = fw_prove_headers(slot, data, end, p);
-	if (!gso && !slot->gso && !proof) {
-		proof = p->len_l3 != slot->len_l3 ? FW_R_LEARN_CHANGED
-						  : fw_prove_checksum(slot, p, &out);
-	} else if (!proof &&
-		   (!gso || !slot->gso || fw_segment_len(data, end, p, gso) != slot->len_l3)) {
+	len_l3 = gso ? fw_segment_len(data, end, p, gso) : p->len_l3;
+	unwired = gso || fw_unfinished(ctx);
+	if (!proof && (!gso != !slot->gso || len_l3 != slot->len_l3))
 		proof = FW_R_LEARN_CHANGED;
-	}
+	if (!proof)
+		proof = fw_prove_checksum(slot, p, &out, unwired);
 	reason = fw_known(ctx, token, slot, &out, data, p, proof, now, &state);
 	if (reason)
 		return reason;
 	if (proof)
 		return proof;
-	if (gso)
+	if (gso && !slot->tc_alone)
 		return FW_R_LEARN_GSO;
 	if (slot->epoch != fw_ctl.epoch)
 		return FW_R_LEARN_EPOCH;
@@ -413,9 +450,10 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	end = fw_data_end(ctx);
 	if (data + FW_ETH_LEN + 2 > end)
 		return FW_R_LEARN_FRAME;
-	key_hash = fw_slot_hash(slot);
-	hash = fw_hash_action(key_hash, slot, &out, data, p, fw_port(ctx));
-	reason = fw_offer(key_hash, hash, token, now, &offer, &first_tick);
+	key.hash = fw_slot_hash(token - 1);
+	key.set = fw_slot_set(token - 1);
+	hash = fw_hash_action(ctx, key.hash, slot, &out, data, p);
+	reason = fw_offer(&key, hash, token, now, &offer, &first_tick);
 	if (reason || !offer)
 		return reason;
 	c = fw_event_reserve(sizeof(*c));
@@ -429,9 +467,9 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	c->mark = fw_mark(ctx);
 	c->priority = fw_priority(ctx);
 	c->token = token;
+	c->unwired = unwired;
 	c->first_tick = first_tick;
-	offer->made = 1;
-	offer->tick = now;
+	fw_offer_made(offer, now);
 	fw_candidate_fill(c, slot, &out, data, p, &cpu->conn);
 	fw_event_submit(c);
 	return state ? FW_R_CONTRADICTED : FW_R_LEARNED;

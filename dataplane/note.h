@@ -53,10 +53,10 @@ static __always_inline void fw_note_fill(struct fw_slot *slot, const void *data,
 	}
 }
 
-/* Silent flows are told by their key, before all else: they cost the kernel's path least. */
 static __always_inline int fw_note_quiet(fw_ctx *ctx, const void *data, const void *end, __u32 now)
 {
 	const fw_u16_any *ethertype = data + FW_ETH_MAC2;
+	struct fw_offer_key key;
 	struct fw_words4 key4;
 	struct fw_words6 key6;
 
@@ -64,16 +64,33 @@ static __always_inline int fw_note_quiet(fw_ctx *ctx, const void *data, const vo
 		return 0;
 	if (*ethertype == fw_htons(FW_ETH_IP)) {
 		key4 = fw_key4_of(data, fw_port(ctx), fw_ip4_at(data)->proto);
-		return fw_offer_quiet(fw_key_hash4(&key4, &fw_cfg), now);
+		key = fw_offer_key4(&key4, &fw_cfg);
+		return fw_offer_quiet(&key, now);
 	}
 	if (*ethertype != fw_htons(FW_ETH_IP6) || data + FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN > end)
 		return 0;
 	key6 = fw_key6_of(data, fw_port(ctx), fw_ip6_at(data)->next_header);
-	return fw_offer_quiet(fw_key_hash6(&key6, &fw_cfg), now);
+	key = fw_offer_key6(&key6, &fw_cfg);
+	return fw_offer_quiet(&key, now);
 }
 
-/* The token, or 0 if the packet is not worth one. */
-static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p)
+/*
+ * Silent flows are told by their key, before all else: they cost the kernel's path
+ * least. While a tuple is watched, every packet is looked at to the end.
+ */
+static __always_inline int fw_note_silent(fw_ctx *ctx, __u32 now)
+{
+	if (fw_unlikely(fw_ctl.watch))
+		return 0;
+	fw_pull(ctx);
+	if (!fw_note_quiet(ctx, fw_data(ctx), fw_data_end(ctx), now))
+		return 0;
+	fw_count(FW_R_LEARN_OFFERED);
+	return 1;
+}
+
+/* The token of a packet that is not silent, or 0 if it is not worth one. */
+static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, const int tc_alone)
 {
 	const void *data, *end;
 	struct fw_slot *slot;
@@ -83,11 +100,6 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p)
 	fw_pull(ctx);
 	data = fw_data(ctx);
 	end = fw_data_end(ctx);
-	/* while a tuple is watched, every packet is looked at to the end */
-	if (!fw_ctl.watch && fw_note_quiet(ctx, data, end, now)) {
-		fw_count(FW_R_LEARN_OFFERED);
-		return 0;
-	}
 	if (fw_parse(data, end, fw_frame_len(ctx), p) ||
 	    data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
 		return 0;
@@ -128,6 +140,7 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p)
 	fw_note_fill(slot, data, end, p);
 	gso = fw_gso_size(ctx);
 	slot->gso = !!gso;
+	slot->tc_alone = tc_alone;
 	if (gso)
 		slot->len_l3 = fw_segment_len(data, end, p, gso);
 	slot->epoch = fw_ctl.epoch;

@@ -13,86 +13,109 @@ static __always_inline __u64 fw_mix(__u64 hash, __u64 word)
 	return hash ^ hash >> 29;
 }
 
-/* Of the whole key, and secret as its home is. */
-static __always_inline __u64 fw_key_hash4(const struct fw_words4 *key,
-					  const volatile struct fw_config *c)
+/* Where a key's observations and offers are kept, and what tells them there. */
+struct fw_offer_key {
+	__u64 hash; /* of the whole key, and secret */
+	__u32 set;
+};
+
+static __always_inline struct fw_offer_key fw_offer_key4(const struct fw_words4 *key,
+							 const volatile struct fw_config *c)
 {
-	return key->addresses * c->hash_key[0] + key->ports * c->hash_key[1];
+	return (struct fw_offer_key){.hash = fw_sum4(key, key->ports, c),
+				     .set = fw_spread4(key, c, 64 - FW_OFFER_BITS)};
 }
 
-static __always_inline __u64 fw_key_hash6(const struct fw_words6 *key,
-					  const volatile struct fw_config *c)
+static __always_inline struct fw_offer_key fw_offer_key6(const struct fw_words6 *key,
+							 const volatile struct fw_config *c)
 {
-	return key->ports * c->hash_key[0] + key->addresses[0] * c->hash_key[1] +
-	       key->addresses[1] * c->hash_key[2] + key->addresses[2] * c->hash_key[3] +
-	       key->addresses[3] * c->hash_key[4];
+	return (struct fw_offer_key){.hash = fw_sum6(key, key->ports, c),
+				     .set = fw_spread6(key, c, 64 - FW_OFFER_BITS)};
 }
 
 /* The upper bits of a hash are its good ones. */
-static __always_inline __u32 fw_offer_number(__u64 key_hash)
+static __always_inline __u32 fw_offer_tag(const struct fw_offer_key *key)
 {
-	return key_hash >> (64 - FW_OFFER_BITS);
+	return key->hash >> 32;
 }
 
-static __always_inline __u32 fw_offer_tag(__u64 key_hash)
+/* Was the offer made within the last second? */
+static __always_inline int fw_offer_lately(const struct fw_offer *offer, __u32 now)
 {
-	return key_hash >> (32 - FW_OFFER_BITS);
+	return offer->tick && (now | 1) - offer->tick < fw_cfg.hz;
+}
+
+static __always_inline void fw_offer_made(struct fw_offer *offer, __u32 now)
+{
+	offer->tick = now | 1;
+}
+
+/* Nothing worth a second is lost if a new observation takes this place. */
+static __always_inline int fw_offer_yields(const struct fw_observation *seen,
+					   const struct fw_offer *offer, __u32 now)
+{
+	if (offer->tick)
+		return !fw_offer_lately(offer, now);
+	return !seen->tag || now - seen->first_tick >= fw_cfg.hz;
 }
 
 /*
- * May a new observation take this place? Most must let what waits for its second
- * one be: if more flows came by turns than there are places, each would push out
- * another, and none would ever be seen twice.
+ * The place of a new observation, or FW_OFFER_WAYS. Where all are taken, most must
+ * let what waits for its second one be: if more flows came by turns than there are
+ * places, each would push out another, and none would ever be seen twice.
  */
-static __always_inline int fw_offer_yields(const struct fw_observation *seen,
-					   const struct fw_offer *offer, __u32 token, __u32 now)
+static __always_inline __u32 fw_offer_way(const struct fw_observation_set *observed,
+					  const struct fw_offer_set *offers, __u32 token, __u32 now)
 {
-	if (!seen->hash || now - seen->first_tick >= 10 * fw_cfg.hz)
-		return 1;
-	if (offer->made && now - offer->tick >= fw_cfg.hz)
-		return 1;
-	return (token ^ now) * 0x9e3779b1u >> 29 == 0;
+	for (__u32 i = 0; i < FW_OFFER_WAYS; i++)
+		if (fw_offer_yields(&observed->seen[i], &offers->offer[i], now))
+			return i;
+	/* tokens count up, so the victim changes */
+	return (token ^ now) * 0x9e3779b1u >> 29 ? FW_OFFER_WAYS : token & (FW_OFFER_WAYS - 1);
 }
 
 /*
  * Two equal observations, then an offer, then silence for a second. *made is what
  * the offer is to be noted in, *first_tick that of the first observation.
  */
-static __always_inline enum fw_reason fw_offer(__u64 key_hash, __u64 hash, __u32 token, __u32 now,
-					       struct fw_offer **made, __u32 *first_tick)
+static __always_inline enum fw_reason fw_offer(const struct fw_offer_key *key, __u64 hash,
+					       __u32 token, __u32 now, struct fw_offer **made,
+					       __u32 *first_tick)
 {
-	struct fw_offer_set *set = fw_offer_get(fw_offer_number(key_hash));
-	/* tokens count up, so the victim changes */
-	__u32 way = token & (FW_OFFER_WAYS - 1), known = 0;
+	struct fw_observation_set *observed = fw_observation_get(key->set);
+	struct fw_offer_set *offers = fw_offer_get(key->set);
+	__u32 tag = hash >> 32 | 1, way = FW_OFFER_WAYS, known = 0;
 	struct fw_observation *seen;
 	struct fw_offer *offer;
 	struct fw_cpu *cpu;
 
-	if (!set)
+	if (!observed || !offers)
 		return FW_R_LEARN_BUDGET;
 	for (__u32 i = 0; i < FW_OFFER_WAYS; i++) {
-		if (!known && set->seen[i].hash == hash) {
+		if (!known && observed->seen[i].tag == tag) {
 			known = 1;
 			way = i;
 		}
 	}
-	seen = &set->seen[way];
-	offer = &set->offer[way];
+	if (!known)
+		way = fw_offer_way(observed, offers, token, now);
+	if (way >= FW_OFFER_WAYS)
+		return FW_R_LEARN_BUDGET;
+	seen = &observed->seen[way];
+	offer = &offers->offer[way];
 	if (!known) {
-		if (!fw_offer_yields(seen, offer, token, now))
-			return FW_R_LEARN_BUDGET;
-		seen->hash = hash;
+		seen->tag = tag;
 		seen->first_tick = now;
-		offer->key_tag = fw_offer_tag(key_hash);
-		offer->made = 0;
+		offer->key_tag = fw_offer_tag(key);
+		offer->tick = 0;
 		return FW_R_LEARN_ONCE;
 	}
-	if (offer->made) {
-		if (now - offer->tick < fw_cfg.hz)
-			return FW_R_LEARN_OFFERED;
+	if (fw_offer_lately(offer, now))
+		return FW_R_LEARN_OFFERED;
+	if (offer->tick) {
 		/* nothing came of it, or what came of it is gone: begin anew */
 		seen->first_tick = now;
-		offer->made = 0;
+		offer->tick = 0;
 		return FW_R_LEARN_ONCE;
 	}
 	cpu = fw_budget(now);
@@ -109,17 +132,16 @@ static __always_inline enum fw_reason fw_offer(__u64 key_hash, __u64 hash, __u32
  * the offers that it accepts, so this one was refused, or waits: until the second is
  * over, nothing is to be learned from the flow.
  */
-static __always_inline int fw_offer_quiet(__u64 key_hash, __u32 now)
+static __always_inline int fw_offer_quiet(const struct fw_offer_key *key, __u32 now)
 {
-	const struct fw_offer_set *set = fw_offer_get(fw_offer_number(key_hash));
+	const struct fw_offer_set *offers = fw_offer_get(key->set);
 
-	if (!set)
+	if (!offers)
 		return 0;
 	for (int i = 0; i < FW_OFFER_WAYS; i++) {
-		const struct fw_offer *offer = &set->offer[i];
+		const struct fw_offer *offer = &offers->offer[i];
 
-		if (offer->key_tag == fw_offer_tag(key_hash) && offer->made &&
-		    now - offer->tick < fw_cfg.hz)
+		if (offer->key_tag == fw_offer_tag(key) && fw_offer_lately(offer, now))
 			return 1;
 	}
 	return 0;

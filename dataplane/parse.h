@@ -81,6 +81,7 @@ struct fw_l4 {
 struct fw_pkt {
 	__u32 now_tick; /* one reading of the clock serves all stages */
 	__u16 len_l3;
+	__u16 len_segment; /* L3, of a segment of a merged frame; else len_l3 */
 	__u16 l2_len;
 	__u16 l4_check;
 	__u8 family; /* FW_AF_*, 0 before the IP header was understood */
@@ -89,6 +90,7 @@ struct fw_pkt {
 	__u8 tos; /* or traffic class */
 	__u8 tcp_flags;
 	__u8 tuple; /* addresses and ports were found: the packet can be named */
+	__u8 owned; /* its flow is this path's */
 };
 
 static __always_inline enum fw_reason fw_parse_ports(const struct fw_l4 *l4, const void *end,

@@ -48,11 +48,15 @@ static __always_inline enum fw_reason fw_permit(fw_ctx *ctx, struct fw_flow *f,
 	return fw_fresh(ctx, f, p);
 }
 
+/* A merged frame counts as the frames that it will be. */
 static __always_inline void fw_account(struct fw_state *st, const struct fw_nexthop *nh,
-				       const struct fw_pkt *p)
+				       const struct fw_pkt *p, __u32 gso)
 {
-	st->packets++;
-	st->bytes += nh->l2_len + p->len_l3;
+	__u32 len_headers = p->len_segment - gso, len_data = p->len_l3 - len_headers;
+	__u32 frames = gso ? (len_data + gso - 1) / gso : 1;
+
+	st->packets += frames;
+	st->bytes += len_data + frames * (nh->l2_len + len_headers);
 	st->used_tick = p->now_tick;
 }
 
@@ -70,7 +74,7 @@ static __always_inline struct fw_flow *fw_find(const void *data, __u32 port, con
 	return fw_find4(&key4);
 }
 
-static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, const struct fw_pkt *p, const int v6,
+static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, struct fw_pkt *p, const int v6,
 						 const struct fw_nexthop **out)
 {
 	const __u32 l4_at = FW_ETH_LEN + (v6 ? FW_IP6_LEN : FW_IP4_LEN);
@@ -78,12 +82,15 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, const struct fw_pk
 	const struct fw_nexthop *nh;
 	struct fw_flow *flow;
 	enum fw_reason reason;
+	__u32 gso = fw_gso_size(ctx);
 
 	if (data + l4_at + FW_UDP_LEN > end)
 		return FW_R_SHORT;
+	p->len_segment = gso ? fw_segment_len(data, end, p, gso) : p->len_l3;
 	flow = fw_find(data, fw_port(ctx), p, v6);
 	if (!flow)
 		return fw_tcp_closes(p) ? FW_R_MISS_CLOSE : FW_R_MISS;
+	p->owned = !!(flow->flags & FW_FLOW_TC) == FW_TARGET_IS_TC;
 	nh = fw_nexthop_get(flow->nexthop);
 	if (!nh)
 		return FW_R_NEXTHOP;
@@ -91,6 +98,8 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, const struct fw_pk
 	if (fw_unlikely(reason))
 		return reason;
 	if (fw_unlikely(!fw_trim(ctx, &data, &end, FW_ETH_LEN + p->len_l3)))
+		return FW_R_REDIRECT;
+	if (fw_unlikely(!fw_resum(ctx, &data, &end, flow, p)))
 		return FW_R_REDIRECT;
 	if (p->proto == FW_PROTO_TCP) {
 		if (data + l4_at + FW_TCP_LEN > end)
@@ -102,7 +111,7 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, const struct fw_pk
 		fw_rewrite6(data, flow, nh, p->proto);
 	else
 		fw_rewrite4(data, flow, nh, p->proto);
-	fw_account(&flow->state, nh, p);
+	fw_account(&flow->state, nh, p, gso);
 	*out = nh;
 	return FW_R_NONE;
 }

@@ -19,7 +19,9 @@ static __always_inline void fw_rewrite_l2(void *data, const struct fw_nexthop *n
 
 static __always_inline void fw_rewrite_l4(struct fw_l4 *l4, const struct fw_flow *f, __u8 proto)
 {
-	if (proto == FW_PROTO_TCP)
+	if (FW_TARGET_IS_TC)
+		; /* fw_resum() has seen to the checksum */
+	else if (proto == FW_PROTO_TCP)
 		l4->tcp.check = fw_csum_apply(l4->tcp.check, f->l4_delta);
 	else
 		l4->udp.check = fw_csum_apply_udp(l4->udp.check, f->l4_delta);

@@ -66,27 +66,53 @@ static __always_inline __u64 fw_home(__u64 place, __u32 member)
 }
 
 /*
- * Multiply-shift (Dietzfelbinger): the upper bits of the sum of the words, each
- * times a secret odd number, name the group and its beginning.
+ * Multiply-shift (Dietzfelbinger): the sum of the words, each times a secret odd
+ * number. `ports` are the key's, or what a group's members have in common of them.
  */
+static __always_inline __u64 fw_sum4(const struct fw_words4 *key, __u64 ports,
+				     const volatile struct fw_config *c)
+{
+	return key->addresses * c->hash_key[0] + ports * c->hash_key[1];
+}
+
+static __always_inline __u64 fw_sum6(const struct fw_words6 *key, __u64 ports,
+				     const volatile struct fw_config *c)
+{
+	return ports * c->hash_key[0] + key->addresses[0] * c->hash_key[1] +
+	       key->addresses[1] * c->hash_key[2] + key->addresses[2] * c->hash_key[3] +
+	       key->addresses[3] * c->hash_key[4];
+}
+
+/*
+ * The upper bits of the sum name the group and its beginning. `shift` leaves as many
+ * bits as a table's places have.
+ */
+static __always_inline __u64 fw_spread4(const struct fw_words4 *key,
+					const volatile struct fw_config *c, __u32 shift)
+{
+	struct fw_member member = fw_member_of(key->ports);
+
+	return fw_home(fw_sum4(key, member.ports, c) >> shift, member.number);
+}
+
+static __always_inline __u64 fw_spread6(const struct fw_words6 *key,
+					const volatile struct fw_config *c, __u32 shift)
+{
+	struct fw_member member = fw_member_of(key->ports);
+
+	return fw_home(fw_sum6(key, member.ports, c) >> shift, member.number);
+}
+
 static __always_inline __u64 fw_home4(const struct fw_words4 *key,
 				      const volatile struct fw_config *c)
 {
-	struct fw_member member = fw_member_of(key->ports);
-	__u64 hash = key->addresses * c->hash_key[0] + member.ports * c->hash_key[1];
-
-	return fw_home(hash >> c->hash_shift, member.number);
+	return fw_spread4(key, c, c->hash_shift);
 }
 
 static __always_inline __u64 fw_home6(const struct fw_words6 *key,
 				      const volatile struct fw_config *c)
 {
-	struct fw_member member = fw_member_of(key->ports);
-	__u64 hash = member.ports * c->hash_key[0] + key->addresses[0] * c->hash_key[1] +
-		     key->addresses[1] * c->hash_key[2] + key->addresses[2] * c->hash_key[3] +
-		     key->addresses[3] * c->hash_key[4];
-
-	return fw_home(hash >> c->hash_shift, member.number);
+	return fw_spread6(key, c, c->hash_shift);
 }
 
 /* Triangular probing by groups and a place more, so that a displaced group stays together. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* tc: flows that tc owns, tokens at ingress, learning at egress. */
+/* tc: flows that tc owns, tokens at ingress, learning at egress. Frames may be merged. */
 #include "target/tc.h"
 #include "target/conn.h"
 #include "target/conn_read.h"
@@ -10,45 +10,80 @@
 /* TCX_NEXT is TC_ACT_UNSPEC: whoever else is on this hook gets the packet. */
 enum { FW_NEXT = -1 };
 
-/* Flows of tc: as in XDP, but through the egress port's qdisc. */
-static __always_inline int fw_tc_forward(struct __sk_buff *ctx, struct fw_pkt *p)
+/* Flows of tc: as in XDP, but as the skbs that the kernel would send, through the port's qdisc. */
+static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 {
 	const struct fw_nexthop *nh = NULL;
+	struct fw_pkt p = {};
 	enum fw_reason reason;
+	struct fw_tuple seen;
+	int watch = 0;
 
-	if (ctx->vlan_present || fw_gso_size(ctx)) {
-		fw_count(ctx->vlan_present ? FW_R_VLAN : FW_R_GSO);
+	if (ctx->vlan_present) {
+		if (tc_alone)
+			fw_count(FW_R_VLAN);
 		return FW_NEXT;
 	}
 	fw_pull(ctx);
-	reason = fw_pipeline(ctx, p, &nh);
+	/* The tuple as it came in: a rewrite would hide it. */
+	if (fw_unlikely(fw_ctl.watch))
+		watch = fw_watch_note(&seen, fw_data(ctx), fw_data_end(ctx));
+	reason = fw_pipeline(ctx, &p, &nh);
 	if (!reason && nh) {
-		ctx->tc_index = FW_TOKEN_OWN;
+		if (fw_unlikely(watch))
+			fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_TC_INGRESS, FW_R_FAST);
+		/* without a token: what is sent here does not confirm itself */
+		ctx->mark = nh->mark;
+		ctx->priority = nh->priority;
 		return bpf_redirect(nh->port, 0);
 	}
-	reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), p, reason);
-	fw_count(reason);
+	/* what is not of tc's flows XDP has counted, where there is XDP */
+	if (tc_alone || p.owned) {
+		reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), &p, reason);
+		if (fw_unlikely(watch))
+			fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_TC_INGRESS, reason);
+		fw_count(reason);
+	}
+	return FW_NEXT;
+}
+
+/* A function of its own keeps the way of silent flows short. */
+static __noinline __u32 fw_token(struct __sk_buff *ctx, int tc_alone)
+{
+	struct fw_pkt p = {};
+
+	return fw_note(ctx, &p, tc_alone);
+}
+
+static __always_inline int fw_ingress(struct __sk_buff *ctx, const int tc_alone)
+{
+	__u32 now = fw_now();
+	int verdict;
+
+	ctx->tc_index = 0;
+	if (fw_reached(now, fw_ctl.deadline_tick))
+		return FW_NEXT;
+	if (fw_ctl.tc_forwards) {
+		verdict = fw_tc_forward(ctx, tc_alone);
+		if (verdict != FW_NEXT)
+			return verdict;
+	}
+	if (fw_ctl.learn && !ctx->vlan_present && !fw_note_silent(ctx, now))
+		ctx->tc_index = fw_token(ctx, tc_alone);
 	return FW_NEXT;
 }
 
 SEC("tc")
 int freeway_ingress(struct __sk_buff *ctx)
 {
-	struct fw_pkt p = {};
-	int verdict;
+	return fw_ingress(ctx, 0);
+}
 
-	ctx->tc_index = 0;
-	if (fw_reached(fw_now(), fw_ctl.deadline_tick))
-		return FW_NEXT;
-	if (fw_cfg.tc_forwards) {
-		verdict = fw_tc_forward(ctx, &p);
-		if (verdict != FW_NEXT)
-			return verdict;
-	}
-	if (!fw_ctl.learn || ctx->vlan_present)
-		return FW_NEXT;
-	ctx->tc_index = fw_note(ctx, &p);
-	return FW_NEXT;
+/* Of a port without XDP. */
+SEC("tc")
+int freeway_ingress_alone(struct __sk_buff *ctx)
+{
+	return fw_ingress(ctx, 1);
 }
 
 SEC("tc")
@@ -57,22 +92,30 @@ int freeway_egress(struct __sk_buff *ctx)
 	__u32 token = ctx->tc_index;
 	struct fw_slot *slot;
 	struct fw_pkt p = {};
-	struct fw_tuple seen;
+	struct fw_cpu *cpu;
 	enum fw_reason reason;
 	int watch = 0;
 
-	if (!token || token > FW_SLOTS || !fw_ctl.learn)
+	if (!token)
+		return FW_NEXT;
+	/* classifiers and qdiscs may look at it, and find what they would without us */
+	ctx->tc_index = 0;
+	if (token > FW_SLOTS || !fw_ctl.learn)
 		return FW_NEXT;
 	/* Before learning: another packet may take the slot. */
 	if (fw_unlikely(fw_ctl.watch)) {
 		slot = fw_slot_get(token - 1);
-		watch = !!slot;
-		if (slot)
-			__builtin_memcpy(&seen, &slot->key, sizeof(seen));
+		cpu = fw_cpu_get();
+		watch = slot && cpu;
+		if (slot && cpu)
+			__builtin_memcpy(&cpu->watched, &slot->key, sizeof(cpu->watched));
 	}
 	reason = ctx->vlan_present ? FW_R_LEARN_FRAME : fw_learn(ctx, token, &p);
-	if (fw_unlikely(watch))
-		fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_TC_EGRESS, reason);
+	if (fw_unlikely(watch)) {
+		cpu = fw_cpu_get();
+		if (cpu)
+			fw_watch(&cpu->watched, &p, fw_port(ctx), FW_STAGE_TC_EGRESS, reason);
+	}
 	fw_count(reason);
 	return FW_NEXT;
 }

@@ -89,22 +89,23 @@ void fw_table_release(struct fw_flow *flows, __u32 place)
 	FW_WRITE_ONCE(flows[place].state.status, FW_ST_FREE);
 }
 
-void fw_offers_forget(struct fw_offer_set *offers, const struct fw_config *config,
-		      const struct fw_flow *flow)
+void fw_offers_forget(struct fw_offer_set *offers, struct fw_observation_set *observations,
+		      const struct fw_config *config, const struct fw_flow *flow)
 {
 	struct fw_words4 key4;
 	struct fw_words6 key6;
-	struct fw_offer_set *set;
+	struct fw_offer_key key;
 
 	fw_words_of(flow, &key4, &key6);
-	set = &offers[fw_offer_number(flow->key.port_proto & FW_KEY_IP6
-					      ? fw_key_hash6(&key6, config)
-					      : fw_key_hash4(&key4, config))];
+	key = flow->key.port_proto & FW_KEY_IP6 ? fw_offer_key6(&key6, config)
+						: fw_offer_key4(&key4, config);
 	for (int i = 0; i < FW_OFFER_WAYS; i++) {
-		if (!FW_READ_ONCE(set->offer[i].made))
+		struct fw_offer *offer = &offers[key.set].offer[i];
+
+		if (!FW_READ_ONCE(offer->tick))
 			continue;
-		FW_WRITE_ONCE(set->offer[i].made, 0);
-		FW_WRITE_ONCE(set->seen[i].hash, 0);
+		FW_WRITE_ONCE(offer->tick, 0);
+		FW_WRITE_ONCE(observations[key.set].seen[i].tag, 0);
 	}
 }
 
@@ -140,9 +141,10 @@ struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 	env->nexthops = calloc(nexthops + 1, sizeof(*env->nexthops));
 	env->slots = calloc(FW_SLOTS, sizeof(*env->slots));
 	env->offers = calloc(FW_OFFER_SETS, sizeof(*env->offers));
+	env->observations = calloc(FW_OFFER_SETS, sizeof(*env->observations));
 	env->seen = calloc(flows / FW_SEEN_FLOWS + 1, sizeof(*env->seen));
 	if (!env->flows || !env->staged || !env->place || !env->nexthops || !env->slots ||
-	    !env->offers || !env->seen) {
+	    !env->offers || !env->observations || !env->seen) {
 		fw_user_free(env);
 		return NULL;
 	}
@@ -168,6 +170,7 @@ void fw_user_free(struct fw_env *env)
 	free(env->nexthops);
 	free(env->slots);
 	free(env->offers);
+	free(env->observations);
 	free(env->seen);
 	free(env);
 }
@@ -277,7 +280,8 @@ __u32 fw_user_seen(struct fw_env *env, __u32 index)
 void fw_user_forget(struct fw_env *env, __u32 index)
 {
 	if (index <= env->flows_max)
-		fw_offers_forget(env->offers, &env->config, fw_user_flow(env, index));
+		fw_offers_forget(env->offers, env->observations, &env->config,
+				 fw_user_flow(env, index));
 }
 
 void fw_user_set_full(struct fw_env *env, __u32 full)
@@ -311,8 +315,9 @@ __u32 fw_user_forward(struct fw_env *env, void *frame, __u32 *len, __u32 port, _
 	env->hits += !!nh;
 	if (missed != FW_MISSED_UNKNOWN && !fw_cfg.police) {
 		env->misses++;
-		fw_count(FW_R_MISS);
-		return FW_R_MISS;
+		reason = missed == FW_MISSED_OTHER ? FW_R_OWNER : FW_R_MISS;
+		fw_count(reason);
+		return reason;
 	}
 	reason = nh ? FW_R_NONE : fw_pipeline(&ctx, &p, &nh);
 	if (!reason && nh) {
@@ -334,7 +339,7 @@ __u32 fw_user_ingress(struct fw_env *env, void *frame, __u32 len, __u32 port, __
 	struct fw_pkt p = {};
 
 	fw_env = env;
-	return fw_note(&ctx, &p);
+	return fw_note_silent(&ctx, fw_now()) ? 0 : fw_note(&ctx, &p, 0);
 }
 
 __u32 fw_user_egress(struct fw_env *env, void *frame, __u32 len, __u32 port, __u32 gso, __u32 token)

@@ -22,10 +22,10 @@ void fw_table_config(struct fw_config *config, __u32 flows, const __u64 *random)
 /*
  * A flow has left the table: what is seen of its tuple from now on is new, and
  * need not wait for the silence after its offer. Offers that share its set may
- * be made once more. `offers` is all of fw_offers.
+ * be made once more. `offers` and `observations` are all of those maps.
  */
-void fw_offers_forget(struct fw_offer_set *offers, const struct fw_config *config,
-		      const struct fw_flow *flow);
+void fw_offers_forget(struct fw_offer_set *offers, struct fw_observation_set *observations,
+		      const struct fw_config *config, const struct fw_flow *flow);
 
 /* NULL if memory is short. Everything is on, the clock stands at 0, deadline 0. */
 struct fw_env *fw_user_new(__u32 flows, __u32 nexthops);

@@ -71,7 +71,10 @@ int freeway_xdp(struct xdp_md *ctx)
 		return bpf_redirect_map(&fw_ports, nh->devmap_slot, XDP_PASS);
 	if (missed == FW_MISSED_UNKNOWN || fw_cfg.police)
 		return fw_step_by_step(ctx);
-	fw_count(missed == FW_MISSED_BULK ? fw_sample(ctx) : FW_R_MISS);
+	if (missed == FW_MISSED_OTHER)
+		fw_count(FW_R_OWNER);
+	else
+		fw_count(missed == FW_MISSED_BULK ? fw_sample(ctx) : FW_R_MISS);
 	return XDP_PASS;
 }
 

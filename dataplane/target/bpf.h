@@ -34,6 +34,14 @@ struct {
 	__type(value, struct fw_offer_set);
 } FW_MAP(fw_offers);
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FW_OFFER_SETS);
+	__type(key, __u32);
+	__type(value, struct fw_observation_set);
+} FW_MAP(fw_observations);
+
 /* Resized before loading: a byte for each flow. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -116,6 +124,7 @@ static __always_inline __u32 fw_now(void)
 	}
 FW_GETTER(fw_slot_get, fw_slot, fw_slots)
 FW_GETTER(fw_offer_get, fw_offer_set, fw_offers)
+FW_GETTER(fw_observation_get, fw_observation_set, fw_observations)
 FW_GETTER(fw_seen_get, fw_seen, fw_seen_flows)
 FW_GETTER(fw_policer_get, fw_policer, fw_policers)
 #undef FW_GETTER

@@ -85,6 +85,17 @@ static __always_inline int fw_conn_attached(fw_ctx *ctx)
 	return !!(skb->_nfct & ~(unsigned long)FW_CT_INFO_MASK);
 }
 
+/* Is the L4 checksum that of the pseudo header alone (CHECKSUM_PARTIAL)? Seen from 6.2 on. */
+static __always_inline int fw_unfinished(fw_ctx *ctx)
+{
+	struct sk_buff *skb;
+
+	if (!fw_cfg.kern_ctx)
+		return 0;
+	skb = bpf_cast_to_kern_ctx(ctx);
+	return BPF_CORE_READ_BITFIELD(skb, ip_summed) == FW_CHECKSUM_PARTIAL;
+}
+
 static __always_inline void fw_conn_read(fw_ctx *ctx, struct fw_conn *c, const struct fw_tuple *out,
 					 const struct fw_pkt *p)
 {

@@ -76,11 +76,15 @@ enum nf_ct_ext_id {
 
 struct sk_buff {
 	unsigned long _nfct;
+	__u8 ip_summed : 2;
 } FW_CORE;
 
 struct net_device {
 	int ifindex;
 } FW_CORE;
+
+/* include/linux/skbuff.h */
+enum { FW_CHECKSUM_PARTIAL = 3 };
 
 /* net/netfilter/nf_conntrack_bpf.c; later fields are optional there */
 struct bpf_ct_opts {

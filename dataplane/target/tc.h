@@ -32,7 +32,7 @@ static __always_inline __u32 fw_port(const fw_ctx *ctx)
 
 static __always_inline __u32 fw_gso_size(const fw_ctx *ctx)
 {
-	return ctx->gso_segs > 1 || ctx->gso_size ? ctx->gso_size : 0;
+	return ctx->gso_size;
 }
 
 static __always_inline __u32 fw_mark(const fw_ctx *ctx)
@@ -49,8 +49,11 @@ static __always_inline __u32 fw_priority(const fw_ctx *ctx)
 static __always_inline void fw_pull(fw_ctx *ctx)
 {
 	__u32 len = FW_ETH_LEN + FW_IP6_LEN + FW_TCP_LEN;
+	__u64 linear = (__u64)ctx->data_end - (__u64)ctx->data;
 
-	if (fw_data(ctx) + len <= fw_data_end(ctx) || ctx->data_end - ctx->data >= ctx->len)
+	/* a length from here on: the verifier forbids 32-bit arithmetic on pointers */
+	asm volatile("" : "+r"(linear));
+	if (linear >= len || linear >= ctx->len)
 		return;
 	bpf_skb_pull_data(ctx, ctx->len < len ? ctx->len : len);
 }
@@ -58,8 +61,73 @@ static __always_inline void fw_pull(fw_ctx *ctx)
 /* Cut the sender's padding, as ip_rcv() and ipv6_rcv() do. */
 static __always_inline int fw_trim(fw_ctx *ctx, void **data, void **end, __u32 len)
 {
-	if (ctx->len != len && bpf_skb_change_tail(ctx, len, 0))
+	if (ctx->len != len && (ctx->gso_size || bpf_skb_change_tail(ctx, len, 0)))
 		return 0;
+	*data = fw_data(ctx);
+	*end = fw_data_end(ctx);
+	return *data + FW_ETH_LEN <= *end;
+}
+
+/* What the addresses add to a sum; 0 if they stay. */
+static __always_inline __u32 fw_addresses_delta(const struct fw_flow *f, __u8 family)
+{
+	__u64 sum = 0;
+	__u32 differs = 0;
+
+	if (family == FW_AF_INET) {
+		differs = (f->key.saddr_be ^ f->saddr_be) | (f->key.daddr_be ^ f->daddr_be);
+		sum = fw_csum_diff(f->key.saddr_be, f->saddr_be) +
+		      fw_csum_diff(f->key.daddr_be, f->daddr_be);
+		return differs ? fw_csum_fold(sum) : 0;
+	}
+	for (int i = 0; i < 4; i++) {
+		differs |= (f->key_saddr6_be[i] ^ f->saddr6_be[i]) |
+			   (f->key_daddr6_be[i] ^ f->daddr6_be[i]);
+		sum += fw_csum_diff(f->key_saddr6_be[i], f->saddr6_be[i]) +
+		       fw_csum_diff(f->key_daddr6_be[i], f->daddr6_be[i]);
+	}
+	return differs ? fw_csum_fold(sum) : 0;
+}
+
+/*
+ * The L4 checksum ahead of the rewriting: finished, or of the pseudo header alone
+ * (CHECKSUM_PARTIAL); and the skb's own sum from the network header on, where a
+ * driver gave one (CHECKSUM_COMPLETE). Which it is the kernel's helpers know:
+ * inet_proto_csum_replace_by_diff() in net/core/utils.c.
+ */
+static __always_inline int fw_resum(fw_ctx *ctx, void **data, void **end, const struct fw_flow *f,
+				    const struct fw_pkt *p)
+{
+	const fw_u32_any *ports = (const void *)&f->key.sport_be;
+	const fw_u32_any *to_ports = (const void *)&f->sport_be;
+	__u32 at = FW_ETH_LEN + (p->family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN);
+	__u32 header = 0, addresses;
+	__u64 flags = 0;
+
+	/* an IPv4 header sums up to the same before and after */
+	if (p->family == FW_AF_INET6)
+		header = fw_csum_fold(
+			fw_csum_diff(fw_htons(p->ttl), fw_htons(f->ttl_out)) +
+			fw_csum_diff(fw_htons(f->dscp_in << 4), fw_htons(f->dscp_out << 4)));
+	if (f->flags & FW_FLOW_NAT) {
+		at += p->proto == FW_PROTO_TCP ? __builtin_offsetof(struct fw_l4, tcp.check)
+					       : __builtin_offsetof(struct fw_l4, udp.check);
+		if (p->proto == FW_PROTO_UDP)
+			flags = BPF_F_MARK_MANGLED_0;
+		addresses = fw_addresses_delta(f, p->family);
+		if (addresses &&
+		    bpf_l4_csum_replace(ctx, at, 0, addresses, flags | BPF_F_PSEUDO_HDR))
+			return 0;
+		if (*ports != *to_ports &&
+		    bpf_l4_csum_replace(ctx, at, 0, fw_csum_fold(fw_csum_diff(*ports, *to_ports)),
+					flags))
+			return 0;
+		/* the helper takes them out of the sum, where only the L4 header lost them */
+		if (p->family == FW_AF_INET6)
+			header += addresses;
+	}
+	if (header)
+		bpf_csum_update(ctx, header);
 	*data = fw_data(ctx);
 	*end = fw_data_end(ctx);
 	return *data + FW_ETH_LEN <= *end;

@@ -17,9 +17,11 @@ typedef struct fw_user_ctx {
 	void *end;
 	__u32 port;
 	__u32 gso;
+	__u32 unfinished;
 	__u32 mark;
 	__u32 priority;
 } fw_ctx;
+#include "wire.h"
 
 /* All that the BPF targets keep in maps. */
 struct fw_env {
@@ -31,6 +33,7 @@ struct fw_env {
 	struct fw_nexthop *nexthops;
 	struct fw_slot *slots;
 	struct fw_offer_set *offers;
+	struct fw_observation_set *observations;
 	struct fw_seen *seen;
 	struct fw_cpu cpu;
 	struct fw_watch watch;
@@ -136,6 +139,11 @@ static __always_inline struct fw_offer_set *fw_offer_get(__u32 index)
 	return index < FW_OFFER_SETS ? &fw_env->offers[index] : NULL;
 }
 
+static __always_inline struct fw_observation_set *fw_observation_get(__u32 index)
+{
+	return index < FW_OFFER_SETS ? &fw_env->observations[index] : NULL;
+}
+
 static __always_inline struct fw_seen *fw_seen_get(__u32 index)
 {
 	return index <= fw_env->flows_max / FW_SEEN_FLOWS ? &fw_env->seen[index] : NULL;
@@ -191,6 +199,11 @@ static __always_inline enum fw_reason fw_conn_check(fw_ctx *ctx, const struct fw
 	if (p->proto == FW_PROTO_TCP && c->tcp_state != FW_CT_ESTABLISHED)
 		return FW_R_CONN_CHANGED;
 	return FW_R_NONE;
+}
+
+static __always_inline int fw_unfinished(fw_ctx *ctx)
+{
+	return ctx->unfinished;
 }
 
 static __always_inline int fw_conn_attached(fw_ctx *ctx)

@@ -50,5 +50,6 @@ pod!(
     fw_port_fault,
     fw_seen,
     fw_offer_set,
+    fw_observation_set,
     fw_policer,
 );

@@ -2,17 +2,18 @@
 //! From a candidate to a flow in the table.
 
 use freeway_abi::{
-    FW_CT_STATUS_KEEP, FW_EV_CHANGED, FW_FLOW_CT, FW_FLOW_NAT, FW_ST_PREPARING, fw_candidate,
-    fw_flow, fw_state,
+    FW_CT_STATUS_KEEP, FW_EV_CHANGED, FW_FLOW_CT, FW_FLOW_NAT, FW_FLOW_TC, FW_ST_PREPARING,
+    fw_candidate, fw_flow, fw_state,
 };
 
 use freeway_kernel::model::{CtStatus, Tuple};
 
 use crate::key::{FlowKey, out_of, tuple_of};
-use crate::manager::{Changes, MEMORY_MAX, Manager};
+use crate::manager::{Around, Changes, MEMORY_MAX, Manager};
 use crate::nexthop::NexthopKey;
 use crate::op::Op;
 use crate::policy::RuleScope;
+use crate::port::Path;
 use crate::record::Record;
 use crate::refusal::Refusal;
 
@@ -24,12 +25,12 @@ impl Manager {
         &mut self,
         c: &fw_candidate,
         key: &FlowKey,
-        copies: u32,
+        around: Around,
         now_tick: u32,
         ops: &mut Vec<Op>,
     ) -> Result<(), Refusal> {
         let out = out_of(c).ok_or(Refusal::Malformed)?;
-        self.check(c, key, &out, copies)?;
+        let (path, bound) = self.check(c, key, &out, around)?;
         if c.ev.kind == FW_EV_CHANGED {
             self.check_stable(key, now_tick)?;
         }
@@ -53,6 +54,8 @@ impl Manager {
         record.first_tick = c.first_tick;
         record.ttl_in = c.ttl_in;
         record.dscp_in = c.tos_in & 0xfc;
+        record.set_path(path, bound);
+        record.set_sniffed(around.sniffed);
         if c.conn.dir != 0 {
             record.set_reply();
         }
@@ -69,6 +72,8 @@ impl Manager {
             port: c.port_out,
             l2: c.l2_out,
             l2_len: c.l2_out_len as u8,
+            mark: if path == Path::Tc { c.mark } else { 0 },
+            priority: if path == Path::Tc { c.priority } else { 0 },
         };
         let Some((nexthop, new)) = self.nexthops.take(nexthop_key) else {
             self.free.push(index);
@@ -89,7 +94,7 @@ impl Manager {
         let state = self.state_of(c, index, now_tick);
         ops.push(Op::InsertFlow {
             index,
-            flow: Box::new(record_of(c, key, nexthop, state)),
+            flow: Box::new(record_of(c, key, nexthop, path, state)),
         });
         self.forget_refusal(key);
         self.table.insert(index, record);
@@ -103,38 +108,38 @@ impl Manager {
         c: &fw_candidate,
         key: &FlowKey,
         out: &Tuple,
-        copies: u32,
-    ) -> Result<(), Refusal> {
+        around: Around,
+    ) -> Result<(Path, bool), Refusal> {
         if c.l2_in_len != 14 || c.l2_out_len != 14 {
             return Err(Refusal::Framing);
         }
-        if !self.is_input(key.port) {
-            return Err(Refusal::PortIn);
-        }
-        if !self.is_output(c.port_out) {
-            return Err(Refusal::PortOut);
-        }
+        self.path(key.port, c.port_out, false)?;
         let connection = c.conn.present != 0;
         let concerned = |s: &RuleScope| {
             s.concerns(connection) && s.matches(&key.tuple, out, key.port, c.port_out)
         };
-        let one_way = connection && !CtStatus(c.conn.status).any(CtStatus::SEEN_REPLY);
+        let one_way = connection && CtStatus(c.conn.status).one_way();
         if self.unsafe_scopes.iter().any(concerned) || (one_way && !self.one_way) {
             return Err(Refusal::Ruleset);
         }
-        if c.mark != 0 || c.conn.mark != 0 || self.mark_scopes.iter().any(concerned) {
-            return Err(Refusal::Mark);
-        }
+        let marked = c.mark != 0 || c.conn.mark != 0 || self.mark_scopes.iter().any(concerned);
+        let bound = marked || c.unwired != 0;
+        let path = self.path(key.port, c.port_out, bound || around.sniffed);
+        let path = path.map_err(|_| match (marked, around.sniffed) {
+            (true, _) => Refusal::Mark,
+            (_, true) => Refusal::Sniffed,
+            _ => Refusal::Unwired,
+        })?;
         if c.conn.present != 0 && c.conn.zone != 0 {
             return Err(Refusal::Zone);
         }
-        if copies > 1 {
+        if around.copies > 1 {
             return Err(Refusal::Copies);
         }
         if c.epoch != self.epoch {
             return Err(Refusal::Epoch);
         }
-        Ok(())
+        Ok((path, bound))
     }
 
     fn check_stable(&mut self, key: &FlowKey, now_tick: u32) -> Result<(), Refusal> {
@@ -201,8 +206,17 @@ impl Manager {
     }
 }
 
-fn record_of(c: &fw_candidate, key: &FlowKey, nexthop: u32, state: fw_state) -> fw_flow {
+fn record_of(
+    c: &fw_candidate,
+    key: &FlowKey,
+    nexthop: u32,
+    path: Path,
+    state: fw_state,
+) -> fw_flow {
     let mut flags = 0;
+    if path == Path::Tc {
+        flags |= FW_FLOW_TC;
+    }
     if c.nat != 0 {
         flags |= FW_FLOW_NAT;
     }

@@ -4,6 +4,7 @@
 use freeway_kernel::model::Tuple;
 
 use crate::key::{ConnKey, FlowKey};
+use crate::port::Path;
 
 /// One direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Flow {
     pub dscp_in: u8,
     /// `Activate` was issued.
     pub active: bool,
+    /// Who forwards it.
+    pub path: Path,
 }
 
 /// Where the preparation of a TCP connection stands.

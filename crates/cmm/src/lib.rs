@@ -30,9 +30,9 @@ mod tests;
 
 pub use flow::{Connection, Flow, Preparation};
 pub use key::{ConnKey, FlowKey, addr_of, out_of, words_of};
-pub use manager::{Manager, Settings};
+pub use manager::{Around, Manager, Settings};
 pub use op::{Op, StateView};
 pub use policy::{Exclusion, Policy, RuleScope};
-pub use port::Port;
+pub use port::{Fitness, Path, Port};
 pub use refusal::Refusal;
 pub use stats::{Latency, Stats};

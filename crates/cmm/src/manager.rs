@@ -14,7 +14,7 @@ use crate::key::{ConnKey, FlowKey};
 use crate::nexthop::Nexthops;
 use crate::op::Op;
 use crate::policy::{Policy, RuleScope};
-use crate::port::Port;
+use crate::port::{Path, Port};
 use crate::refusal::Refusal;
 use crate::stats::Stats;
 use crate::sweep::Sweep;
@@ -81,6 +81,23 @@ pub(crate) const MEMORY_MAX: usize = 4096;
 pub(crate) struct Changes {
     pub since_tick: u32,
     pub count: u32,
+}
+
+/// What the daemon knows of a candidate beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Around {
+    /// Frames that left for the one that came in.
+    pub copies: u32,
+    /// A packet socket takes its frames.
+    pub sniffed: bool,
+}
+
+impl Around {
+    /// One frame for one, and nobody who takes it.
+    pub const PLAIN: Around = Around {
+        copies: 1,
+        sniffed: false,
+    };
 }
 
 /// The connection manager.
@@ -189,6 +206,12 @@ impl Manager {
         self.table.len()
     }
 
+    /// Of which tc forwards.
+    #[must_use]
+    pub fn tc_flow_count(&self) -> usize {
+        self.table.of_tc()
+    }
+
     /// The flow with a key.
     #[must_use]
     pub fn find(&self, key: &FlowKey) -> Option<(u32, Flow)> {
@@ -245,14 +268,20 @@ impl Manager {
         ops.push(Op::SetEpoch { epoch: self.epoch });
     }
 
-    /// A candidate from the data plane. `copies`: frames that left under its token by now.
-    pub fn candidate(&mut self, c: &fw_candidate, copies: u32, now_tick: u32, ops: &mut Vec<Op>) {
+    /// A candidate from the data plane.
+    pub fn candidate(
+        &mut self,
+        c: &fw_candidate,
+        around: Around,
+        now_tick: u32,
+        ops: &mut Vec<Op>,
+    ) {
         self.stats.candidates += 1;
         let Some(key) = FlowKey::of(c) else {
             *self.stats.refused.entry(Refusal::Malformed).or_default() += 1;
             return;
         };
-        if let Err(refusal) = self.admit(c, &key, copies, now_tick, ops) {
+        if let Err(refusal) = self.admit(c, &key, around, now_tick, ops) {
             *self.stats.refused.entry(refusal).or_default() += 1;
             self.remember(key, refusal);
             if refusal.is_momentary() {
@@ -261,13 +290,6 @@ impl Manager {
                 });
             }
         }
-    }
-
-    /// A candidate that the daemon itself leaves to the kernel.
-    pub fn refuse(&mut self, key: FlowKey, refusal: Refusal) {
-        self.stats.candidates += 1;
-        *self.stats.refused.entry(refusal).or_default() += 1;
-        self.remember(key, refusal);
     }
 
     pub(crate) fn remember(&mut self, key: FlowKey, refusal: Refusal) {
@@ -286,13 +308,23 @@ impl Manager {
         self.refusals.remove(key);
     }
 
-    /// A port fit for what comes in.
-    pub(crate) fn is_input(&self, port: u32) -> bool {
-        self.ports.get(&port).is_some_and(|p| p.input)
-    }
-
-    /// A port fit for what leaves.
-    pub(crate) fn is_output(&self, port: u32) -> bool {
-        self.ports.get(&port).is_some_and(|p| p.output)
+    /// Who forwards from one port to another; `bound`: flows that XDP cannot forward. If nobody, what is in the way.
+    pub(crate) fn path(&self, port_in: u32, port_out: u32, bound: bool) -> Result<Path, Refusal> {
+        let fit = |port: u32| self.ports.get(&port).map(|p| (p.xdp, p.tc));
+        let (from_xdp, from_tc) = fit(port_in).unwrap_or_default();
+        let (to_xdp, to_tc) = fit(port_out).unwrap_or_default();
+        if !bound && from_xdp.input && to_xdp.output {
+            return Ok(Path::Xdp);
+        }
+        if from_tc.input && to_tc.output {
+            return Ok(Path::Tc);
+        }
+        Err(if !from_xdp.input && !from_tc.input {
+            Refusal::PortIn
+        } else if !to_xdp.output && !to_tc.output {
+            Refusal::PortOut
+        } else {
+            Refusal::NoPath
+        })
     }
 }

@@ -13,6 +13,9 @@ pub(crate) struct NexthopKey {
     pub port: u32,
     pub l2: [u8; L2_MAX],
     pub l2_len: u8,
+    /// Of the skb; 0 for XDP, which has none.
+    pub mark: u32,
+    pub priority: u32,
 }
 
 /// The next hops in use.
@@ -96,6 +99,8 @@ impl Nexthops {
                 port,
                 l2,
                 l2_len: rest,
+                mark: u32::from_ne_bytes([rest; 4]),
+                priority: u32::from_ne_bytes([rest; 4]),
             }
         };
         let range = self.by_key.range(key(0)..=key(u8::MAX));
@@ -108,6 +113,8 @@ impl Nexthops {
             port,
             l2: [rest; L2_MAX],
             l2_len: rest,
+            mark: u32::from_ne_bytes([rest; 4]),
+            priority: u32::from_ne_bytes([rest; 4]),
         };
         let range = self.by_key.range(key(0)..=key(u8::MAX));
         range.map(|(_, index)| *index).collect()
@@ -130,6 +137,8 @@ impl NexthopKey {
             devmap_slot: slot,
             valid: 1,
             l2_len: self.l2_len.into(),
+            mark: self.mark,
+            priority: self.priority,
             ..Default::default()
         }
     }

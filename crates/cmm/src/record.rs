@@ -7,6 +7,7 @@ use freeway_kernel::model::Tuple;
 
 use crate::flow::Flow;
 use crate::key::{ConnKey, FlowKey};
+use crate::port::Path;
 
 /// Source and destination as the packets come in, then as they leave.
 #[derive(Clone, Debug)]
@@ -66,6 +67,12 @@ pub(crate) struct Record {
 const REPLY: u8 = 1;
 /// `Activate` was issued.
 const ACTIVE: u8 = 2;
+/// tc forwards it.
+const TC: u8 = 4;
+/// XDP cannot, whatever the ports are fit for.
+const BOUND: u8 = 8;
+/// A packet socket takes its frames, which does not bind it for longer.
+const SNIFFED: u8 = 16;
 
 impl Record {
     /// `None` if the families differ.
@@ -109,6 +116,35 @@ impl Record {
 
     pub fn set_active(&mut self) {
         self.flags |= ACTIVE;
+    }
+
+    pub fn path(&self) -> Path {
+        if self.flags & TC != 0 {
+            Path::Tc
+        } else {
+            Path::Xdp
+        }
+    }
+
+    pub fn set_path(&mut self, path: Path, bound: bool) {
+        if path == Path::Tc {
+            self.flags |= TC;
+        }
+        if bound {
+            self.flags |= BOUND;
+        }
+    }
+
+    pub fn is_bound(&self) -> bool {
+        self.flags & BOUND != 0
+    }
+
+    pub fn is_sniffed(&self) -> bool {
+        self.flags & SNIFFED != 0
+    }
+
+    pub fn set_sniffed(&mut self, sniffed: bool) {
+        self.flags = self.flags & !SNIFFED | if sniffed { SNIFFED } else { 0 };
     }
 
     fn addr(&self, i: usize) -> IpAddr {
@@ -182,6 +218,7 @@ impl Record {
             ttl_in: self.ttl_in,
             dscp_in: self.dscp_in,
             active: self.is_active(),
+            path: self.path(),
         }
     }
 }

@@ -36,6 +36,10 @@ pub enum Refusal {
     Length,
     /// A packet socket takes its frames.
     Sniffed,
+    /// Each port is fit for one path, but not both for the same.
+    NoPath,
+    /// Seen only as skbs that no wire carries, and tc may not forward it.
+    Unwired,
 }
 
 impl Refusal {
@@ -46,7 +50,7 @@ impl Refusal {
     }
 
     /// All, in the order in which they are shown.
-    pub const ALL: [Refusal; 16] = [
+    pub const ALL: [Refusal; 18] = [
         Refusal::Malformed,
         Refusal::PortIn,
         Refusal::PortOut,
@@ -63,6 +67,8 @@ impl Refusal {
         Refusal::Framing,
         Refusal::Length,
         Refusal::Sniffed,
+        Refusal::NoPath,
+        Refusal::Unwired,
     ];
 
     /// Stable name, as in JSON and metrics.
@@ -85,6 +91,8 @@ impl Refusal {
             Refusal::Framing => "framing",
             Refusal::Length => "length",
             Refusal::Sniffed => "sniffed",
+            Refusal::NoPath => "no_path",
+            Refusal::Unwired => "unwired",
         }
     }
 
@@ -108,6 +116,10 @@ impl Refusal {
             Refusal::Framing => "tags or another L2 header than plain Ethernet",
             Refusal::Length => "longer than XDP can send at the egress port",
             Refusal::Sniffed => "a packet socket (tcpdump, say) looks at its packets",
+            Refusal::NoPath => {
+                "its ports are fit for different paths (XDP, tc), but for none together"
+            }
+            Refusal::Unwired => "merged frames or unfinished checksums, which XDP never sees",
         }
     }
 }

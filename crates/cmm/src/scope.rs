@@ -21,13 +21,12 @@ impl Manager {
         if old == Some(&port) {
             return;
         }
-        let unfit = |old: &Port| {
-            (old.input && !port.input) || (old.output && !port.output) || old.slot != port.slot
-        };
-        let unfit = old.is_some_and(unfit);
+        // what it became fit for may be a better path
+        let moves = |old: &Port| (old.xdp, old.tc, old.slot) != (port.xdp, port.tc, port.slot);
+        let moves = old.is_some_and(moves);
         self.ports.insert(ifindex, port);
         let flows = self.flows_at(ifindex);
-        if unfit {
+        if moves {
             self.remove_at_port(ifindex, flows, now_tick, ops);
         } else {
             self.unconfirm(flows, ops);

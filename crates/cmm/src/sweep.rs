@@ -62,11 +62,25 @@ impl Manager {
         self.begin_sweep(true, now_tick, ops);
     }
 
-    /// A flow that the daemon leaves to the kernel from now on leaves the table.
-    pub fn refuse_flow(&mut self, index: u32, refusal: Refusal, now_tick: u32, ops: &mut Vec<Op>) {
-        if let Some(key) = self.table.get(index).map(|record| record.key()) {
-            self.remove(index, now_tick, ops);
-            self.remember(key, refusal);
+    /// A packet socket takes a flow's frames, or no longer does. If it has to change its path, it is learned anew.
+    pub fn set_sniffed(&mut self, index: u32, sniffed: bool, now_tick: u32, ops: &mut Vec<Op>) {
+        let Some(record) = self.table.get(index) else {
+            return;
+        };
+        if record.is_sniffed() == sniffed {
+            return;
+        }
+        let (key, current) = (record.key(), record.path());
+        let path = self.path(key.port, record.port_out, record.is_bound() || sniffed);
+        if path == Ok(current) {
+            if let Some(record) = self.table.get_mut(index) {
+                record.set_sniffed(sniffed);
+            }
+            return;
+        }
+        self.remove(index, now_tick, ops);
+        if path.is_err() {
+            self.remember(key, Refusal::Sniffed);
         }
     }
 
@@ -114,10 +128,12 @@ impl Manager {
         let ports = [port, record.port_out];
         let out = record.out();
         let connection = self.conns.get(record.conn);
-        let one_way = connection.is_some_and(|c| !CtStatus(c.status).any(CtStatus::SEEN_REPLY));
-        let mut scopes = self.unsafe_scopes.iter().chain(&self.mark_scopes);
-        self.is_input(port)
-            && self.is_output(record.port_out)
+        let one_way = connection.is_some_and(|c| CtStatus(c.status).one_way());
+        let bound = record.is_bound() || record.is_sniffed();
+        // what is bound already may be marked
+        let marks = self.mark_scopes.iter().filter(|_| !record.is_bound());
+        let mut scopes = self.unsafe_scopes.iter().chain(marks);
+        self.path(port, record.port_out, bound) == Ok(record.path())
             && (self.one_way || !one_way)
             && !self.nexthops.is_dead(record.nexthop)
             && self.settings.policy.allows(&tuple, &out, ports)

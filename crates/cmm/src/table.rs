@@ -10,6 +10,7 @@ use hashbrown::HashTable;
 
 use crate::address::Addresses;
 use crate::key::FlowKey;
+use crate::port::Path;
 use crate::record::{Chain, Record};
 
 const BY_ADDRESS: [Chain; 3] = [Chain::Src, Chain::Dst, Chain::Out];
@@ -36,6 +37,7 @@ pub(crate) struct Table {
     by_port_in: BTreeMap<u32, u32>,
     by_nexthop: Vec<u32>,
     len: usize,
+    of_tc: usize,
 }
 
 /// Words of a tuple, without what is always zero.
@@ -69,11 +71,17 @@ impl Table {
             by_port_in: BTreeMap::new(),
             by_nexthop: Vec::new(),
             len: 0,
+            of_tc: 0,
         }
     }
 
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Flows that tc forwards.
+    pub fn of_tc(&self) -> usize {
+        self.of_tc
     }
 
     /// One more than the highest index that was ever used.
@@ -126,6 +134,7 @@ impl Table {
         if self.by_nexthop.len() <= nexthop {
             self.by_nexthop.resize(nexthop + 1, 0);
         }
+        self.of_tc += usize::from(record.path() == Path::Tc);
         let port_in = record.port_in;
         let addrs = BY_ADDRESS.map(|chain| record.chain_addr(chain));
         self.kinds[at] = if record.proto == 6 {
@@ -154,6 +163,7 @@ impl Table {
         let record = self.slots.get_mut(index as usize)?.take()?;
         self.kinds[index as usize] = Kind::Free;
         self.len -= 1;
+        self.of_tc -= usize::from(record.path() == Path::Tc);
         let hash = self.hashes[index as usize];
         if let Ok(entry) = self.by_key.find_entry(spread(hash), |i| *i == index) {
             entry.remove();

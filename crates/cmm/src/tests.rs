@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cases;
+mod paths;
 mod random;
 mod scale;
 
@@ -19,7 +20,15 @@ use freeway_abi::{
 use freeway_kernel::model::Tuple;
 
 use crate::key::words_of;
-use crate::{ConnKey, FlowKey, Manager, Op, Port, Settings, StateView};
+use crate::{Around, ConnKey, Fitness, FlowKey, Manager, Op, Port, Settings, StateView};
+
+/// So many frames left, and nobody looked.
+fn around(copies: u32) -> Around {
+    Around {
+        copies,
+        ..Around::PLAIN
+    }
+}
 
 const HZ: u32 = 250;
 const LAN: u32 = 1;
@@ -232,7 +241,7 @@ impl World {
 
     fn learn(&mut self, seen: Seen) -> Vec<Op> {
         let c = seen.candidate(self.epoch, self.now);
-        self.call(|m, now, ops| m.candidate(&c, 1, now, ops))
+        self.call(|m, now, ops| m.candidate(&c, around(1), now, ops))
     }
 
     fn tick(&mut self) -> Vec<Op> {
@@ -415,8 +424,8 @@ fn port(ifindex: u32) -> Port {
         slot: ifindex,
         mtu: 1500,
         mac: Some([2, 0, 0, 0, 0, ifindex as u8]),
-        input: true,
-        output: true,
+        xdp: Fitness::FULL,
+        tc: Fitness::default(),
     }
 }
 

@@ -31,13 +31,6 @@ fn main() -> Result<(), Box<dyn Error>> {
                 ..LoadOptions::default()
             },
         ),
-        (
-            "flows may be tc's",
-            LoadOptions {
-                tc_forwards: true,
-                ..LoadOptions::default()
-            },
-        ),
         ("ICMP limited, not reached", limits(u32::MAX)),
         ("ICMP limited, exceeded", limits(1)),
     ];

@@ -19,8 +19,22 @@ pub enum Hook {
     Xdp,
     /// tc ingress: tcx, or clsact before 6.6.
     Ingress,
+    /// The same at a port without XDP.
+    IngressAlone,
     /// tc egress: tcx, or clsact before 6.6.
     Egress,
+}
+
+impl Hook {
+    /// Name of the program that goes there.
+    pub(crate) fn program(self) -> &'static str {
+        match self {
+            Hook::Xdp => "freeway_xdp",
+            Hook::Ingress => "freeway_ingress",
+            Hook::IngressAlone => "freeway_ingress_alone",
+            Hook::Egress => "freeway_egress",
+        }
+    }
 }
 
 /// An XDP program of someone else, for comparison benches.
@@ -83,7 +97,7 @@ impl Attachment {
                 libbpf_sys::BPF_XDP,
                 libbpf_sys::XDP_FLAGS_DRV_MODE,
             ),
-            Hook::Ingress => tc(prog, ifindex, libbpf_sys::BPF_TCX_INGRESS),
+            Hook::Ingress | Hook::IngressAlone => tc(prog, ifindex, libbpf_sys::BPF_TCX_INGRESS),
             Hook::Egress => tc(prog, ifindex, libbpf_sys::BPF_TCX_EGRESS),
         };
         result.map_err(|source| DatapathError::Attach {

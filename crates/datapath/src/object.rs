@@ -35,8 +35,6 @@ pub struct LoadOptions {
     pub conntrack: bool,
     /// Seconds between two connection checks of a flow.
     pub ct_check_s: u32,
-    /// Flows may belong to tc.
-    pub tc_forwards: bool,
     /// Most packets a second and CPU that the kernel is given, by number of the reason; others are not limited.
     pub limits: BTreeMap<u32, u32>,
 }
@@ -48,7 +46,6 @@ impl Default for LoadOptions {
             nexthops: 4096,
             conntrack: true,
             ct_check_s: 1,
-            tc_forwards: false,
             limits: BTreeMap::new(),
         }
     }
@@ -130,7 +127,6 @@ impl Datapath {
             ct: options.conntrack.into(),
             ct_check_ticks: options.ct_check_s * clock.hz(),
             slots_per_cpu,
-            tc_forwards: options.tc_forwards.into(),
             nexthop_mask: element_mask(options.nexthops),
             kern_ctx: has_kfunc(c"bpf_cast_to_kern_ctx").into(),
             ..Default::default()
@@ -183,7 +179,11 @@ impl Datapath {
             nexthops: Nexthops::map(get(&maps, ".data.nexthops")?, config.nexthop_mask + 1)?,
             slots: Slots::map(get(&maps, "fw_slots")?, FW_SLOTS)?,
             seen: Seen::map(get(&maps, "fw_seen_flows")?, config.flow_mask)?,
-            offers: Offers::map(get(&maps, "fw_offers")?, config)?,
+            offers: Offers::map(
+                get(&maps, "fw_offers")?,
+                get(&maps, "fw_observations")?,
+                config,
+            )?,
             control: Control::map(get(&maps, ".data.control")?)?,
             clock,
             events: Events::new(get(&maps, "fw_events")?)?,
@@ -197,23 +197,17 @@ impl Datapath {
 
     /// Attaches one of our programs to a port.
     pub fn attach(&self, ifindex: u32, hook: Hook) -> Result<Attachment, DatapathError> {
-        let (object, what, name) = match hook {
-            Hook::Xdp => (&self.xdp, "xdp", "freeway_xdp"),
-            Hook::Ingress => (&self.tc, "tc", "freeway_ingress"),
-            Hook::Egress => (&self.tc, "tc", "freeway_egress"),
-        };
-        let fd = prog_fd(object, what, name)?;
-        Attachment::new(fd.as_fd(), name, ifindex, hook)
+        Attachment::new(self.prog(hook)?.as_fd(), hook.program(), ifindex, hook)
     }
 
     /// Removes what a killed daemon left at a port.
     pub fn sweep(&self, ifindex: u32) {
-        if let Ok(fd) = prog_fd(&self.tc, "tc", "freeway_ingress") {
+        if let Ok(fd) = self.prog(Hook::Ingress) {
             Attachment::sweep(fd.as_fd(), ifindex);
         }
     }
 
-    /// Ids of the XDP program and of the two tc programs.
+    /// Ids of the XDP program and of the tc programs.
     #[must_use]
     pub fn prog_ids(&self) -> Vec<u32> {
         let objects = [&self.xdp, &self.tc];
@@ -262,9 +256,8 @@ impl Datapath {
     /// A program, for test runs.
     pub fn prog(&self, hook: Hook) -> Result<OwnedFd, DatapathError> {
         match hook {
-            Hook::Xdp => prog_fd(&self.xdp, "xdp", "freeway_xdp"),
-            Hook::Ingress => prog_fd(&self.tc, "tc", "freeway_ingress"),
-            Hook::Egress => prog_fd(&self.tc, "tc", "freeway_egress"),
+            Hook::Xdp => prog_fd(&self.xdp, "xdp", hook.program()),
+            _ => prog_fd(&self.tc, "tc", hook.program()),
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use freeway_abi::{
     FW_HASH_KEYS, FW_OFFER_SETS, FW_SEEN_FLOWS, FW_ST_ACTIVE, Pod, fw_config, fw_control, fw_flow,
-    fw_nexthop, fw_offer_set, fw_seen, fw_slot, fw_state,
+    fw_nexthop, fw_observation_set, fw_offer_set, fw_seen, fw_slot, fw_state,
 };
 
 use crate::DatapathError;
@@ -273,22 +273,37 @@ pub(crate) fn seen_len(flow_mask: u32) -> u32 {
     flow_mask / FW_SEEN_FLOWS + 1
 }
 
-/// What was observed at egress lately (`struct fw_offer_set`).
+/// What was observed at egress and offered lately (`struct fw_offer_set`, `struct fw_observation_set`).
 pub struct Offers {
-    sets: Shared<fw_offer_set>,
+    offers: Shared<fw_offer_set>,
+    observations: Shared<fw_observation_set>,
     config: fw_config,
 }
 
 impl Offers {
-    pub(crate) fn map(fd: impl AsFd, config: fw_config) -> Result<Self, DatapathError> {
-        let sets = Shared::map(fd, "fw_offers", FW_OFFER_SETS)?;
-        Ok(Self { sets, config })
+    pub(crate) fn map(
+        offers: impl AsFd,
+        observations: impl AsFd,
+        config: fw_config,
+    ) -> Result<Self, DatapathError> {
+        Ok(Self {
+            offers: Shared::map(offers, "fw_offers", FW_OFFER_SETS)?,
+            observations: Shared::map(observations, "fw_observations", FW_OFFER_SETS)?,
+            config,
+        })
     }
 
     /// What is seen of this flow's tuple from now on is new.
     pub fn forget(&self, flow: &fw_flow) {
-        // SAFETY: all of the mapped array.
-        unsafe { fw_offers_forget(self.sets.base.as_ptr().cast(), &raw const self.config, flow) };
+        // SAFETY: all of the mapped arrays.
+        unsafe {
+            fw_offers_forget(
+                self.offers.base.as_ptr().cast(),
+                self.observations.base.as_ptr().cast(),
+                &raw const self.config,
+                flow,
+            );
+        }
     }
 }
 
@@ -311,7 +326,12 @@ unsafe extern "C" {
     ) -> u32;
     fn fw_table_remove(flows: *mut fw_flow, config: *const fw_config, place: u32);
     fn fw_table_release(flows: *mut fw_flow, place: u32);
-    fn fw_offers_forget(offers: *mut fw_offer_set, config: *const fw_config, flow: *const fw_flow);
+    fn fw_offers_forget(
+        offers: *mut fw_offer_set,
+        observations: *mut fw_observation_set,
+        config: *const fw_config,
+        flow: *const fw_flow,
+    );
 }
 
 /// Where flows leave (`struct fw_nexthop`).
@@ -412,6 +432,8 @@ impl Control {
     control_field! {
         /// Past this tick every program passes everything to the kernel.
         set_deadline deadline deadline_tick,
+        /// Non-zero: some flows are tc's.
+        set_tc_forwards tc_forwards tc_forwards,
         /// Non-zero: learn.
         set_learn learn learn,
         /// The hard epoch, never 0.

@@ -38,6 +38,7 @@ fn flow(random: &mut Random) -> Flow {
         dscp: random.pick(&[0, 0, 0x28, 0xb8]),
         to_dscp: random.pick(&[0, 0, 0x28]),
         nexthop_valid: !random.one_in(16),
+        own: !random.one_in(16),
         status: random
             .pick(&[
                 "active",

@@ -399,5 +399,5 @@ fn xdp_step_by_step() {
 
 #[test]
 fn tc() {
-    loaded(Hook::Ingress, true);
+    loaded(Hook::IngressAlone, true);
 }

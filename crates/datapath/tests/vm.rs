@@ -23,15 +23,9 @@ fn programs_load() {
         return;
     }
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    for (conntrack, tc_forwards, limits) in [
-        (true, true, false),
-        (true, false, true),
-        (true, false, false),
-        (false, false, false),
-    ] {
+    for (conntrack, limits) in [(true, true), (true, false), (false, false)] {
         let options = LoadOptions {
             conntrack,
-            tc_forwards,
             limits: limits
                 .then_some((FW_R_FRAGMENT, 1000))
                 .into_iter()
@@ -40,12 +34,11 @@ fn programs_load() {
         };
         let datapath = Datapath::load(&options).unwrap();
         let ids = datapath.prog_ids();
-        assert_eq!(ids.len(), 3);
+        assert_eq!(ids.len(), 4);
         for prog in ProgInfoIter::default().filter(|prog| ids.contains(&prog.id)) {
             let name = prog.name.to_string_lossy();
             println!(
-                "{} {name}: {} instructions verified, conntrack {conntrack}, tc forwards {tc_forwards}, \
-                 limits {limits}",
+                "{} {name}: {} instructions verified, conntrack {conntrack}, limits {limits}",
                 kernel.trim(),
                 prog.verified_insns
             );

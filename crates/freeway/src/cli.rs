@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::api::Proto;
-use crate::config::LogLevel;
+use crate::config::{LogLevel, PathChoice};
 use crate::exit::EXIT_CODES;
 
 /// A fast path for Linux routers.
@@ -359,6 +359,9 @@ pub struct SetupArgs {
     /// At most so many connections in a sample, which ends sooner then
     #[arg(long, value_name = "NUMBER", default_value_t = 600_000, value_parser = clap::value_parser!(u32).range(1000..=1_000_000))]
     pub connections: u32,
+    /// Connections that conntrack holds already and nobody uses
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    pub idle_connections: u32,
     /// CPU of generator and router
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub cpu: usize,
@@ -391,6 +394,9 @@ pub struct CompareArgs {
     /// Have the policy refuse all flows: what Freeway costs where it does not help
     #[arg(long)]
     pub refused: bool,
+    /// The path of Freeway's ports
+    #[arg(long, value_name = "PATH", default_value = "auto")]
+    pub path: PathChoice,
     /// Connections beside the flows that conntrack holds and nobody uses
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=999_999))]
     pub idle_connections: u32,

@@ -132,14 +132,31 @@ pub struct Port {
 }
 
 /// Who may forward for a port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum PathChoice {
     /// The fastest that the port is fit for.
     #[default]
     Auto,
+    /// XDP, else the kernel.
+    Xdp,
+    /// tc, through the qdiscs.
+    Tc,
     /// The kernel alone.
+    #[value(skip)]
     Kernel,
+}
+
+impl PathChoice {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            PathChoice::Auto => "auto",
+            PathChoice::Xdp => "xdp",
+            PathChoice::Tc => "tc",
+            PathChoice::Kernel => "kernel",
+        }
+    }
 }
 
 /// `[daemon]`: the process.
@@ -382,9 +399,9 @@ mod tests {
                 "expected a boolean",
             ),
             (
-                "[port.lan0]\npath = \"xdp\"\n",
+                "[port.lan0]\npath = \"xpd\"\n",
                 ":2:8: key `path`",
-                "unknown variant `xdp`, expected `auto` or `kernel`",
+                "unknown variant `xpd`, expected one of `auto`, `xdp`, `tc`, `kernel`",
             ),
             (
                 "[[policy.exclude]]\nsrc = [\"192.0.2.0/33\"]\n",

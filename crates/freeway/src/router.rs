@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 
 use crate::api::{FlowFilter, PortState, Stats, Status};
 use crate::client::Client;
+use crate::config::PathChoice;
 use crate::exit::Stop;
 use crate::netns;
 
@@ -36,6 +37,11 @@ pub struct RouterDaemon {
 impl RouterDaemon {
     /// Starts a daemon in the lab's router and waits until it answers. `extra` is appended to its configuration.
     pub fn start(lab: &Lab, extra: &str) -> Result<RouterDaemon, Stop> {
+        Self::start_on(lab, PathChoice::Auto, extra)
+    }
+
+    /// The same, with its ports on a path.
+    pub fn start_on(lab: &Lab, path: PathChoice, extra: &str) -> Result<RouterDaemon, Stop> {
         let program = std::env::current_exe().map_err(|error| {
             Stop::failure(format!("cannot find this program's own file: {error}"))
         })?;
@@ -86,7 +92,8 @@ impl RouterDaemon {
             client: Client::new(Some(&socket_of(&lab.router().path()).map_err(failed)?))?,
         };
         if let Some(mut input) = input {
-            let config = format!("{}\n{extra}", lab.config_toml());
+            let keys = format!("path = \"{}\"\n", path.name());
+            let config = format!("{}\n{extra}", lab.config_toml(&keys));
             input.write_all(config.as_bytes()).map_err(failed)?;
         }
         daemon.wait_until_ready()?;

@@ -47,7 +47,7 @@ impl Router {
             .stdin
             .take()
             .unwrap()
-            .write_all(lab.config_toml().as_bytes())
+            .write_all(lab.config_toml("").as_bytes())
             .unwrap();
         let mut router = Router { lab, daemon };
         let patience = Instant::now() + Duration::from_secs(60);
@@ -217,9 +217,9 @@ fn a_killed_daemon_is_replaced() {
         assert!(Instant::now() < patience && router.daemon.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Without wire_true a veth is the kernel's, by name.
+    // Without wire_true a veth is not XDP's, by name.
     let status = router.json(&["status"]);
-    assert_eq!(status["ports"][0]["state"], "kernel", "{status}");
+    assert_eq!(status["ports"][0]["path"], "tc", "{status}");
     assert!(!status["ports"][0]["reasons"].as_array().unwrap().is_empty());
     assert!(router.stop(Signal::SIGINT).success());
 }

@@ -760,7 +760,7 @@ fn churn() {
         drop(sink);
         // by then the table was full for the first time
         if group == groups / 2 {
-            baseline = Some((anonymous_bytes(pid), Objects::of(pid)));
+            baseline = Some((anonymous_bytes(pid), Objects::steady(pid)));
         }
     }
     until("all have left", PATIENCE, || {
@@ -780,7 +780,7 @@ fn churn() {
         router.stats()
     );
     assert!(now < memory + GROWTH, "{memory} bytes became {now}");
-    assert_eq!(Objects::of(pid), objects);
+    assert_eq!(Objects::steady(pid), objects);
     assert_eq!(status["connections"], 0, "{status}");
     assert_eq!(status["next_hops"], 0, "{status}");
     router.wait_in_step();

@@ -242,8 +242,9 @@ fn packet_socket(site: &Site, group: &Group) -> Row {
         };
         let mut sniffer = None;
         let opened = timed(|| sniffer = Some(site.lab.router().enter(open).unwrap()));
-        common::until("no flows", Duration::from_secs(5), || {
-            site.flows(group.port, FLOWS).is_empty().then_some(())
+        common::until("no flows in XDP", Duration::from_secs(5), || {
+            let flows = site.flows(group.port, FLOWS);
+            flows.iter().all(|flow| flow["path"] == "tc").then_some(())
         });
         row.add(opened, monotonic_ns());
         drop(sniffer);

@@ -4,34 +4,17 @@
 
 mod common;
 
-use std::net::{SocketAddr, UdpSocket};
-use std::process::{Child, Stdio};
+use std::net::UdpSocket;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::*;
 use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, MAC_WAN, sum16};
-use freeway_lab::{Capture, Injector, Lab, Options};
+use freeway_lab::{Capture, Injector, Options};
 use serde_json::Value;
 
-const CLIENT: &str = "192.0.2.2:40000";
-const SERVER: &str = "198.51.100.2:5000";
 /// IPS_TCP_FLAG_BE_LIBERAL of a direction (IP_CT_TCP_FLAG_BE_LIBERAL).
 const BE_LIBERAL: u8 = 0x08;
-
-fn address(text: &str) -> SocketAddr {
-    text.parse().unwrap()
-}
-
-fn ends(lab: &Lab) -> (UdpSocket, UdpSocket) {
-    let ends = (
-        udp(lab.client(), address(CLIENT)),
-        udp(lab.server(), address(SERVER)),
-    );
-    let patience = Some(Duration::from_secs(1));
-    ends.1.set_read_timeout(patience).unwrap();
-    ends
-}
 
 /// Sends datagrams one after the other, each of which must arrive.
 fn send(ends: &(UdpSocket, UdpSocket), datagrams: usize) {
@@ -81,7 +64,7 @@ fn counters_of_the_kernel_have_what_it_saw_and_freeways_the_rest() {
         .tool("tc qdisc replace dev wan0 root pfifo limit 1000")
         .unwrap();
     let router = Router::start(&lab);
-    let ends = ends(&lab);
+    let ends = udp_ends(&lab);
     const SENT: usize = 2000;
     send(&ends, SENT);
     let sent = SENT as u64;
@@ -131,7 +114,7 @@ fn a_wrong_l4_checksum_stays_wrong() {
     let Some(_machine) = machine() else { return };
     let lab = build("nat");
     let router = Router::start(&lab);
-    let ends = ends(&lab);
+    let ends = udp_ends(&lab);
     let injector = Injector::open(lab.client_port()).unwrap();
     let mut capture = Capture::open(lab.server_port()).unwrap();
     let mut arrived = || {
@@ -191,26 +174,6 @@ fn window_tracking_stays_liberal() {
     assert_eq!(flags(), [true, true]);
 }
 
-/// tcpdump in the router; dropping it ends it.
-struct Tcpdump(Child);
-
-impl Drop for Tcpdump {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn tcpdump(lab: &Lab, filter: &str) -> Tcpdump {
-    let mut command = std::process::Command::new("tcpdump");
-    command.args(["-i", "lan0", "-n", "-w", "/dev/null", filter]);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    Tcpdump(lab.router().spawn(&mut command).unwrap())
-}
-
 /// Sends until fast packets come or stay away for 100 datagrams; how long that took.
 fn until_fast(router: &Router, ends: &(UdpSocket, UdpSocket), wanted: bool) -> Duration {
     let start = Instant::now();
@@ -229,55 +192,13 @@ fn until_fast(router: &Router, ends: &(UdpSocket, UdpSocket), wanted: bool) -> D
     }
 }
 
-#[test]
-fn what_a_sniffer_takes_leaves_the_fast_path_while_it_runs() {
-    let Some(_machine) = machine() else { return };
-    let lab = build("nat");
-    let router = Router::start(&lab);
-    let ends = ends(&lab);
-    until_fast(&router, &ends, true);
-    let other = tcpdump(&lab, "udp port 5999");
-    // it has attached, and been seen, when a second is over
-    thread::sleep(Duration::from_millis(2500));
-    until_fast(&router, &ends, true);
-    drop(other);
-    let sniffer = tcpdump(&lab, "udp port 5000");
-    println!(
-        "all to the kernel within {:?}",
-        until_fast(&router, &ends, false)
-    );
-    drop(sniffer);
-    println!("fast again within {:?}", until_fast(&router, &ends, true));
-    router.stop();
-}
-
-#[test]
-fn what_leaves_through_a_shaper_is_the_kernels() {
-    let Some(_machine) = machine() else { return };
-    let lab = build("nat");
-    let router = Router::start(&lab);
-    let ends = ends(&lab);
-    until_fast(&router, &ends, true);
-    lab.router()
-        .tool("tc qdisc replace dev wan0 root tbf rate 1gbit burst 1mb latency 50ms")
-        .unwrap();
-    until_fast(&router, &ends, false);
-    let status = router.status();
-    let ports = status["ports"].as_array().unwrap();
-    let wan = ports.iter().find(|port| port["name"] == "wan0").unwrap();
-    assert!(wan["reasons"].to_string().contains("tbf"), "{wan:#}");
-    lab.router().tool("tc qdisc del dev wan0 root").unwrap();
-    until_fast(&router, &ends, true);
-    router.stop();
-}
-
 /// A packet in the clear must not follow one that came out of a tunnel; only the kernel can tell them apart.
 #[test]
 fn what_an_ipsec_policy_admits_is_the_kernels() {
     let Some(_machine) = machine() else { return };
     let lab = build("nat");
     let router = Router::start(&lab);
-    let ends = ends(&lab);
+    let ends = udp_ends(&lab);
     until_fast(&router, &ends, true);
     // optional, so that packets in the clear pass
     let policy = |net: &str| {

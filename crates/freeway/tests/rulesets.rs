@@ -12,7 +12,7 @@
 //! ```
 //!
 //! `tests/rulesets/*.toml` are the expectations: the findings that `status` and `doctor` name, without their handles;
-//! and flows. A flow without `slow` has to be fast in both directions. `slow` are words of what `explain` answers,
+//! and flows. A flow without `slow` has to be fast in both directions, the first on its `path`. `slow` are words of what `explain` answers,
 //! `note` words of one of its notes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -61,6 +61,8 @@ struct Flow {
     to: Option<SocketAddr>,
     /// Where it arrives after translation.
     at: Option<SocketAddr>,
+    /// Who forwards what comes from the client; XDP if not said.
+    path: Option<String>,
     slow: Option<String>,
     note: Option<String>,
 }
@@ -214,7 +216,11 @@ fn judge(router: &Router, flow: &Flow, from: SocketAddr, to: SocketAddr) -> Resu
         let json = router.json(&question);
         let summary = json["summary"].as_str().unwrap();
         let done = match &flow.slow {
-            None => json["verdict"] == "fast" && json["reply_flow"]["state"] == "active",
+            None => {
+                json["verdict"] == "fast"
+                    && json["flow"]["path"] == flow.path.as_deref().unwrap_or("xdp")
+                    && json["reply_flow"]["state"] == "active"
+            }
             Some(words) => {
                 let notes = json["notes"].as_array().unwrap();
                 let noted = |words: &String| {

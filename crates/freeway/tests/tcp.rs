@@ -32,10 +32,6 @@ const UDP: u8 = 17;
 /// The longest revalidation interval, and the second that a timeout may be rounded by.
 const TIMEOUT_SLACK_S: u32 = 11;
 
-fn address(text: &str) -> SocketAddr {
-    text.parse().unwrap()
-}
-
 /// iperf3's server; dropping it ends it.
 struct Iperf(Child);
 
@@ -95,7 +91,8 @@ fn has_ended(connection: &Connection) -> bool {
 #[track_caller]
 fn wait_closed(lab: &Lab) {
     let mut open = Vec::new();
-    let end = Instant::now() + Duration::from_secs(3);
+    // a FIN that is lost several times is sent again after seconds
+    let end = Instant::now() + Duration::from_secs(15);
     while Instant::now() < end {
         open = connections(lab, TCP);
         open.retain(|connection| !has_ended(connection));

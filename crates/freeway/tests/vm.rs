@@ -42,7 +42,7 @@ impl Daemon {
             .env("NO_COLOR", "1")
             .stdin(Stdio::piped());
         let mut child = lab.router().spawn(&mut command).unwrap();
-        let config = lab.config_toml();
+        let config = lab.config_toml("");
         child
             .stdin
             .take()

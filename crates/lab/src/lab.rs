@@ -223,10 +223,11 @@ impl Lab {
     }
 
     /// The Freeway daemon's configuration for the router: a plain veth is not fit for XDP, these are.
-    pub fn config_toml(&self) -> String {
+    /// `keys` are further lines for each port.
+    pub fn config_toml(&self, keys: &str) -> String {
         let mut text = String::new();
         for port in [self.lan_port(), self.wan_port()] {
-            let _ = writeln!(text, "[port.{}]\nwire_true = true\n", port.name);
+            let _ = writeln!(text, "[port.{}]\nwire_true = true\n{keys}\n", port.name);
         }
         text
     }
@@ -312,9 +313,11 @@ fn create_links(hosts: &Hosts, mtu: u32) -> Result<(), LabError> {
 
 /// A wire carries no 64 KB packets, no unfinished checksums and no tags outside the frame. GRO stays on
 /// everywhere: it is what gives a veth the NAPI that redirects into it need.
+pub(crate) const OFFLOADS_OF_A_WIRE: &str = "tx off tso off gso off txvlan off gro on";
+
 fn set_offloads(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
     for netns in [&hosts.client, &hosts.server] {
-        netns.tool("ethtool -K eth0 tx off tso off gso off txvlan off gro on")?;
+        netns.tool(&format!("ethtool -K eth0 {OFFLOADS_OF_A_WIRE}"))?;
     }
     let gro = if options.router_gro { "on" } else { "off" };
     let tx = if options.router_tx_checksum {

@@ -25,6 +25,7 @@
 //! ```
 
 mod attach;
+mod beside;
 pub mod capture;
 pub mod clock;
 mod command;
@@ -53,7 +54,9 @@ pub use error::LabError;
 pub use frame::{Direction, FLOWS_MAX, FlowSpec, Proto};
 pub use generator::{Generator, Load, Running, Sent, Until};
 pub use lab::{Lab, Options, Port, PortForward};
-pub use measure::{MeasureSpec, Sample, SinkCost, measure, measure_reference, measure_sink};
+pub use measure::{
+    MeasureSpec, Sample, SinkCost, Turn, Turns, measure, measure_reference, measure_sink,
+};
 pub use netns::Netns;
 pub use prime::Primed;
 pub use program::{Counting, Program, RunTime};

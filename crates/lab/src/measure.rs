@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::beside::Beside;
 use crate::error::LabError;
 use crate::frame::{FlowSpec, Proto};
 use crate::generator::{Generator, Load, Sent, Until};
@@ -20,6 +21,13 @@ use crate::sink::{Sink, SinkSpec};
 const SETTLE: Duration = Duration::from_millis(5);
 /// What disturbs the machine for a moment spoils a slice, not the sample.
 const SLICE: Duration = Duration::from_millis(250);
+
+/// Through each router in one turn,
+const TURN: Duration = Duration::from_millis(500);
+/// beside it,
+const TURN_BESIDE: Duration = Duration::from_millis(125);
+/// and before each, until caches hold what this way needs.
+const TURN_WARMUP: Duration = Duration::from_millis(20);
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -97,6 +105,100 @@ pub fn measure_reference(
     match reference {
         Reference::XdpRedirect | Reference::XdpPass => measure(lab, spec),
         Reference::XdpDrop | Reference::TcEgressDrop => measure_by(lab, spec, || guard.dropped()),
+    }
+}
+
+/// One after the other, within one and a half seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Turn {
+    /// The generator into an XDP drop at a port like the router's input.
+    pub source: Sample,
+    /// A bare redirect from there to the router's output.
+    pub redirect: Sample,
+    /// The other router.
+    pub other: Sample,
+    /// The router.
+    pub router: Sample,
+}
+
+/// Two routers, whatever is attached to them, and bare programs beside them, measured by turns: as the machine's speed
+/// drifts, all of them drift alike.
+#[derive(Debug)]
+pub struct Turns {
+    spec: MeasureSpec,
+    router: Through,
+    other: Through,
+    source: Beside,
+    redirect: Beside,
+}
+
+/// A generator at the client, and a sink at the server.
+#[derive(Debug)]
+struct Through {
+    generator: Generator,
+    sink: Sink,
+}
+
+impl Through {
+    fn new(lab: &Lab, flows: &FlowSpec) -> Result<Self, LabError> {
+        Ok(Self {
+            generator: Generator::new(lab.client_port(), flows)?,
+            sink: Sink::attach(lab.server_port(), SinkSpec::plain())?,
+        })
+    }
+
+    fn arrived(&self) -> Result<u64, LabError> {
+        Ok(self.sink.counts()?.frames)
+    }
+
+    fn measure(&self, spec: &MeasureSpec) -> Result<Sample, LabError> {
+        measure_generator(&self.generator, spec, || self.arrived())
+    }
+}
+
+impl Turns {
+    /// Makes everything ready. The servers' ports must be free until this is dropped.
+    pub fn new(lab: &Lab, other: &Lab, spec: &MeasureSpec) -> Result<Self, LabError> {
+        let flows = spec.flows(lab);
+        Ok(Self {
+            spec: *spec,
+            router: Through::new(lab, &flows)?,
+            other: Through::new(other, &spec.flows(other))?,
+            source: Beside::new(lab, &flows, Reference::XdpDrop)?,
+            redirect: Beside::new(lab, &flows, Reference::XdpRedirect)?,
+        })
+    }
+
+    /// Takes turns until the router has had its time.
+    pub fn run(&self) -> Result<Vec<Turn>, LabError> {
+        let part = |duration| MeasureSpec {
+            warmup: TURN_WARMUP,
+            duration,
+            ..self.spec
+        };
+        let beside = part(TURN_BESIDE);
+        let mut turns = Vec::new();
+        let mut left = self.spec.duration;
+        while !left.is_zero() {
+            let through = part(left.min(TURN));
+            turns.push(Turn {
+                source: measure_generator(&self.source.generator, &beside, || {
+                    self.source.guard.dropped()
+                })?,
+                redirect: measure_generator(&self.redirect.generator, &beside, || {
+                    self.router.arrived()
+                })?,
+                other: self.other.measure(&through)?,
+                router: self.router.measure(&through)?,
+            });
+            left = left.saturating_sub(TURN);
+        }
+        Ok(turns)
+    }
+
+    /// Frames that the router has been sent so far.
+    pub fn frames(&self) -> Result<u64, LabError> {
+        self.router.generator.frames()
     }
 }
 

@@ -54,6 +54,21 @@ impl ReferenceGuard {
 impl Reference {
     /// Attaches it to the router's ports, which must have no XDP program.
     pub fn attach(self, lab: &Lab) -> Result<ReferenceGuard, LabError> {
+        self.attach_at(lab.lan_port(), lab.wan_port())
+    }
+
+    /// A word for ports that serve it alone.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Reference::XdpDrop => "drop",
+            Reference::XdpRedirect => "redirect",
+            Reference::XdpPass => "pass",
+            Reference::TcEgressDrop => "tcdrop",
+        }
+    }
+
+    /// Attaches it to an input, in the place of `lan0`, or to an output.
+    pub(crate) fn attach_at(self, lan: &Port, wan: &Port) -> Result<ReferenceGuard, LabError> {
         let mut storage = MaybeUninit::uninit();
         let open = ReferenceSkelBuilder::default()
             .open(&mut storage)
@@ -62,7 +77,6 @@ impl Reference {
         let progs = &skel.progs;
         let out = MapHandle::try_from(&skel.maps.out).context("open the port map")?;
         let frames = MapHandle::try_from(&skel.maps.frames).context("open the counters")?;
-        let (lan, wan) = (lab.lan_port(), lab.wan_port());
         let attached = match self {
             Reference::XdpDrop => attach_xdp(progs.xdp_drop.as_fd(), lan)?,
             Reference::XdpRedirect => {

@@ -114,9 +114,10 @@ impl Twins {
     }
 
     /// The Freeway daemon's configuration for one of the routers: a plain veth is not fit for XDP, these are.
-    pub fn config_toml(&self) -> String {
+    /// `keys` are further lines for each port.
+    pub fn config_toml(&self, keys: &str) -> String {
         PORTS
-            .map(|port| format!("[port.{port}]\nwire_true = true\n\n"))
+            .map(|port| format!("[port.{port}]\nwire_true = true\n{keys}\n"))
             .concat()
     }
 

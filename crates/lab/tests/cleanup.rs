@@ -26,7 +26,7 @@ fn drop_removes_everything() {
     let second = common::build("routed6");
     assert_eq!(namespaces_of(own).len(), 6);
     assert!(
-        lab.config_toml()
+        lab.config_toml("")
             .contains("[port.lan0]\nwire_true = true\n")
     );
     let mut sleeper = lab

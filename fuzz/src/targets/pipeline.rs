@@ -9,7 +9,9 @@ use std::ops::Range;
 use freeway_abi::{
     FW_R_COUNT, FW_R_FAST, FW_ST_ACTIVE, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_state,
 };
-use freeway_cmm::{ConnKey, FlowKey, Manager, Op, Policy, Port, RuleScope, StateView};
+use freeway_cmm::{
+    Around, ConnKey, Fitness, FlowKey, Manager, Op, Policy, Port, RuleScope, StateView,
+};
 use freeway_datapath::DataplaneEvent;
 use freeway_datapath::user::Pipeline;
 use freeway_kernel::model::{Event, Mac, Neigh, Source, Tuple};
@@ -294,7 +296,7 @@ impl World {
         assert_eq!(format!("{event:?}"), format!("{other:?}"), "events");
         match event {
             Some(DataplaneEvent::Candidate(c)) => {
-                self.manage(|manager, now, ops| manager.candidate(&c, 1, now, ops));
+                self.manage(|manager, now, ops| manager.candidate(&c, Around::PLAIN, now, ops));
             }
             Some(DataplaneEvent::Suspended(event)) => self.manage(|manager, now, ops| {
                 manager.suspended(event.state, event.reason, now, ops);
@@ -473,8 +475,11 @@ impl World {
                     slot: ifindex,
                     mtu: 9000,
                     mac: None,
-                    input: true,
-                    output,
+                    xdp: Fitness {
+                        input: true,
+                        output,
+                    },
+                    tc: Fitness::default(),
                 };
                 self.manage(|manager, now, ops| manager.set_port(port, now, ops));
             }

@@ -6,8 +6,8 @@ use freeway_kernel::Affected;
 use freeway_kernel::model::{Connection, CtStatus, Event, Family, Mac, Neigh, Prefix, Tuple};
 use freeway_kernel::nft::SetChanges;
 
-use super::{HZ, LAN, Seen, WAN, World, names, port};
-use crate::{Exclusion, Policy, Port, Refusal, RuleScope, Settings};
+use super::{HZ, LAN, Seen, WAN, World, around, names, port};
+use crate::{Exclusion, Fitness, Policy, Port, Refusal, RuleScope, Settings};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -141,7 +141,7 @@ fn refused(world: &mut World, refusal: Refusal, change: impl FnOnce(&mut fw_cand
         .get(&refusal)
         .copied()
         .unwrap_or(0);
-    let ops = world.call(|m, now, ops| m.candidate(&c, 1, now, ops));
+    let ops = world.call(|m, now, ops| m.candidate(&c, around(1), now, ops));
     let wanted: &[&str] = match refusal {
         Refusal::Epoch => &["forget_offer"],
         _ => &[],
@@ -180,7 +180,7 @@ fn each_refusal_has_its_name() {
 
     let w = &mut world();
     let c = Seen::new(UDP, 7).candidate(1, w.now);
-    w.call(|m, now, ops| m.candidate(&c, 2, now, ops));
+    w.call(|m, now, ops| m.candidate(&c, around(2), now, ops));
     assert_eq!(w.manager.stats().refused[&Refusal::Copies], 1);
 
     for (input, output, refusal) in [
@@ -190,8 +190,7 @@ fn each_refusal_has_its_name() {
         let w = &mut world();
         for ifindex in [LAN, WAN] {
             let port = Port {
-                input,
-                output,
+                xdp: Fitness { input, output },
                 ..port(ifindex)
             };
             w.call(|m, now, ops| m.set_port(port, now, ops));
@@ -507,6 +506,7 @@ fn elements_of_sets_concern_those_they_match() {
     };
     for everywhere in [false, true] {
         assert_eq!(concerned(addrs("192.0.2.2", "192.0.2.2"), everywhere), 2);
+        assert_eq!(concerned(addrs("192.0.2.0", "192.0.2.9"), everywhere), 2);
         assert_eq!(
             concerned(addrs("198.51.100.2", "198.51.100.9"), everywhere),
             2
@@ -588,12 +588,12 @@ fn flows_without_an_answer_leave_when_rules_count_new_packets() {
     let (one_way, answered) = (Seen::new(UDP, 0), Seen::new(UDP, 1));
     let mut candidate = one_way.candidate(w.epoch, w.now);
     candidate.conn.status = CtStatus::CONFIRMED;
-    w.call(|m, now, ops| m.candidate(&candidate, 1, now, ops));
+    w.call(|m, now, ops| m.candidate(&candidate, around(1), now, ops));
     w.learn(answered);
     assert!(w.has(one_way) && w.has(answered));
     w.call(|m, now, ops| m.set_one_way(false, now, ops));
     assert!(!w.has(one_way) && w.has(answered));
-    w.call(|m, now, ops| m.candidate(&candidate, 1, now, ops));
+    w.call(|m, now, ops| m.candidate(&candidate, around(1), now, ops));
     assert!(!w.has(one_way), "nor do they come back");
 }
 
@@ -679,7 +679,10 @@ fn links_take_or_stop_their_flows() {
     });
     assert_eq!(names(&ops), ["unconfirm", "unconfirm"]);
     let unfit = Port {
-        output: false,
+        xdp: Fitness {
+            input: true,
+            output: false,
+        },
         ..port(WAN)
     };
     world.call(|m, now, ops| m.set_port(unfit, now, ops));
@@ -732,7 +735,7 @@ fn time_left(proto: u8, seen_s: u32, policy: bool) -> Option<u32> {
     let mut c = seen.candidate(1, world.now);
     c.conn.timeout_ticks = seen_s * HZ;
     c.conn.timeout_policy = policy.into();
-    world.call(|m, now, ops| m.candidate(&c, 1, now, ops));
+    world.call(|m, now, ops| m.candidate(&c, around(1), now, ops));
     world.prepared(seen.conn(), true);
     let used = world.now.wrapping_add(HZ);
     for flow in world.flows.values_mut() {
@@ -764,7 +767,7 @@ fn conntrack_is_told_before_a_short_timeout_runs_out() {
     let mut world = world();
     let mut c = Seen::new(UDP, 0).candidate(1, world.now);
     c.conn.timeout_ticks = 28 * HZ;
-    world.call(|m, now, ops| m.candidate(&c, 1, now, ops));
+    world.call(|m, now, ops| m.candidate(&c, around(1), now, ops));
     let used = world.now.wrapping_add(HZ);
     for flow in world.flows.values_mut() {
         flow.state.packets = 1;

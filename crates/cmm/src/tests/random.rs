@@ -6,7 +6,7 @@ use freeway_kernel::model::{Event, Mac, Neigh};
 use proptest::prelude::*;
 
 use super::{HZ, LAN, Seen, WAN, World, port};
-use crate::{Policy, Port, RuleScope, Settings};
+use crate::{Fitness, Policy, Port, RuleScope, Settings};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -167,8 +167,10 @@ fn take(world: &mut World, step: Step) {
         }
         Step::Port { lan, fit } => {
             let port = Port {
-                output: fit,
-                input: fit,
+                xdp: Fitness {
+                    input: fit,
+                    output: fit,
+                },
                 ..port(side(lan))
             };
             world.call(|m, now, ops| m.set_port(port, now, ops));

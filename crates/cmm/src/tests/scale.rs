@@ -7,7 +7,7 @@ use freeway_abi::FW_ST_ACTIVE;
 use freeway_kernel::model::{Event, Prefix, Tuple};
 use proptest::prelude::*;
 
-use super::{HZ, LAN, Seen, WAN, World, names, port};
+use super::{HZ, LAN, Seen, WAN, World, around, names, port};
 use crate::key::FlowKey;
 use crate::record::Record;
 use crate::table::Table;
@@ -162,7 +162,7 @@ fn every_flow_is_looked_at_within_the_scan() {
     let mut ops = Vec::new();
     for n in 0..scanned {
         let c = Seen::new(UDP, n).candidate(1, world.now);
-        world.manager.candidate(&c, 1, world.now, &mut ops);
+        world.manager.candidate(&c, around(1), world.now, &mut ops);
     }
     for op in ops {
         if let Op::InsertFlow { index, flow } = op {

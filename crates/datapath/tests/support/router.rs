@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use freeway_abi::{FW_R_LEARN_ONCE, FW_R_LEARNED, FW_ST_ACTIVE, fw_conn, fw_tuple};
-use freeway_cmm::{Manager, Op, Port, Settings, words_of};
+use freeway_cmm::{Around, Fitness, Manager, Op, Port, Settings, words_of};
 use freeway_datapath::DataplaneEvent;
 use freeway_datapath::user::Pipeline;
 
@@ -89,8 +89,8 @@ pub fn manager() -> Manager {
             slot,
             mtu,
             mac,
-            input: true,
-            output: true,
+            xdp: Fitness::FULL,
+            tc: Fitness::default(),
         };
         manager.set_port(port, NOW, &mut ops);
     }
@@ -118,7 +118,7 @@ pub fn learn_pair(pipeline: &mut Pipeline, came: (u32, &[u8]), left: (u32, &[u8]
     };
     let mut manager = manager();
     let mut ops = Vec::new();
-    manager.candidate(&c, 1, NOW, &mut ops);
+    manager.candidate(&c, Around::PLAIN, NOW, &mut ops);
     for op in ops {
         match op {
             Op::SetNexthop { index, nexthop } => *pipeline.nexthop(index).unwrap() = *nexthop,

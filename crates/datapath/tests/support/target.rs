@@ -151,7 +151,6 @@ impl Loaded {
         LoadOptions {
             flows: FLOWS,
             nexthops: NEXTHOPS,
-            tc_forwards: true,
             ..LoadOptions::default()
         }
     }
@@ -188,7 +187,7 @@ impl Target for Loaded {
         false
     }
     fn is_tc(&self) -> bool {
-        self.hook == Hook::Ingress
+        self.hook == Hook::IngressAlone
     }
     fn hz(&self) -> u32 {
         self.datapath.clock.hz()
@@ -203,6 +202,7 @@ impl Target for Loaded {
         // frames take the pipeline while any tuple is watched
         to.set_watch((!self.straight).into());
         to.set_learn(control.learn);
+        to.set_tc_forwards(1);
         to.set_epoch(control.epoch);
         to.set_reval_budget(control.reval_budget);
         to.set_check_budget(control.check_budget);

@@ -2,17 +2,18 @@
 //! `freeway bench compare`: the same frames through the kernel and through Freeway.
 //!
 //! One CPU does everything, generator, router and sink, so time divided by frames is what they cost together. Net
-//! figures are without the generator and the input port (`source_ns`); the sink's part stays in and is reported.
+//! figures are without the generator and the input port (`source_ns`); the sink's part stays in and is reported. A
+//! second router of the same kind has the kernel alone: what is compared or subtracted is measured by turns, within a
+//! second or so, for the machine's speed drifts.
 
 use std::time::{Duration, Instant};
 
 use freeway_lab::{
-    FLOWS_MAX, Lab, MeasureSpec, Proto, Reference, Sample, Topology, measure, measure_reference,
-    measure_sink,
+    FLOWS_MAX, Lab, MeasureSpec, Proto, Sample, Topology, Turn, Turns, measure, measure_sink,
 };
 use serde::Serialize;
 
-use super::{figures, flow_config, median, options, progress};
+use super::{flow_config, median, options, progress};
 use crate::cli::CompareArgs;
 use crate::exit::{Exit, Stop};
 use crate::lab;
@@ -26,10 +27,6 @@ const WARMUP: Duration = Duration::from_secs(2);
 const WARM: f64 = 0.99;
 /// or this has passed.
 const WARMUP_MAX: Duration = Duration::from_secs(240);
-/// The kernel has no steady state to wait for.
-const KERNEL_MAX: Duration = Duration::from_secs(5);
-/// Nor has a bare program.
-const REFERENCE: Duration = Duration::from_secs(2);
 /// The sink's cost takes twenty samples, once; it is only reported.
 const SINK: Duration = Duration::from_secs(1);
 /// Fewer of the frames on the fast path than this deserve a remark.
@@ -44,6 +41,8 @@ pub struct Comparison {
     pub frame_bytes: u32,
     /// Frame size sent: the shortest that holds the headers, if that is more.
     pub wire_bytes: u32,
+    /// The path that the configuration gives Freeway's ports: `auto`, `xdp` or `tc`.
+    pub path: String,
     /// Flows.
     pub flows: u32,
     /// Runs.
@@ -64,11 +63,11 @@ pub struct Comparison {
     pub freeway_mpps: f64,
     /// The bare redirect's rate, everything included.
     pub redirect_mpps: f64,
-    /// kernel_ns / freeway_ns.
+    /// kernel_ns / freeway_ns within a run; the median.
     pub speedup: f64,
-    /// freeway_ns / redirect_ns.
+    /// freeway_ns / redirect_ns within a run; the median.
     pub over_redirect: f64,
-    /// freeway_ns / kernel_ns within a run, for the machine's speed drifts; the median.
+    /// freeway_ns / kernel_ns within a turn; the median.
     pub over_kernel: f64,
     /// The policy refused all flows.
     pub refused: bool,
@@ -86,35 +85,75 @@ pub struct Comparison {
     pub machine: Machine,
 }
 
-/// The figures of each run, in order; times are gross.
+/// The figures of each run, in order; times are gross where not called net.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Samples {
-    /// The generator into an XDP drop, the mean of one before and one after the Freeway sample.
+    /// The generator into an XDP drop.
     pub source_ns: Vec<f64>,
     /// The kernel.
     pub kernel_ns: Vec<f64>,
-    /// A bare redirect, the mean of one before and one after the Freeway sample.
+    /// A bare redirect.
     pub redirect_ns: Vec<f64>,
     /// Freeway.
     pub freeway_ns: Vec<f64>,
+    /// The kernel less the source of the same turns; medians of the turns, as the next two.
+    pub kernel_net_ns: Vec<f64>,
+    /// The bare redirect likewise.
+    pub redirect_net_ns: Vec<f64>,
+    /// Freeway likewise.
+    pub freeway_net_ns: Vec<f64>,
+    /// Freeway's over the kernel's, both net, within a turn.
+    pub over_kernel: Vec<f64>,
     /// Frames of the Freeway sample that did not arrive.
     pub freeway_lost: Vec<u64>,
     /// Share of its frames that the fast path forwarded.
     pub fast_share: Vec<f64>,
 }
 
-impl Samples {
-    fn over_kernel(&self) -> f64 {
-        let runs = self
-            .freeway_ns
-            .iter()
-            .zip(&self.kernel_ns)
-            .zip(&self.source_ns);
-        median(
-            runs.map(|((freeway, kernel), source)| (freeway - source) / (kernel - source))
-                .collect(),
-        )
+/// What a number of turns say: medians, ns a frame.
+struct Figures {
+    source_ns: f64,
+    redirect_ns: f64,
+    redirect_net_ns: f64,
+    kernel_ns: f64,
+    kernel_net_ns: f64,
+    freeway_ns: f64,
+    freeway_net_ns: f64,
+    over_kernel: f64,
+    lost: u64,
+}
+
+impl Figures {
+    fn of(turns: &[Turn]) -> Self {
+        let over = |figure: &dyn Fn(&Turn) -> f64| median(turns.iter().map(figure).collect());
+        let gross = |sample: fn(&Turn) -> &Sample| over(&|turn| sample(turn).ns_per_frame);
+        let net = |sample: fn(&Turn) -> &Sample| {
+            over(&|turn| sample(turn).ns_per_frame - turn.source.ns_per_frame)
+        };
+        Self {
+            source_ns: gross(|turn| &turn.source),
+            redirect_ns: gross(|turn| &turn.redirect),
+            redirect_net_ns: net(|turn| &turn.redirect),
+            kernel_ns: gross(|turn| &turn.other),
+            kernel_net_ns: net(|turn| &turn.other),
+            freeway_ns: gross(|turn| &turn.router),
+            freeway_net_ns: net(|turn| &turn.router),
+            over_kernel: over(&|turn| {
+                (turn.router.ns_per_frame - turn.source.ns_per_frame)
+                    / (turn.other.ns_per_frame - turn.source.ns_per_frame)
+            }),
+            lost: turns.iter().map(|turn| lost(&turn.router)).sum(),
+        }
     }
+}
+
+/// The median of the runs' ratios: what a run's speed was is in both of its figures.
+fn ratio(over: &[f64], under: &[f64]) -> f64 {
+    median(over.iter().zip(under).map(|(a, b)| a / b).collect())
+}
+
+fn lost(sample: &Sample) -> u64 {
+    sample.sent.saturating_sub(sample.received)
 }
 
 /// Runs the comparison and prints it.
@@ -139,8 +178,10 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
         return Err(Stop::new(Exit::Usage, message));
     }
     let lab = Lab::build(topology, options(connections))?;
+    let kernel = Lab::build(topology, options(connections))?;
     let bench = Bench {
         lab: &lab,
+        kernel: &kernel,
         args,
         config: if args.refused {
             "[policy]\nudp = false\n".into()
@@ -158,25 +199,17 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
     for run in 1..=args.runs {
         bench.run(run, &mut samples)?;
     }
-    let net = |gross: &[f64]| -> f64 {
-        median(
-            gross
-                .iter()
-                .zip(&samples.source_ns)
-                .map(|(gross, source)| gross - source)
-                .collect(),
-        )
-    };
     let mpps = |gross: &[f64]| median(gross.iter().map(|ns| 1000.0 / ns).collect());
     let (kernel_ns, freeway_ns, redirect_ns) = (
-        net(&samples.kernel_ns),
-        net(&samples.freeway_ns),
-        net(&samples.redirect_ns),
+        median(samples.kernel_net_ns.clone()),
+        median(samples.freeway_net_ns.clone()),
+        median(samples.redirect_net_ns.clone()),
     );
     Ok(Comparison {
         scenario: topology.name.into(),
         frame_bytes: args.frame_bytes,
         wire_bytes,
+        path: args.path.name().into(),
         flows: args.flows,
         runs: args.runs,
         seconds: args.seconds,
@@ -187,9 +220,9 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
         kernel_mpps: mpps(&samples.kernel_ns),
         freeway_mpps: mpps(&samples.freeway_ns),
         redirect_mpps: mpps(&samples.redirect_ns),
-        speedup: kernel_ns / freeway_ns,
-        over_redirect: freeway_ns / redirect_ns,
-        over_kernel: samples.over_kernel(),
+        speedup: ratio(&samples.kernel_net_ns, &samples.freeway_net_ns),
+        over_redirect: ratio(&samples.freeway_net_ns, &samples.redirect_net_ns),
+        over_kernel: median(samples.over_kernel.clone()),
         refused: args.refused,
         idle_connections: args.idle_connections,
         sink_skb_ns: sink.skb_ns,
@@ -200,14 +233,11 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
     })
 }
 
-/// Gross times of the bare programs.
-struct References {
-    source_ns: f64,
-    redirect_ns: f64,
-}
-
 struct Bench<'a> {
+    /// Freeway's router.
     lab: &'a Lab,
+    /// One without it.
+    kernel: &'a Lab,
     args: &'a CompareArgs,
     config: String,
 }
@@ -231,8 +261,9 @@ impl Bench<'_> {
 
     /// Opens the connections, or keeps them from expiring.
     fn prime(&self, connections: u32) -> Result<(), Stop> {
-        self.lab
-            .prime(Proto::Udp, connections, Some(self.args.cpu))?;
+        for lab in [self.lab, self.kernel] {
+            lab.prime(Proto::Udp, connections, Some(self.args.cpu))?;
+        }
         Ok(())
     }
 
@@ -240,53 +271,31 @@ impl Bench<'_> {
         let say = |words: String| progress(&format!("run {number} of {}: {words}", self.args.runs));
         // the idle ones are not seen by Freeway: they outlive the run by their timeout
         self.prime(self.args.flows + self.args.idle_connections)?;
-        let seconds = Duration::from_secs(self.args.seconds.into());
-        let kernel = measure(self.lab, &self.spec(seconds.min(KERNEL_MAX)))?;
-        say(format!("kernel    {}", figures(&kernel)));
-        let before = self.references()?;
-        let (freeway, share) = self.freeway(seconds)?;
-        say(format!("Freeway   {}", figures(&freeway)));
+        let (figures, share) = self.freeway()?;
+        for (name, ns) in [
+            ("kernel  ", figures.kernel_ns),
+            ("Freeway ", figures.freeway_ns),
+            ("redirect", figures.redirect_ns),
+        ] {
+            say(format!("{name} {ns:>7.1} ns, {:>5.2} Mpps", 1000.0 / ns));
+        }
         if share < SHARE_EXPECTED && !self.args.refused {
             say(format!(
                 "only {:.1} % of these frames took the fast path",
                 share * 100.0
             ));
         }
-        let after = self.references()?;
-        // Two figures of a few percent's difference: the kernel is measured on both sides.
-        let kernel_ns = if self.args.refused {
-            let again = measure(self.lab, &self.spec(seconds.min(KERNEL_MAX)))?;
-            say(format!("kernel    {}", figures(&again)));
-            (kernel.ns_per_frame + again.ns_per_frame) / 2.0
-        } else {
-            kernel.ns_per_frame
-        };
-        let source_ns = (before.source_ns + after.source_ns) / 2.0;
-        let redirect_ns = (before.redirect_ns + after.redirect_ns) / 2.0;
-        say(format!(
-            "redirect  {redirect_ns:>7.1} ns a frame; source {source_ns:.1} ns"
-        ));
-        samples.source_ns.push(source_ns);
-        samples.kernel_ns.push(kernel_ns);
-        samples.redirect_ns.push(redirect_ns);
-        samples.freeway_ns.push(freeway.ns_per_frame);
-        samples
-            .freeway_lost
-            .push(freeway.sent.saturating_sub(freeway.received));
+        samples.source_ns.push(figures.source_ns);
+        samples.redirect_ns.push(figures.redirect_ns);
+        samples.redirect_net_ns.push(figures.redirect_net_ns);
+        samples.kernel_ns.push(figures.kernel_ns);
+        samples.kernel_net_ns.push(figures.kernel_net_ns);
+        samples.freeway_ns.push(figures.freeway_ns);
+        samples.freeway_net_ns.push(figures.freeway_net_ns);
+        samples.over_kernel.push(figures.over_kernel);
+        samples.freeway_lost.push(figures.lost);
         samples.fast_share.push(share);
         Ok(())
-    }
-
-    /// What the sample is compared with. Taken before and after it, for the machine's speed drifts.
-    fn references(&self) -> Result<References, Stop> {
-        let spec = self.spec(REFERENCE);
-        let cost = |reference| {
-            measure_reference(self.lab, &spec, reference).map(|sample| sample.ns_per_frame)
-        };
-        Ok(References {
-            source_ns: cost(Reference::XdpDrop)?,
-            redirect_ns: cost(Reference::XdpRedirect)?,
-        })
     }
 
     /// Flows become fast here, outside the sample.
@@ -306,20 +315,19 @@ impl Bench<'_> {
     }
 
     /// One sample with a daemon of its own, and the share of frames that were fast.
-    fn freeway(&self, seconds: Duration) -> Result<(Sample, f64), Stop> {
-        let daemon = RouterDaemon::start(self.lab, &self.config)?;
+    fn freeway(&self) -> Result<(Figures, f64), Stop> {
+        let daemon = RouterDaemon::start_on(self.lab, self.args.path, &self.config)?;
         daemon.require_fast_ports()?;
         self.prime(self.args.flows)?;
         self.warm_up(&daemon)?;
+        let seconds = Duration::from_secs(self.args.seconds.into());
+        let turns = Turns::new(self.lab, self.kernel, &self.spec(seconds))?;
         let before = daemon.stats()?.fast.packets;
-        let spec = self.spec(seconds);
-        let sample = measure(self.lab, &spec)?;
+        let figures = Figures::of(&turns.run()?);
         let fast = daemon.stats()?.fast.packets.saturating_sub(before);
+        let share = fast as f64 / turns.frames()?.max(1) as f64;
         daemon.stop()?;
-        // The counter also has the sample's own short warm-up, of the same rate.
-        let whole = seconds.as_secs_f64() / (seconds + spec.warmup).as_secs_f64();
-        let share = fast as f64 * whole / sample.received.max(1) as f64;
-        Ok((sample, share.min(1.0)))
+        Ok((figures, share))
     }
 }
 
@@ -402,6 +410,7 @@ mod tests {
             scenario: "nat".into(),
             frame_bytes: 64,
             wire_bytes: 64,
+            path: "auto".into(),
             flows: 1000,
             runs: 5,
             seconds: 20,
@@ -427,6 +436,7 @@ mod tests {
         for field in [
             "scenario",
             "frame_bytes",
+            "path",
             "flows",
             "source_ns",
             "kernel_ns",

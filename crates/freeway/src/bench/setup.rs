@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use freeway_lab::{Generator, Lab, Load, Proto, Reflector, Sink, SinkSpec, Topology, Until};
+use freeway_lab::frame::FLOWS_PER_BLOCK;
+use freeway_lab::{
+    FlowSpec, Generator, Lab, Load, Proto, Reflector, Sink, SinkSpec, Topology, Until,
+};
 use serde::Serialize;
 
 use super::process::{cpu_time, pin};
@@ -47,6 +50,8 @@ pub struct Setup {
     pub packets: usize,
     /// Seconds for which connections began in a sample.
     pub seconds: u32,
+    /// Connections that conntrack held already, unused.
+    pub idle_connections: u32,
     /// The sample of the highest rate that held; none if the lowest tried did not.
     pub rate: Option<Sample>,
     /// The sample at a tenth of that rate.
@@ -126,6 +131,7 @@ fn run(args: &SetupArgs, topology: &'static Topology) -> Result<Setup, Stop> {
         scenario: topology.name.into(),
         packets: PACKETS_MS.len(),
         seconds: args.seconds,
+        idle_connections: args.idle_connections,
         rate,
         latency,
         samples,
@@ -176,7 +182,10 @@ struct Usage {
 
 fn sample(args: &SetupArgs, topology: &'static Topology, rate: u32) -> Result<Sample, Stop> {
     let connections = rate.saturating_mul(args.seconds).min(args.connections);
-    let lab = Lab::build(topology, options(connections))?;
+    let lab = Lab::build(topology, options(connections + args.idle_connections))?;
+    if args.idle_connections > 0 {
+        lab.prime(Proto::Udp, args.idle_connections, Some(args.cpu))?;
+    }
     let daemon = RouterDaemon::start(&lab, &flow_config(connections))?;
     daemon.require_fast_ports()?;
     let pid = daemon.status()?.pid;
@@ -184,6 +193,11 @@ fn sample(args: &SetupArgs, topology: &'static Topology, rate: u32) -> Result<Sa
     let _reflector = Reflector::attach(lab.server_port())?;
     let _sink = Sink::attach(lab.client_port(), SinkSpec::plain())?;
     let spec = lab.flows(Proto::Udp, connections, 64);
+    let spec = FlowSpec {
+        // behind the ports of those that are idle
+        far_port: spec.far_port + args.idle_connections.div_ceil(FLOWS_PER_BLOCK) as u16,
+        ..spec
+    };
     let generators: Vec<Arc<Generator>> = PACKETS_MS
         .iter()
         .map(|_| Generator::new(lab.client_port(), &spec).map(Arc::new))
@@ -372,6 +386,7 @@ mod tests {
             scenario: "nat".into(),
             packets: 5,
             seconds: 10,
+            idle_connections: 0,
             rate: Some(sample),
             latency: Some(Sample {
                 rate_per_s: 3000,

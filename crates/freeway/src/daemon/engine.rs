@@ -24,7 +24,7 @@ mod wait;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use freeway_cmm::{FlowKey, Manager, Op, Refusal, Settings, out_of};
+use freeway_cmm::{Around, FlowKey, Manager, Op, Settings, out_of};
 use freeway_datapath::{Datapath, DataplaneEvent, LoadOptions};
 use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::mirror::{Mirror, MirrorConfig};
@@ -65,8 +65,10 @@ const SAMPLES_PER_S: u32 = 4_000;
 /// So long the start attaches programs; a router of few ports has them all when it first answers.
 const ATTACH_START: Duration = Duration::from_secs(2);
 
-/// Rounds of kernel events in one turn: what came while the round before was applied.
+/// Rounds of kernel events in one turn: what came while the round before was applied,
 const ROUNDS: u32 = 8;
+/// unless they take long, as those of a flood of connections do: one reads all others' events.
+const DRAIN: Duration = Duration::from_millis(10);
 
 /// What a turn is about.
 enum Turn {
@@ -124,6 +126,10 @@ pub async fn run(
             Turn::Walk => engine.walk()?,
         }
         engine.drain(&kernel, looked)?;
+        // turns come at random, and under load one may take long
+        if engine.renewed.elapsed() >= 2 * HEARTBEAT {
+            engine.heartbeat()?;
+        }
     }
     engine.stop();
     Ok(())
@@ -294,8 +300,12 @@ impl Engine {
     /// Takes the kernel's events that wait. `since`: they became readable then or later, for nothing but this task
     /// runs on its thread. Returns when it last found none, or at least began to look.
     fn drain(&mut self, kernel: &Readable, mut since: Instant) -> Result<Instant, DaemonError> {
+        let begun = Instant::now();
         for _ in 0..ROUNDS {
             let looking = Instant::now();
+            if looking - begun > DRAIN {
+                break;
+            }
             if !kernel.ready()? {
                 return Ok(looking);
             }
@@ -420,11 +430,11 @@ impl Engine {
                     if c.ev.kind == freeway_abi::FW_EV_CHANGED {
                         self.counts.changed += 1;
                     }
-                    let copies = self.copies(&c);
-                    match FlowKey::of(&c).filter(|key| self.sniffed(key, &c)) {
-                        Some(key) => self.manager.refuse(key, Refusal::Sniffed),
-                        None => self.manager.candidate(&c, copies, now_tick, &mut ops),
-                    }
+                    let around = Around {
+                        copies: self.copies(&c),
+                        sniffed: FlowKey::of(&c).is_some_and(|key| self.sniffed(&key, &c)),
+                    };
+                    self.manager.candidate(&c, around, now_tick, &mut ops);
                 }
                 DataplaneEvent::Suspended(ev) => {
                     self.counts.suspended += 1;
@@ -481,7 +491,7 @@ impl Engine {
             self.set_tcp_timeouts();
             self.manager.new_epoch(&mut ops);
         }
-        if before.sniffers != self.polled.sniffers && !self.polled.sniffers.is_empty() {
+        if before.sniffers != self.polled.sniffers {
             self.sniff.begin();
         }
         self.execute(ops)

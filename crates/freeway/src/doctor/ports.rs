@@ -174,13 +174,19 @@ fn examine_kind(report: &mut Report, area: &str, link: &Link, settings: &Port) {
         Some("veth") if settings.wire_true => {}
         Some("veth") => report.advise(
             area,
-            Severity::Warning,
+            Severity::Note,
             "a veth: its peer may send merged frames and unfinished checksums, which no wire \
-             carries, so it stays in the kernel",
+             carries, so tc forwards for it instead of XDP",
             format!(
                 "if the peer behaves as a wire (ethtool -K PEER tso off gso off tx off), say so in \
                  the configuration: wire_true = true in [port.{name}]"
             ),
+        ),
+        Some("tun") => report.add(
+            area,
+            Severity::Note,
+            "a tap: frames may come merged and with unfinished checksums, so tc forwards for it \
+             instead of XDP",
         ),
         Some(kind) => report.add(
             area,
@@ -204,9 +210,10 @@ fn examine_driver(report: &mut Report, area: &str, machine: &Machine, link: &Lin
         if !features.has(XdpFeatures::BASIC | XdpFeatures::REDIRECT) {
             report.advise(
                 area,
-                Severity::Warning,
-                "its driver has no native XDP with redirection, so it stays in the kernel",
-                "`freeway status` will name it; use a port whose driver has it",
+                Severity::Note,
+                "its driver has no native XDP with redirection, so tc forwards for it, which is \
+                 slower",
+                "use a port whose driver has it",
             );
         }
     }
@@ -227,8 +234,8 @@ fn examine_driver(report: &mut Report, area: &str, machine: &Machine, link: &Lin
     if on("rx-vlan-hw-parse") && link.kind.is_none() {
         report.advise(
             area,
-            Severity::Warning,
-            "the hardware hides VLAN tags from XDP: the port stays in the kernel",
+            Severity::Note,
+            "the hardware hides VLAN tags from XDP: tc forwards what comes in, which is slower",
             format!("ethtool -K {name} rxvlan off"),
         );
     }
@@ -240,14 +247,15 @@ fn examine_programs(report: &mut Report, area: &str, machine: &Machine, link: &L
     let mut found = Vec::new();
     for qdisc in machine.mirror.qdiscs().values() {
         if qdisc.ifindex == link.ifindex && !PLAIN_QDISCS.contains(&qdisc.kind.as_str()) {
-            found.push(format!(
-                "queueing discipline {} shapes or classifies what it sends",
+            let words = format!(
+                "queueing discipline {} shapes or classifies what it sends, which goes through tc",
                 qdisc.kind
-            ));
+            );
+            report.add(area, Severity::Note, words);
         }
     }
     let filters = machine.mirror.filters().get(&link.ifindex);
-    for filter in filters.into_iter().flatten() {
+    for filter in filters.into_iter().flatten().filter(|f| f.is_hooked()) {
         let own = filter
             .name
             .as_deref()
@@ -267,7 +275,11 @@ fn examine_programs(report: &mut Report, area: &str, machine: &Machine, link: &L
     for program in &link.xdp {
         let name = progs::name(program.id);
         if !name.starts_with(OWN) {
-            found.push(format!("XDP program {name} (id {})", program.id));
+            let words = format!(
+                "XDP program {name} (id {}) has the port, so tc forwards for it",
+                program.id
+            );
+            report.add(area, Severity::Note, words);
         }
     }
     for hook in hooks::ingress_hooks(&link.name)
@@ -293,8 +305,8 @@ fn examine_sockets(report: &mut Report, mirror: &Mirror) {
         let port = socket.ifindex.and_then(|index| mirror.links().get(&index));
         let area = port.map_or_else(|| AREA.to_owned(), |link| format!("port {}", link.name));
         let filter = match socket.filter {
-            Some(_) => "what its filter accepts stays in the kernel",
-            None => "it has no filter, so everything it can see stays in the kernel",
+            Some(_) => "what its filter accepts goes through tc instead of XDP",
+            None => "it has no filter, so everything it can see goes through tc instead of XDP",
         };
         let words = format!(
             "a packet socket listens (inode {}, as tcpdump's does): {filter}",

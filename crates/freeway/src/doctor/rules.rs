@@ -42,7 +42,7 @@ fn examine_nft(report: &mut Report, ruleset: &Ruleset) {
         );
     }
     for finding in &analysis.marks {
-        let words = format!("{finding}; such flows stay in the kernel");
+        let words = format!("{finding}; such flows go through tc");
         report.add(AREA, Severity::Note, words);
     }
 }

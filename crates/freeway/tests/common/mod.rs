@@ -61,6 +61,24 @@ pub fn build_with(name: &str, options: Options) -> Lab {
     Lab::build(Topology::parse(name).unwrap(), options).unwrap()
 }
 
+/// The client's end of a UDP flow through a lab of IPv4, and the server's.
+pub const CLIENT: &str = "192.0.2.2:40000";
+pub const SERVER: &str = "198.51.100.2:5000";
+
+/// An address and a port as they are written.
+#[track_caller]
+pub fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+/// Sockets at [`CLIENT`] and [`SERVER`].
+pub fn udp_ends(lab: &Lab) -> (UdpSocket, UdpSocket) {
+    (
+        udp(lab.client(), address(CLIENT)),
+        udp(lab.server(), address(SERVER)),
+    )
+}
+
 /// The program, to be run anywhere.
 pub fn freeway() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_freeway"));
@@ -102,7 +120,7 @@ impl Router {
 
     /// As [`Router::start_with`], with a program that ends up being `freeway`, and for these ports.
     pub fn start_as(lab: &Lab, extra: &str, program: Command, ports: &[&str]) -> Router {
-        let config = format!("{}\n{extra}", lab.config_toml());
+        let config = format!("{}\n{extra}", lab.config_toml(""));
         Self::start_in(lab.router(), &config, program, ports)
     }
 

@@ -45,6 +45,19 @@ impl Objects {
         objects
     }
 
+    /// Once nothing comes and goes: the daemon opens sockets for a moment each second.
+    pub fn steady(pid: u32) -> Self {
+        let mut looks = vec![Self::of(pid)];
+        loop {
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            looks.push(Self::of(pid));
+            match &looks[..] {
+                [.., a, b, c] if a == b && b == c => return looks.pop().unwrap(),
+                _ => {}
+            }
+        }
+    }
+
     /// Those of them that the kernel still has.
     fn left(&self) -> Vec<(&'static str, u64)> {
         let ids = |kind: &str| -> BTreeSet<u64> {

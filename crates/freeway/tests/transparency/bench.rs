@@ -70,12 +70,14 @@ pub struct Bench {
     undo: Vec<String>,
     v6: bool,
     threaded: bool,
+    polled: bool,
     /// Questions asked so far.
     asked: u32,
 }
 
 impl Bench {
-    pub fn build() -> Self {
+    /// `path` is the configuration's, for all ports.
+    pub fn build(path: &str) -> Self {
         let twins = Twins::build().unwrap();
         for router in twins.routers() {
             router
@@ -95,7 +97,8 @@ impl Bench {
                 .collect()
         });
         let router = &twins.routers()[FREEWAY];
-        let daemon = Router::start_in(router, &twins.config_toml(), freeway(), &PORTS);
+        let config = twins.config_toml(&format!("path = \"{path}\"\n"));
+        let daemon = Router::start_in(router, &config, freeway(), &PORTS);
         Self {
             twins,
             daemon,
@@ -104,6 +107,7 @@ impl Bench {
             undo: Vec::new(),
             v6: false,
             threaded: false,
+            polled: path != "tc",
             asked: 0,
         }
     }
@@ -192,7 +196,8 @@ impl Bench {
             batch(setup.v6, &setup.commands());
             router.tool("conntrack -F").unwrap();
         }
-        let threaded = setup.pace != Pace::Single;
+        // without XDP and GRO a veth is not polled
+        let threaded = self.polled && setup.pace != Pace::Single;
         if threaded != self.threaded {
             self.twins.set_threaded(FREEWAY, threaded).unwrap();
             self.threaded = threaded;

@@ -3,7 +3,8 @@
 //!
 //! One thing may differ, and only so: where conntrack looks at a packet it verifies the UDP or TCP checksum
 //! (`nf_conntrack_checksum`) and calls a wrong one invalid. The fast path does not verify. For such a packet it may send
-//! the translated frame, whose checksum is wrong by as much as it was; anything else has to be what the kernel sends.
+//! the frame as it sends the flow's others (translated, and by the way that the connection's mark gives it), whose
+//! checksum is wrong by as much as it was; anything else has to be what the kernel sends.
 //! And where a rule writes DSCP, an IPv4 header checksum of 0x0000 and one of 0xffff are the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -84,19 +85,19 @@ pub fn compare(case: &Case, outcome: &Outcome) -> Comparison {
         if k == f {
             continue;
         }
-        let wanted = translated(plans[&number], &outcome.sent[&number], &templates);
-        match (f.map(Vec::as_slice), wanted) {
-            (Some([only]), Some(wanted)) if *only == wanted => {
+        let plan = plans[&number];
+        let of_flow = templates.get(&template_key(plan)).into_iter().flatten();
+        let wanted: Vec<Left> = of_flow
+            .filter_map(|template| translated(&outcome.sent[&number], template))
+            .collect();
+        match f.map(Vec::as_slice) {
+            Some([only]) if wanted.contains(only) => {
                 comparison.translated += 1;
             }
-            (_, wanted) => {
+            _ => {
                 let [k, f] = [k, f].map(|left| left.cloned().unwrap_or_default());
                 let mut text = format!("a frame with a wrong checksum, number {number}:");
-                for (by, left) in [
-                    ("the kernel", k),
-                    ("Freeway", f),
-                    ("allowed", wanted.into_iter().collect()),
-                ] {
+                for (by, left) in [("the kernel", k), ("Freeway", f), ("allowed", wanted)] {
                     for Left { port, bytes } in left {
                         text += &format!(
                             "\n  {by}, port {port}: {} bytes {}",
@@ -258,7 +259,9 @@ fn displacement(comparison: &mut Comparison, kernel: &[Vec<u8>], freeway: &[Vec<
 }
 
 /// What the kernel does to plain frames of a direction with a TTL, a DSCP and a label: one that came in, one that left.
-type Templates<'a> = HashMap<TemplateKey, (&'a [u8], &'a Left)>;
+/// For each way out: what conntrack calls invalid for another reason has no mark to be routed by.
+type Templates<'a> = HashMap<TemplateKey, Vec<Template<'a>>>;
+type Template<'a> = (&'a [u8], &'a Left);
 type TemplateKey = (usize, bool, u8, u8, u32);
 
 fn template_key(plan: &Plan) -> TemplateKey {
@@ -290,7 +293,13 @@ fn templates<'a>(outcome: &'a Outcome, plans: &HashMap<u32, &Plan>) -> Templates
         }
         if let (true, [sent]) = (plain, outcome.sent[&plan.number].as_slice()) {
             let key = template_key(plan);
-            templates.insert(key, (sent, left));
+            let of_flow: &mut Vec<Template<'_>> = templates.entry(key).or_default();
+            let known = |(_, other): &Template<'_>| {
+                (other.port, &other.bytes[..ETH]) == (left.port, &left.bytes[..ETH])
+            };
+            if !of_flow.iter().any(known) {
+                of_flow.push((sent, left));
+            }
         }
     }
     templates
@@ -298,8 +307,7 @@ fn templates<'a>(outcome: &'a Outcome, plans: &HashMap<u32, &Plan>) -> Templates
 
 /// What the fast path may make of a frame whose checksum is wrong: the same as of the flow's other frames, with all
 /// that the checksum covers corrected by what changed.
-fn translated(plan: &Plan, sent: &[Vec<u8>], templates: &Templates<'_>) -> Option<Left> {
-    let (came, left) = templates.get(&template_key(plan))?;
+fn translated(sent: &[Vec<u8>], (came, left): &Template<'_>) -> Option<Left> {
     let [sent] = sent else { return None };
     // A stray of another host is not the flow's.
     if sent[..ETH] != came[..ETH] {
@@ -338,10 +346,10 @@ fn translated(plan: &Plan, sent: &[Vec<u8>], templates: &Templates<'_>) -> Optio
         let sum = !sum16(&frame[ETH..view.l4]);
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
     }
-    let at = view.l4 + if plan.proto == TCP { 16 } else { 6 };
+    let at = view.l4 + if view.proto == TCP { 16 } else { 6 };
     let check = u16::from_be_bytes([frame[at], frame[at + 1]]);
     // Not there, so not wrong.
-    if plan.proto != TCP && check == 0 {
+    if view.proto != TCP && check == 0 {
         return None;
     }
     let changed = |frame: &[u8]| [&frame[addresses.clone()], &frame[ports.clone()]].concat();
@@ -349,7 +357,7 @@ fn translated(plan: &Plan, sent: &[Vec<u8>], templates: &Templates<'_>) -> Optio
     words.extend(changed(sent).iter().map(|byte| !byte));
     words.extend(changed(&frame));
     let sum = match !sum16(&words) {
-        0 if plan.proto != TCP => 0xffff,
+        0 if view.proto != TCP => 0xffff,
         sum => sum,
     };
     if changed(sent) != changed(&frame) {

@@ -67,6 +67,8 @@ const BLOCKS: [u64; 12] = [
     0x1014,
     0x1018,
 ];
+/// Of the default ones, those that tc gets, too.
+const TC_BLOCKS: usize = 6;
 /// A machine under load may learn late, or merge gaps.
 const ATTEMPTS: usize = 3;
 
@@ -121,17 +123,30 @@ fn any_seed() -> u64 {
 
 #[test]
 fn freeway_sends_what_the_kernel_sends() {
+    same("auto", Extent::read());
+}
+
+/// The same cases, each flow through tc.
+#[test]
+fn tc_sends_what_the_kernel_sends() {
+    let mut extent = Extent::read();
+    if !common::long() {
+        extent.blocks.truncate(TC_BLOCKS);
+    }
+    same("tc", extent);
+}
+
+fn same(path: &str, extent: Extent) {
     let Some(_machine) = common::machine() else {
         return;
     };
-    let extent = Extent::read();
     let start = Instant::now();
     let tally = Mutex::new(Tally::default());
     thread::scope(|scope| {
         for worker in 0..extent.workers {
             let (extent, tally) = (&extent, &tally);
             scope.spawn(move || {
-                let mut bench = Bench::build();
+                let mut bench = Bench::build(path);
                 // Frames come out in the order in which they were sent; the daemon is not bound.
                 bind(worker);
                 // Which cases follow each other in a lab does not depend on time.

@@ -93,6 +93,11 @@ impl CtStatus {
     pub fn any(self, bits: u32) -> bool {
         self.0 & bits != 0
     }
+
+    /// True while packets have come one way only.
+    pub fn one_way(self) -> bool {
+        !self.any(Self::SEEN_REPLY)
+    }
 }
 
 /// Conntrack's view of a TCP connection (CTA_PROTOINFO_TCP).

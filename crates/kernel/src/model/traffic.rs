@@ -47,3 +47,11 @@ pub struct Filter {
     /// Program id of a BPF filter.
     pub prog_id: Option<u32>,
 }
+
+impl Filter {
+    /// True if every packet passes it, and no qdisc classifies by it.
+    #[must_use]
+    pub fn is_hooked(&self) -> bool {
+        matches!(self.parent, TC_INGRESS | TC_EGRESS)
+    }
+}

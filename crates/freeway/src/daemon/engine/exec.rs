@@ -34,6 +34,9 @@ impl Engine {
             for op in ops.drain(..) {
                 self.carry_out(op, &mut prepare, &mut timeouts, &mut failed);
             }
+            // what no flow needs costs nothing
+            let tc_forwards = self.manager.tc_flow_count() > 0;
+            self.datapath.control.set_tc_forwards(tc_forwards.into());
             let now_tick = self.now_tick()?;
             for index in failed {
                 self.manager.insert_failed(index, now_tick, &mut ops);

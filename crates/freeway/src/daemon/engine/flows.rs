@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use freeway_abi::{FW_AF_INET6, FW_KEY_IP6, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_flow, fw_state};
-use freeway_cmm::{Flow as Managed, addr_of};
+use freeway_cmm::{Flow as Managed, Path, addr_of};
 
 use super::Engine;
 use crate::api::{Flow, FlowFilter, FlowPath, FlowState, Proto, Tuples};
@@ -94,7 +94,10 @@ impl Engine {
             src_mac_out: mac(&l2[6..12]),
             dst_mac_out: mac(&l2[..6]),
             state: self.flow_state(&state),
-            path: FlowPath::Xdp,
+            path: match flow.path {
+                Path::Xdp => FlowPath::Xdp,
+                Path::Tc => FlowPath::Tc,
+            },
             packets: state.packets,
             bytes: state.bytes,
             age_s: seconds(flow.created_tick),

@@ -96,8 +96,8 @@ pub(super) struct Polled {
     /// Functions on the forwarding hooks that nobody has judged.
     pub foreign_hooks: Vec<String>,
     features: Option<BTreeMap<u32, XdpFeatures>>,
-    /// What must see every packet, by port.
-    blockers: BTreeMap<u32, Vec<String>>,
+    /// What keeps ports from a path.
+    obstacles: BTreeMap<u32, Obstacles>,
 }
 
 impl Polled {
@@ -119,27 +119,28 @@ impl Polled {
             .into_iter()
             .flatten()
             .filter(hooks::HookedFunction::is_foreign);
+        let ethtool = Ethtool::open().ok();
         Self {
             sysctls: Sysctls::read(),
             sniffers: sockets.into_iter().filter(|s| s.protocol != 0).collect(),
             legacy: nft::legacy_tables(),
             foreign_hooks: foreign.map(|h| h.function).collect(),
             features,
-            blockers: places
+            obstacles: places
                 .iter()
-                .map(|place| (place.ifindex, blockers(place, ours)))
+                .map(|place| (place.ifindex, Obstacles::of(place, ours, ethtool.as_ref())))
                 .collect(),
         }
     }
 
     /// True if something that ports are judged by differs.
     pub(super) fn ports_differ(&self, other: &Polled) -> bool {
-        self.features != other.features || self.blockers != other.blockers
+        self.features != other.features || self.obstacles != other.obstacles
     }
 
-    /// Programs and offloads of others that must see every packet of a port; `None`: it was not looked at yet.
-    pub(super) fn blockers(&self, ifindex: u32) -> Option<&[String]> {
-        self.blockers.get(&ifindex).map(Vec::as_slice)
+    /// What keeps a port from a path; `None`: it was not looked at yet.
+    pub(super) fn obstacles(&self, ifindex: u32) -> Option<&Obstacles> {
+        self.obstacles.get(&ifindex)
     }
 
     /// True if a packet socket takes a flow's frames, coming in or leaving.
@@ -177,8 +178,48 @@ impl Polled {
     }
 }
 
-/// Programs of others on a port's tcx hooks, and offloads that hide tags from XDP.
-fn blockers(place: &Place, ours: &[u32]) -> Vec<String> {
+/// What keeps a port from a path, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Obstacles {
+    /// From both: who must see every packet.
+    pub all: Vec<String>,
+    /// From XDP, for what comes in.
+    pub xdp: Vec<String>,
+    /// From tc, for what comes in.
+    pub tc: Vec<String>,
+}
+
+impl Obstacles {
+    /// Programs of others on a port's tcx hooks, and offloads.
+    fn of(place: &Place, ours: &[u32], ethtool: Option<&Ethtool>) -> Self {
+        let features = ethtool.and_then(|ethtool| ethtool.features(&place.name).ok());
+        let on = |name| {
+            let features = features.as_ref();
+            features.is_some_and(|f| f.get(name).copied().unwrap_or(false))
+        };
+        let mut obstacles = Self {
+            all: foreign_programs(place, ours),
+            ..Self::default()
+        };
+        // A virtual link's tags stay inline when its configuration says that it is a wire.
+        if place.physical && on("rx-vlan-hw-parse") {
+            obstacles.xdp.push(format!(
+                "rx-vlan-offload hides VLAN tags from XDP: ethtool -K {} rxvlan off",
+                place.name
+            ));
+        }
+        // skb_segment_list() gives the others of a list the headers that they came with
+        if on("rx-gro-list") {
+            obstacles.tc.push(format!(
+                "rx-gro-list chains frames whose headers tc does not reach: ethtool -K {} rx-gro-list off",
+                place.name
+            ));
+        }
+        obstacles
+    }
+}
+
+fn foreign_programs(place: &Place, ours: &[u32]) -> Vec<String> {
     let mut reasons = Vec::new();
     if let Ok(Some(tcx)) = progs::tcx(place.ifindex) {
         let programs = tcx.ingress.iter().chain(&tcx.egress);
@@ -192,19 +233,7 @@ fn blockers(place: &Place, ours: &[u32]) -> Vec<String> {
             ));
         }
     }
-    // A virtual link's tags stay inline when its configuration says that it is a wire.
-    if place.physical && hides_tags(&place.name) {
-        reasons.push(format!(
-            "rx-vlan-offload hides VLAN tags from XDP: ethtool -K {} rxvlan off",
-            place.name
-        ));
-    }
     reasons
-}
-
-fn hides_tags(name: &str) -> bool {
-    let features = Ethtool::open().and_then(|ethtool| ethtool.features(name));
-    features.is_ok_and(|f| f.get("rx-vlan-hw-parse").copied().unwrap_or(false))
 }
 
 /// Probes as the API shows them.

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use freeway_cmm::{Exclusion, Policy, Port as ManagedPort};
-use freeway_datapath::{Attachment, Datapath, Hook};
+use freeway_cmm::{Exclusion, Fitness, Policy, Port as ManagedPort};
+use freeway_datapath::{Attachment, Datapath, DatapathError, Hook};
 use freeway_kernel::clsact;
 use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::{Family, Link, Prefix, Qdisc};
 
 use super::Engine;
-use super::poll::Place;
+use super::poll::{Obstacles, Place};
 use crate::config::{Config, PathChoice};
 use crate::daemon::DaemonError;
 
@@ -26,6 +26,8 @@ const UNSHAPED: [&str; 8] = [
     "fq_codel",
     "clsact",
 ];
+/// Classifiers that go by the packet, its mark and its priority.
+const CLASSIFIERS: [&str; 5] = ["u32", "fw", "flower", "matchall", "bpf"];
 /// Hardware type of the loopback (linux/if_arp.h).
 const ARPHRD_LOOPBACK: u16 = 772;
 /// Failed redirects after which an output is left to the kernel.
@@ -40,8 +42,8 @@ const ATTACH_TURN: Duration = Duration::from_millis(100);
 pub(super) struct Port {
     /// In the device map, from when it first was fit for a program until it goes.
     pub slot: Option<u32>,
-    pub input: bool,
-    pub output: bool,
+    pub xdp: Fitness,
+    pub tc: Fitness,
     pub up: bool,
     pub reasons: Vec<String>,
     pub faults: u64,
@@ -50,25 +52,46 @@ pub(super) struct Port {
     no_room: bool,
     /// At the last look its driver could not send redirected frames.
     mute: bool,
-    xdp: Option<Attachment>,
-    tc: Vec<Attachment>,
-    /// Its clsact qdisc was made for the filters in `tc`.
+    xdp_program: Option<Attachment>,
+    tc_programs: Vec<Attachment>,
+    /// The tc programs know that there is none of XDP.
+    alone: bool,
+    /// Its clsact qdisc was made for the filters in `tc_programs`.
     clsact: bool,
     /// An attempt to attach failed; not tried again before the link changes.
     failed: Option<(u32, String)>,
+    /// Likewise of XDP.
+    xdp_failed: Option<(u32, String)>,
 }
 
 impl Port {
+    /// Flows through it may be fast.
+    pub(super) fn is_fit(&self) -> bool {
+        self.xdp.any() || self.tc.any()
+    }
+
     /// Programs that somebody else has taken off.
     fn lost_programs(&self) -> usize {
-        let programs = self.tc.iter().chain(&self.xdp);
+        let programs = self.tc_programs.iter().chain(&self.xdp_program);
         programs.filter(|program| !program.holds()).count()
+    }
+
+    /// Forgets those, so that they are attached again.
+    fn forget_lost(&mut self, name: &str) {
+        if self.lost_programs() == 0 {
+            return;
+        }
+        tracing::warn!(port = name, "somebody took programs off");
+        if !self.tc_programs.iter().all(Attachment::holds) {
+            self.tc_programs.clear();
+        }
+        self.xdp_program.take_if(|program| !program.holds());
     }
 
     /// Takes the programs off, and clsact if nobody else uses it.
     fn detach(&mut self, ifindex: u32) {
-        self.xdp = None;
-        self.tc.clear();
+        self.xdp_program = None;
+        self.tc_programs.clear();
         if std::mem::take(&mut self.clsact)
             && let Err(error) = clsact::remove_unused(ifindex)
         {
@@ -182,19 +205,29 @@ fn unfit(link: &Link, config: &Config) -> Option<String> {
         return Some("not an Ethernet interface".into());
     }
     match link.kind.as_deref() {
-        None => {}
-        Some("veth") if options.wire_true => {}
-        Some("veth") => {
-            return Some(format!(
-                "veth: its peer may send merged frames and unfinished checksums; \
-                 if it behaves as a wire, set wire_true = true in [port.{}]",
-                link.name
-            ));
-        }
+        // of tun, those that are Ethernet: tap
+        None | Some("veth" | "tun") => {}
         Some(kind) => return Some(format!("{kind} interfaces are left to the kernel")),
     }
     link.master
         .map(|_| "ports of a bridge, bond or VRF are left to the kernel".into())
+}
+
+/// What keeps XDP from a port that tc may forward for.
+fn without_xdp(link: &Link, config: &Config) -> Option<String> {
+    let options = config.port.get(&link.name).cloned().unwrap_or_default();
+    match (options.path, link.kind.as_deref()) {
+        (PathChoice::Tc, _) => Some("the configuration wants tc".into()),
+        (_, Some("veth")) if !options.wire_true => Some(format!(
+            "veth: its peer may send merged frames and unfinished checksums, which tc forwards; \
+             if it behaves as a wire, set wire_true = true in [port.{}] for XDP",
+            link.name
+        )),
+        (_, Some("tun")) => Some(
+            "tap: frames may come merged or with unfinished checksums, which tc forwards".into(),
+        ),
+        _ => None,
+    }
 }
 
 /// The configuration's policy in the manager's terms.
@@ -263,7 +296,7 @@ impl Engine {
         }
         let mut unknown = false;
         for link in &links {
-            unknown |= self.polled.blockers(link.ifindex).is_none();
+            unknown |= self.polled.obstacles(link.ifindex).is_none();
             self.update_port(link, now_tick, &mut ops);
         }
         if unknown {
@@ -306,7 +339,11 @@ impl Engine {
 
     /// True if a port has lost redirected frames since it was judged.
     pub(super) fn new_faults(&self) -> bool {
-        let mut judged = self.ports.by_index.iter().filter(|(_, p)| p.xdp.is_some());
+        let mut judged = self
+            .ports
+            .by_index
+            .iter()
+            .filter(|(_, p)| p.xdp_program.is_some());
         judged.any(|(index, port)| self.datapath.fault(*index).failed != port.faults)
     }
 
@@ -329,8 +366,8 @@ impl Engine {
                 slot: port.slot.unwrap_or(0),
                 mtu: link.mtu,
                 mac: link.mac.map(|m| m.0),
-                input: port.input,
-                output: port.output,
+                xdp: port.xdp,
+                tc: port.tc,
             },
             now_tick,
             ops,
@@ -341,8 +378,8 @@ impl Engine {
     fn judge(&mut self, link: &Link, port: &mut Port) {
         port.reasons.clear();
         port.no_room = false;
-        port.input = false;
-        port.output = false;
+        port.xdp = Fitness::default();
+        port.tc = Fitness::default();
         let explicit = self.config.daemon.interfaces.contains(&link.name);
         if let Some(reason) = unfit(link, &self.config) {
             port.reasons.push(reason);
@@ -368,38 +405,68 @@ impl Engine {
             .ports
             .attach_until
             .is_none_or(|end| Instant::now() < end);
-        if port.tc.is_empty() && !in_time {
+        if port.tc_programs.is_empty() && !in_time {
             self.ports.waiting.insert(link.ifindex);
             port.reasons
                 .push("it is new, and its programs are about to be attached".into());
             return;
         }
         let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
-        if let Err(reason) = attach(&self.datapath, link, port, slot, had_clsact) {
+        port.forget_lost(&link.name);
+        let without_xdp = without_xdp(link, &self.config);
+        if let Err(reason) = attach_xdp(&self.datapath, link, port, slot, without_xdp) {
+            port.reasons.push(reason);
+        }
+        if let Err(reason) = attach_tc(&self.datapath, link, port, had_clsact) {
             port.reasons.push(reason);
             return;
         }
-        self.judge_output(link, port);
-        let blocked = self.blockers(link);
-        if blocked.is_empty() {
-            port.input = true;
-        } else {
-            port.output = false;
-            port.reasons.extend(blocked);
+        let obstacles = self.obstacles(link);
+        if !obstacles.all.is_empty() {
+            port.reasons.extend(obstacles.all);
+            return;
         }
-        if !link.up || !link.carrier {
-            port.output = false;
+        let options = self.config.port.get(&link.name);
+        let tc = options.is_none_or(|options| options.path != PathChoice::Xdp);
+        let up = link.up && link.carrier;
+        port.xdp.input = port.xdp_program.is_some() && obstacles.xdp.is_empty();
+        port.tc.input = tc && obstacles.tc.is_empty();
+        port.tc.output = tc && up && self.judge_classifiers(link, port);
+        let sends = self.judge_xdp_output(link, port, tc);
+        port.xdp.output = sends && up;
+        port.reasons.extend(obstacles.xdp);
+        if tc {
+            port.reasons.extend(obstacles.tc);
         }
     }
 
-    /// What needs only the output to be the kernel's.
-    fn judge_output(&self, link: &Link, port: &mut Port) {
+    /// True if what is sent through tc is classified by its qdiscs as the kernel's own is.
+    fn judge_classifiers(&self, link: &Link, port: &mut Port) -> bool {
+        let filters = self.mirror.filters().get(&link.ifindex);
+        let of_qdiscs = filters.into_iter().flatten().filter(|f| !f.is_hooked());
+        let other = of_qdiscs
+            .map(|f| f.kind.as_str())
+            .find(|kind| !CLASSIFIERS.contains(kind));
+        if let Some(kind) = other {
+            port.reasons.push(format!(
+                "a {kind} filter of its qdisc may go by what only the kernel's own packets have"
+            ));
+        }
+        other.is_none()
+    }
+
+    /// True if XDP may send there; `tc`: else tc may.
+    fn judge_xdp_output(&self, link: &Link, port: &mut Port, tc: bool) -> bool {
+        if port.xdp_program.is_none() {
+            return false;
+        }
         let shaping = |q: &&Qdisc| q.parent != 0xffff_fff1 && !UNSHAPED.contains(&q.kind.as_str());
         let shaper = self.qdiscs(link.ifindex).find(shaping);
         if let Some(qdisc) = shaper {
             port.reasons.push(format!(
-                "its qdisc {} must see what leaves here",
-                qdisc.kind
+                "its qdisc {} must see what leaves here: that goes through {}",
+                qdisc.kind,
+                if tc { "tc" } else { "the kernel" }
             ));
         }
         let (features, can_send) = self.polled.xdp_features(link.ifindex);
@@ -428,7 +495,7 @@ impl Engine {
                 _ => "its driver cannot send redirected frames (no ndo_xdp_xmit)".into(),
             });
         }
-        port.output = shaper.is_none() && !failing && can_send;
+        shaper.is_none() && !failing && can_send
     }
 
     fn qdiscs(&self, ifindex: u32) -> impl Iterator<Item = &Qdisc> {
@@ -437,74 +504,110 @@ impl Engine {
         of_port.map(|(_, qdisc)| qdisc)
     }
 
-    /// What must see every packet of the port.
-    fn blockers(&self, link: &Link) -> Vec<String> {
-        let mut reasons = Vec::new();
+    /// What keeps the port from a path.
+    fn obstacles(&self, link: &Link) -> Obstacles {
+        let mut obstacles = match self.polled.obstacles(link.ifindex) {
+            Some(obstacles) => obstacles.clone(),
+            None => Obstacles {
+                all: vec!["it is new, and what hangs on it is being looked at".into()],
+                ..Obstacles::default()
+            },
+        };
         let foreign = |f: &&freeway_kernel::model::Filter| {
             !f.prog_id.is_some_and(|id| self.prog_ids.contains(&id))
                 && f.name.as_deref().is_none_or(|n| !n.starts_with("freeway"))
         };
         let filters = self.mirror.filters().get(&link.ifindex);
-        for filter in filters.into_iter().flatten().filter(foreign) {
+        let hooked = filters.into_iter().flatten().filter(|f| f.is_hooked());
+        for filter in hooked.filter(foreign) {
             let name = filter.name.as_deref().unwrap_or("");
-            reasons.push(format!(
+            obstacles.all.push(format!(
                 "a foreign tc filter ({} {name}) must see its packets",
                 filter.kind
             ));
         }
-        match self.polled.blockers(link.ifindex) {
-            Some(blockers) => reasons.extend_from_slice(blockers),
-            None => reasons.push("it is new, and what hangs on it is being looked at".into()),
-        }
         if self.mirror.xfrm_offload_ports().contains(&link.ifindex) {
-            reasons.push("IPsec is offloaded to it: frames for it are not what leaves".into());
+            let reason = "IPsec is offloaded to it: frames for it are not what leaves";
+            obstacles.all.push(reason.into());
         }
-        reasons
+        obstacles
     }
 }
 
-fn attach(
+/// What an attempt to attach depends on.
+fn state_of(link: &Link) -> u32 {
+    link.mtu << 1 | u32::from(link.up)
+}
+
+/// Does what failed before only if the link has changed since.
+fn attempt(
+    link: &Link,
+    failed: &mut Option<(u32, String)>,
+    attach: impl FnOnce() -> Result<(), DatapathError>,
+) -> Result<(), String> {
+    match failed {
+        Some((state, reason)) if *state == state_of(link) => return Err(reason.clone()),
+        _ => *failed = None,
+    }
+    attach().map_err(|error| {
+        let reason = error.to_string();
+        tracing::warn!(port = link.name, "{reason}");
+        *failed = Some((state_of(link), reason.clone()));
+        reason
+    })
+}
+
+/// An error is why there is no program.
+fn attach_xdp(
     datapath: &Datapath,
     link: &Link,
     port: &mut Port,
     slot: u32,
+    without: Option<String>,
+) -> Result<(), String> {
+    if let Some(reason) = without {
+        port.xdp_program = None;
+        return Err(reason);
+    }
+    if port.xdp_program.is_some() {
+        return Ok(());
+    }
+    let program = &mut port.xdp_program;
+    attempt(link, &mut port.xdp_failed, || {
+        let attachment = datapath.attach(link.ifindex, Hook::Xdp)?;
+        datapath.set_port(slot, link.ifindex)?;
+        *program = Some(attachment);
+        Ok(())
+    })
+}
+
+fn attach_tc(
+    datapath: &Datapath,
+    link: &Link,
+    port: &mut Port,
     had_clsact: bool,
 ) -> Result<(), String> {
-    let state = link.mtu << 1 | u32::from(link.up);
-    if let Some((tried, reason)) = &port.failed {
-        if *tried == state {
-            return Err(reason.clone());
-        }
-        port.failed = None;
+    let alone = port.xdp_program.is_none();
+    if !port.tc_programs.is_empty() && port.alone == alone {
+        return Ok(());
     }
-    if port.lost_programs() > 0 {
-        tracing::warn!(port = link.name, "somebody took programs off");
-        if !port.tc.iter().all(Attachment::holds) {
-            port.tc.clear();
-        }
-        port.xdp.take_if(|program| !program.holds());
-    }
-    let result = (|| {
-        if port.tc.is_empty() {
-            datapath.sweep(link.ifindex);
-            let ingress = datapath.attach(link.ifindex, Hook::Ingress)?;
-            port.clsact = !had_clsact && matches!(ingress, Attachment::Filter(_));
-            port.tc = vec![ingress];
-            port.tc.push(datapath.attach(link.ifindex, Hook::Egress)?);
-        }
-        if port.xdp.is_none() {
-            port.xdp = Some(datapath.attach(link.ifindex, Hook::Xdp)?);
-            datapath.set_port(slot, link.ifindex)?;
-        }
-        Ok::<(), freeway_datapath::DatapathError>(())
-    })();
-    result.map_err(|error| {
-        port.detach(link.ifindex);
-        let reason = error.to_string();
-        tracing::warn!(port = link.name, "{reason}");
-        port.failed = Some((state, reason.clone()));
-        reason
-    })
+    port.alone = alone;
+    port.tc_programs.clear();
+    let (programs, clsact) = (&mut port.tc_programs, &mut port.clsact);
+    let attached = attempt(link, &mut port.failed, || {
+        datapath.sweep(link.ifindex);
+        let hook = if alone {
+            Hook::IngressAlone
+        } else {
+            Hook::Ingress
+        };
+        let ingress = datapath.attach(link.ifindex, hook)?;
+        *clsact |= !had_clsact && matches!(ingress, Attachment::Filter(_));
+        *programs = vec![ingress];
+        programs.push(datapath.attach(link.ifindex, Hook::Egress)?);
+        Ok(())
+    });
+    attached.inspect_err(|_| port.detach(link.ifindex))
 }
 
 #[cfg(test)]
@@ -536,7 +639,9 @@ mod tests {
     #[test]
     fn ethernet_ports_of_their_own_take_part() {
         let plain = Config::default();
-        assert_eq!(unfit(&link(None), &plain), None);
+        for kind in [None, Some("veth"), Some("tun")] {
+            assert_eq!(unfit(&link(kind), &plain), None);
+        }
         for kind in [
             "vlan",
             "bridge",
@@ -545,7 +650,6 @@ mod tests {
             "vrf",
             "macvlan",
             "ipvlan",
-            "tun",
             "vxlan",
             "gre",
             "ppp",
@@ -566,16 +670,25 @@ mod tests {
             ..link(None)
         };
         assert!(unfit(&member, &plain).unwrap().contains("bridge"));
+        let kernel = Config::parse("[port.p0]\npath = \"kernel\"\n", "x").unwrap();
+        assert!(
+            unfit(&link(None), &kernel)
+                .unwrap()
+                .contains("configuration")
+        );
     }
 
     #[test]
-    fn a_veth_must_be_said_to_be_a_wire() {
+    fn what_is_no_wire_is_not_for_xdp() {
         let config = |text| Config::parse(text, "x").unwrap();
-        let veth = link(Some("veth"));
-        assert!(unfit(&veth, &Config::default()).is_some());
-        assert_eq!(unfit(&veth, &config("[port.p0]\nwire_true = true\n")), None);
-        assert!(unfit(&veth, &config("[port.p1]\nwire_true = true\n")).is_some());
-        let kernel = config("[port.p0]\nwire_true = true\npath = \"kernel\"\n");
-        assert!(unfit(&veth, &kernel).unwrap().contains("configuration"));
+        let (plain, veth) = (Config::default(), link(Some("veth")));
+        assert_eq!(without_xdp(&link(None), &plain), None);
+        assert!(without_xdp(&link(Some("tun")), &plain).is_some());
+        assert!(without_xdp(&veth, &plain).unwrap().contains("wire_true"));
+        let wire = config("[port.p0]\nwire_true = true\n");
+        assert_eq!(without_xdp(&veth, &wire), None);
+        assert!(without_xdp(&veth, &config("[port.p1]\nwire_true = true\n")).is_some());
+        let tc = config("[port.p0]\nwire_true = true\npath = \"tc\"\n");
+        assert!(without_xdp(&veth, &tc).unwrap().contains("configuration"));
     }
 }

@@ -78,7 +78,7 @@ impl Engine {
                 .collect();
                 let of_bare = bare.iter().map(|f| format!("{f} (of untracked packets)"));
                 let marks = analysis.marks.iter();
-                let marks = marks.map(|m| format!("{m}; such flows stay in the kernel"));
+                let marks = marks.map(|m| format!("{m}; such flows go through tc"));
                 ruleset.new_safe = new.safe && new.marks.is_empty();
                 ruleset.marks = analysis.marks.len();
                 ruleset.status.generation = rules.generation;

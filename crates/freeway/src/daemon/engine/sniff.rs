@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flows whose frames a new packet socket takes leave the table, in pieces.
-
-use freeway_cmm::Refusal;
+//! Flows whose frames a packet socket takes go to tc, where it sees them, and back when it no longer does; in pieces.
 
 use super::Engine;
 use crate::daemon::DaemonError;
@@ -36,13 +34,9 @@ impl Engine {
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
         for index in from..to {
-            let taken = self
-                .manager
-                .flow(index)
-                .is_some_and(|flow| self.polled.sniffed(&flow.key, &flow.out, flow.port_out));
-            if taken {
-                self.manager
-                    .refuse_flow(index, Refusal::Sniffed, now_tick, &mut ops);
+            if let Some(flow) = self.manager.flow(index) {
+                let sniffed = self.polled.sniffed(&flow.key, &flow.out, flow.port_out);
+                self.manager.set_sniffed(index, sniffed, now_tick, &mut ops);
             }
         }
         self.sniff.cursor = (to < end).then_some(to);

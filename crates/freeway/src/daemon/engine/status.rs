@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use freeway_abi::{FW_R_FAST, REASONS, Stage};
-use freeway_cmm::Refusal;
+use freeway_cmm::{Fitness, Refusal};
 
 use super::census::{Asker, Sums};
 use super::{Engine, failure};
@@ -106,10 +106,11 @@ impl Engine {
     fn port_status(&self) -> Vec<Port> {
         let ports = self.ports.by_index.iter().filter_map(|(ifindex, port)| {
             let link = self.mirror.links().get(ifindex)?;
-            let fast = port.input && port.output;
             let mut reasons = port.reasons.clone();
-            if port.input != port.output && port.up {
-                let half = if port.input {
+            let input = port.xdp.input || port.tc.input;
+            let output = port.xdp.output || port.tc.output;
+            if input != output && port.up {
+                let half = if input {
                     "fast for what comes in only"
                 } else {
                     "fast for what leaves only"
@@ -119,15 +120,15 @@ impl Engine {
             Some(Port {
                 ifindex: *ifindex,
                 name: link.name.clone(),
-                state: match (port.up, fast || port.input || port.output) {
+                state: match (port.up, port.is_fit()) {
                     (false, _) => PortState::Down,
                     (true, true) => PortState::Fast,
                     (true, false) => PortState::Kernel,
                 },
-                path: if fast {
-                    PortPath::Xdp
-                } else {
-                    PortPath::Kernel
+                path: match (port.xdp == Fitness::FULL, port.tc.any(), port.xdp.any()) {
+                    (true, ..) | (false, false, true) => PortPath::Xdp,
+                    (false, true, _) => PortPath::Tc,
+                    (false, false, false) => PortPath::Kernel,
                 },
                 reasons,
                 mtu: link.mtu,
@@ -141,14 +142,7 @@ impl Engine {
 
     fn notices(&self, staleness_bound_s: f64) -> Vec<String> {
         let mut notices = Vec::new();
-        if self
-            .ports
-            .by_index
-            .values()
-            .filter(|p| p.input || p.output)
-            .count()
-            == 0
-        {
+        if self.ports.by_index.values().filter(|p| p.is_fit()).count() == 0 {
             notices.push("no port is fit for the fast path: see the reason at each port".into());
         }
         let without_room: Vec<_> = self.ports.without_room().collect();
@@ -173,7 +167,7 @@ impl Engine {
                 .ifindex
                 .map_or("all ports".into(), |index| self.port_name(index));
             notices.push(format!(
-                "a packet socket on {place} (inode {}): flows whose packets it takes stay in the kernel",
+                "a packet socket on {place} (inode {}): flows whose packets it takes go through tc",
                 socket.inode
             ));
         }

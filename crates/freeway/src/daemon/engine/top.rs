@@ -185,11 +185,7 @@ impl Engine {
                     rate: rate((packets, bytes)),
                 })
             });
-        let ports = self
-            .ports
-            .by_index
-            .iter()
-            .filter(|(_, port)| port.input || port.output);
+        let ports = self.ports.by_index.iter().filter(|(_, port)| port.is_fit());
         let reasons = REASONS.iter().enumerate().filter_map(|(number, reason)| {
             let packets = *interval.reasons.get(number)?;
             (packets > 0 && number != FW_R_FAST as usize).then(|| ReasonRate {

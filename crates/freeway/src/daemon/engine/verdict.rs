@@ -8,7 +8,7 @@ use freeway_abi::{
     FW_R_IP6_EXTENSION, FW_R_LEARN_BUDGET, FW_R_LEARN_EPOCH, FW_R_LEARN_NO_REPLY,
     FW_R_LEARN_OFFERED, FW_R_LEARN_ONCE, FW_R_LEARN_RING, FW_R_LEARN_STALE_TOKEN, FW_R_MISS,
     FW_R_MISS_CLOSE, FW_R_PREPARING, FW_R_SHORT, FW_R_SUSPENDED, FW_R_TCP_FLAGS, FW_R_VLAN,
-    FW_STAGE_TC_EGRESS, Reason, Stage,
+    FW_STAGE_TC_EGRESS, FW_STAGE_TC_INGRESS, FW_STAGE_XDP, Reason, Stage,
 };
 use freeway_cmm::Refusal;
 use freeway_kernel::model::{Connection as Tracked, TcpState};
@@ -72,7 +72,7 @@ impl Case<'_> {
     pub(super) fn summary(&self) -> String {
         match self.verdict() {
             _ if !self.on => "The fast path is switched off.".into(),
-            Verdict::Fast if !self.seen.is_empty() => "Its packets are forwarded in XDP.".into(),
+            Verdict::Fast if !self.seen.is_empty() => self.fast().into(),
             Verdict::Fast => "It is in the flow table, and no packet came while watching.".into(),
             _ if self.local => {
                 "One end is this router: local traffic is always the kernel's.".into()
@@ -94,6 +94,19 @@ impl Case<'_> {
                     }
                 },
             },
+        }
+    }
+
+    /// Where its fast packets were seen.
+    fn fast(&self) -> &'static str {
+        let at = |wanted| {
+            let mut seen = self.seen.keys();
+            seen.any(|(stage, reason, _)| (*stage, *reason) == (wanted, FW_R_FAST))
+        };
+        match (at(FW_STAGE_XDP), at(FW_STAGE_TC_INGRESS)) {
+            (true, true) => "Its packets are forwarded in XDP and in tc.",
+            (false, true) => "Its packets are forwarded in tc, through the qdisc where they leave.",
+            _ => "Its packets are forwarded in XDP.",
         }
     }
 
@@ -192,7 +205,7 @@ fn sentence(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use freeway_abi::{FW_R_LEARN_FRAME, FW_R_LEARN_HELPER, FW_STAGE_XDP};
+    use freeway_abi::{FW_R_LEARN_FRAME, FW_R_LEARN_HELPER};
 
     use super::*;
 

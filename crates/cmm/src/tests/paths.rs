@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which program a flow belongs to, and when it changes.
+
+use freeway_abi::{FW_FLOW_TC, fw_candidate, fw_flow, fw_nexthop};
+
+use super::{Around, Fitness, LAN, Op, Seen, WAN, World, around, port};
+use crate::{Path, Port, Refusal, Settings};
+
+const UDP: u8 = 17;
+
+/// Ports for both paths.
+fn world() -> World {
+    let mut world = World::new(Settings::default());
+    for ifindex in [LAN, WAN] {
+        set(&mut world, ifindex, Fitness::FULL, Fitness::FULL);
+    }
+    world
+}
+
+fn set(world: &mut World, ifindex: u32, xdp: Fitness, tc: Fitness) {
+    let port = Port {
+        xdp,
+        tc,
+        ..port(ifindex)
+    };
+    world.call(|m, now, ops| m.set_port(port, now, ops));
+}
+
+fn input() -> Fitness {
+    Fitness {
+        input: true,
+        output: false,
+    }
+}
+
+/// Spoils a candidate.
+type Change = fn(&mut fw_candidate);
+
+/// Offers a candidate; what was written for it.
+fn offer(
+    world: &mut World,
+    seen: Seen,
+    around: Around,
+    change: impl Fn(&mut fw_candidate),
+) -> Option<(fw_flow, Option<fw_nexthop>)> {
+    let mut c = seen.candidate(world.epoch, world.now);
+    change(&mut c);
+    let ops = world.call(|m, now, ops| m.candidate(&c, around, now, ops));
+    let nexthop = ops.iter().find_map(|op| match op {
+        Op::SetNexthop { nexthop, .. } => Some(**nexthop),
+        _ => None,
+    });
+    ops.iter().find_map(|op| match op {
+        Op::InsertFlow { flow, .. } => Some((**flow, nexthop)),
+        _ => None,
+    })
+}
+
+fn path(world: &World, seen: Seen) -> Option<Path> {
+    world.manager.find(&seen.key()).map(|(_, flow)| flow.path)
+}
+
+fn is_tc(flow: &fw_flow) -> bool {
+    u32::from(flow.flags) & FW_FLOW_TC != 0
+}
+
+#[test]
+fn paths_follow_what_the_ports_are_fit_for() {
+    let none = Fitness::default();
+    for (lan, wan, wanted) in [
+        (
+            (Fitness::FULL, Fitness::FULL),
+            (Fitness::FULL, Fitness::FULL),
+            Ok(Path::Xdp),
+        ),
+        // a shaper at the output
+        (
+            (Fitness::FULL, Fitness::FULL),
+            (input(), Fitness::FULL),
+            Ok(Path::Tc),
+        ),
+        // an input without XDP
+        (
+            (none, Fitness::FULL),
+            (Fitness::FULL, Fitness::FULL),
+            Ok(Path::Tc),
+        ),
+        (
+            (Fitness::FULL, none),
+            (none, Fitness::FULL),
+            Err(Refusal::NoPath),
+        ),
+        (
+            (none, none),
+            (Fitness::FULL, Fitness::FULL),
+            Err(Refusal::PortIn),
+        ),
+        (
+            (Fitness::FULL, Fitness::FULL),
+            (input(), input()),
+            Err(Refusal::PortOut),
+        ),
+    ] {
+        let world = &mut world();
+        set(world, LAN, lan.0, lan.1);
+        set(world, WAN, wan.0, wan.1);
+        let seen = Seen::new(UDP, 1);
+        let written = offer(world, seen, around(1), |_| {});
+        match wanted {
+            Ok(wanted) => {
+                assert_eq!(path(world, seen), Some(wanted), "{lan:?} {wan:?}");
+                assert_eq!(is_tc(&written.unwrap().0), wanted == Path::Tc);
+            }
+            Err(refusal) => {
+                assert!(written.is_none());
+                assert_eq!(
+                    world.manager.stats().refused[&refusal],
+                    1,
+                    "{lan:?} {wan:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn paths_of_marked_and_unwired_flows_are_tcs() {
+    let bind: [(Change, Refusal); 3] = [
+        (|c| c.mark = 7, Refusal::Mark),
+        (|c| c.conn.mark = 7, Refusal::Mark),
+        (|c| c.unwired = 1, Refusal::Unwired),
+    ];
+    for (change, refusal) in bind {
+        let world = &mut world();
+        let seen = Seen::new(UDP, 1);
+        let (flow, _) = offer(world, seen, around(1), change).unwrap();
+        assert!(is_tc(&flow), "{refusal:?}");
+        // it stays there, whatever else it could
+        let (index, _) = world.manager.find(&seen.key()).unwrap();
+        world.call(|m, now, ops| m.set_sniffed(index, true, now, ops));
+        world.call(|m, now, ops| m.set_sniffed(index, false, now, ops));
+        assert_eq!(path(world, seen), Some(Path::Tc));
+        // and is the kernel's where tc may not have it
+        set(world, WAN, Fitness::FULL, Fitness::default());
+        assert!(!world.has(seen), "{refusal:?}");
+        assert!(offer(world, seen, around(1), change).is_none());
+        assert_eq!(world.manager.stats().refused[&refusal], 1);
+    }
+}
+
+#[test]
+fn paths_of_tc_have_next_hops_with_mark_and_priority() {
+    let world = &mut world();
+    let of = |n: u16, mark: u32, priority: u32| {
+        (Seen::new(UDP, n), move |c: &mut fw_candidate| {
+            (c.mark, c.priority) = (mark, priority);
+        })
+    };
+    let mut written = Vec::new();
+    for (n, mark, priority) in [
+        (1, 7, 3),
+        (2, 7, 3),
+        (3, 7, 4),
+        (4, 8, 3),
+        (5, 0, 3),
+        (6, 0, 5),
+    ] {
+        let (seen, change) = of(n, mark, priority);
+        let (flow, nexthop) = offer(world, seen, around(1), change).unwrap();
+        written.push((flow.nexthop, nexthop.map(|n| (n.mark, n.priority))));
+    }
+    assert_eq!(written[0].1, Some((7, 3)));
+    assert_eq!(written[1], (written[0].0, None), "shared");
+    assert_eq!(written[2].1, Some((7, 4)));
+    assert_eq!(written[3].1, Some((8, 3)));
+    // XDP's frames have neither, whatever the kernel's had
+    assert_eq!(written[4].1, Some((0, 0)));
+    assert_eq!(written[5], (written[4].0, None));
+}
+
+#[test]
+fn paths_change_with_a_port_and_with_a_sniffer() {
+    let world = &mut world();
+    let seen = Seen::new(UDP, 1);
+    offer(world, seen, around(1), |_| {}).unwrap();
+    // a shaper: learned anew, by tc
+    set(world, WAN, input(), Fitness::FULL);
+    assert!(!world.has(seen));
+    assert!(is_tc(&offer(world, seen, around(1), |_| {}).unwrap().0));
+    // it goes: back
+    set(world, WAN, Fitness::FULL, Fitness::FULL);
+    assert!(!world.has(seen));
+    assert!(!is_tc(&offer(world, seen, around(1), |_| {}).unwrap().0));
+    let sniffed = |world: &mut World, sniffed: bool| {
+        let (index, _) = world.manager.find(&seen.key()).unwrap();
+        world.call(|m, now, ops| m.set_sniffed(index, sniffed, now, ops));
+    };
+    sniffed(world, false);
+    assert!(world.has(seen), "nothing changed");
+    sniffed(world, true);
+    assert!(!world.has(seen));
+    let taken = Around {
+        sniffed: true,
+        ..around(1)
+    };
+    assert!(is_tc(&offer(world, seen, taken, |_| {}).unwrap().0));
+    sniffed(world, true);
+    assert!(world.has(seen), "it is where it has to be");
+    sniffed(world, false);
+    assert!(!world.has(seen));
+    // where tc may not forward, it is the kernel's
+    set(world, WAN, Fitness::FULL, Fitness::default());
+    offer(world, seen, around(1), |_| {}).unwrap();
+    sniffed(world, true);
+    assert!(!world.has(seen));
+    assert!(offer(world, seen, taken, |_| {}).is_none());
+    assert_eq!(world.manager.stats().refused[&Refusal::Sniffed], 1);
+}
