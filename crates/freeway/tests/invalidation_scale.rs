@@ -75,11 +75,11 @@ fn a_commit_under_many_flows() {
         until("all fast", AGAIN, || {
             (active(&router) >= wanted).then_some(())
         });
+        let epoch = router.status()["epoch"].clone();
         netlink.nft(rule_drop_sports("victim", "forward", 1));
         let began = Instant::now();
-        // The sums are walked for, and may be a moment old.
         until("they wait", Duration::from_secs(2), || {
-            (active(&router) < wanted).then_some(())
+            (router.status()["epoch"] != epoch).then_some(())
         });
         until("all fast again", AGAIN, || {
             (active(&router) >= wanted).then_some(())

@@ -46,11 +46,14 @@ struct Walk {
     /// States of flows that left, at the end of the walk.
     retired: Option<std::vec::IntoIter<u32>>,
     sums: Sums,
+    epoch: u32,
     worked: Duration,
 }
 
 struct Result {
     sums: Sums,
+    /// In whose epoch the walk began.
+    epoch: u32,
     finished: Instant,
     worked: Duration,
 }
@@ -124,6 +127,9 @@ impl Result {
 impl Engine {
     /// Answers from the last result if it is young enough, or after a walk.
     pub(super) fn census(&mut self, asker: Asker) {
+        // A new epoch has all flows wait: what was counted before it says nothing.
+        let epoch = self.manager.epoch();
+        self.census.last.take_if(|last| last.epoch != epoch);
         let sums = match &asker {
             Asker::Top(_, _, now) => {
                 let last = self.census.last.as_ref();
@@ -161,6 +167,7 @@ impl Engine {
             seen: vec![0; end as usize / 64 + 1],
             retired: None,
             sums: Sums::default(),
+            epoch: self.manager.epoch(),
             worked: Duration::ZERO,
         });
     }
@@ -184,6 +191,7 @@ impl Engine {
         let sums = walk.sums;
         self.census.last = Some(Result {
             sums,
+            epoch: walk.epoch,
             finished: now,
             worked: walk.worked,
         });
