@@ -343,6 +343,7 @@ mod tests {
     fn a_result_serves_as_long_as_it_was_dear() {
         let mut census = Census::default();
         let result = |finished, worked| Result {
+            epoch: 1,
             sums: Sums::default(),
             finished,
             worked,
