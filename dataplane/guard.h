@@ -42,10 +42,16 @@ static __always_inline int fw_l2_equal(const void *a, const void *b)
 	return !((*a8 ^ *b8) | (*a4 ^ *b4) | (*a2 ^ *b2));
 }
 
+/* The same of a frame. */
+static __always_inline int fw_link_equal(const void *data, const void *l2)
+{
+	return FW_TARGET_IS_RAW || fw_l2_equal(data, l2);
+}
+
 static __always_inline enum fw_reason fw_guard(const struct fw_flow *f, const void *data,
 					       const struct fw_pkt *p)
 {
-	if (fw_unlikely(!fw_l2_equal(data, f->l2_in)))
+	if (fw_unlikely(!fw_link_equal(data, f->l2_in)))
 		return FW_R_GUARD_L2;
 	if (fw_unlikely(p->ttl != f->ttl_in))
 		return FW_R_GUARD_TTL;

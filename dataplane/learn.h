@@ -170,8 +170,10 @@ static __always_inline __u64 fw_hash_action(const fw_ctx *ctx, __u64 hash,
 	hash = fw_mix(hash, (__u64)out->t.sport_be << 16 | out->t.dport_be);
 	hash = fw_mix(hash, *(const fw_u64_any *)slot->l2);
 	hash = fw_mix(hash, *(const fw_u64_any *)(slot->l2 + 6));
-	hash = fw_mix(hash, *(const fw_u64_any *)data);
-	hash = fw_mix(hash, *(const fw_u64_any *)(data + 6));
+	if (!FW_TARGET_IS_RAW) {
+		hash = fw_mix(hash, *(const fw_u64_any *)data);
+		hash = fw_mix(hash, *(const fw_u64_any *)(data + 6));
+	}
 	hash = fw_mix(hash, (__u64)fw_priority(ctx) << 32 | fw_mark(ctx));
 	hash = fw_mix(hash, (__u64)port << 32 | (__u32)slot->ttl << 24 | (__u32)p->ttl << 16 |
 				    (slot->tos & FW_TOS_DSCP) << 8 | (p->tos & FW_TOS_DSCP));
@@ -185,7 +187,7 @@ static __always_inline int fw_action_equal(const fw_ctx *ctx, const struct fw_fl
 {
 	const struct fw_nexthop *nh = fw_nexthop_get(f->nexthop);
 
-	if (!nh || !nh->valid || nh->port != fw_port(ctx) || !fw_l2_equal(data, nh->l2))
+	if (!nh || !nh->valid || nh->port != fw_port(ctx) || !fw_link_equal(data, nh->l2))
 		return 0;
 	if (nh->mark != fw_mark(ctx))
 		return 0;
@@ -364,8 +366,7 @@ static __always_inline void fw_candidate_fill(struct fw_candidate *c, const stru
 	to[2] = 0;
 	to[3] = 0;
 	to = (void *)c->l2_out;
-	to[0] = *(const fw_u64_any *)data;
-	to[1] = *(const fw_u64_any *)(data + 8);
+	fw_link_copy(to, data);
 	to[2] = 0;
 	to[3] = 0;
 	/* two bytes too many were copied */

@@ -16,7 +16,7 @@
 /* Could the kernel ever forward this, unmodified but for headers? */
 static __always_inline int fw_learnable(const void *data, const struct fw_pkt *p)
 {
-	if (*(const __u8 *)data & 1)
+	if (fw_link_multicast(data))
 		return 0;
 	return p->ttl > 1 && !fw_tcp_closes(p) && fw_tcp_plain(p);
 }
@@ -26,8 +26,7 @@ static __always_inline void fw_note_fill(struct fw_slot *slot, const void *data,
 {
 	const struct fw_l4 *l4 = fw_l4_at(data, p->family);
 
-	*(fw_u64_any *)slot->l2 = *(const fw_u64_any *)data;
-	*(fw_u64_any *)(slot->l2 + 8) = *(const fw_u64_any *)(data + 8);
+	fw_link_copy(slot->l2, data);
 	slot->l2_len = p->l2_len;
 	slot->len_l3 = p->len_l3;
 	slot->l4_csum = p->l4_check;
@@ -55,19 +54,21 @@ static __always_inline void fw_note_fill(struct fw_slot *slot, const void *data,
 
 static __always_inline int fw_note_quiet(fw_ctx *ctx, const void *data, const void *end, __u32 now)
 {
-	const fw_u16_any *ethertype = data + FW_ETH_MAC2;
+	__u16 ethertype_be;
 	struct fw_offer_key key;
 	struct fw_words4 key4;
 	struct fw_words6 key6;
 
 	if (data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
 		return 0;
-	if (*ethertype == fw_htons(FW_ETH_IP)) {
+	ethertype_be = fw_ethertype_be(data, end);
+	if (ethertype_be == fw_htons(FW_ETH_IP)) {
 		key4 = fw_key4_of(data, fw_port(ctx), fw_ip4_at(data)->proto);
 		key = fw_offer_key4(&key4, &fw_cfg);
 		return fw_offer_quiet(&key, now);
 	}
-	if (*ethertype != fw_htons(FW_ETH_IP6) || data + FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN > end)
+	if (ethertype_be != fw_htons(FW_ETH_IP6) ||
+	    data + FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN > end)
 		return 0;
 	key6 = fw_key6_of(data, fw_port(ctx), fw_ip6_at(data)->next_header);
 	key = fw_offer_key6(&key6, &fw_cfg);

@@ -35,6 +35,11 @@ enum fw_tcp_flag {
 	FW_TCP_ACK = 0x10,
 };
 
+/* Of devices without a link layer, such as tun and WireGuard; target/raw.h. */
+#ifndef FW_TARGET_IS_RAW
+#define FW_TARGET_IS_RAW 0
+#endif
+
 struct fw_ip4 {
 	__u8 version_ihl;
 	__u8 tos;
@@ -89,9 +94,41 @@ struct fw_pkt {
 	__u8 ttl;
 	__u8 tos; /* or traffic class */
 	__u8 tcp_flags;
-	__u8 tuple; /* addresses and ports were found: the packet can be named */
-	__u8 owned; /* its flow is this path's */
+	__u8 tuple;  /* addresses and ports were found: the packet can be named */
+	__u8 owned;  /* its flow is this path's */
+	__u8 framed; /* it was given room for a link layer's header: no longer the kernel's */
 };
+
+/* What the frame carries; the caller has seen to the link layer's header. */
+static __always_inline __u16 fw_ethertype_be(const void *data, const void *end)
+{
+	const __u8 *version = data + FW_ETH_LEN;
+	__u32 ethertype_be;
+
+	if (!FW_TARGET_IS_RAW)
+		return *(const fw_u16_any *)(data + FW_ETH_MAC2);
+	if ((const void *)(version + 1) > end)
+		return 0;
+	ethertype_be = *version >> 4 == 6 ? fw_htons(FW_ETH_IP6) : fw_htons(FW_ETH_IP);
+	/* or the compiler asks the version again later on, and the verifier loses track */
+	asm volatile("" : "+r"(ethertype_be));
+	return ethertype_be;
+}
+
+/* To more than one receiver, says the link layer. */
+static __always_inline int fw_link_multicast(const void *data)
+{
+	return !FW_TARGET_IS_RAW && (*(const __u8 *)data & 1);
+}
+
+/* The frame's first 16 octets, of which 14 are the link layer's header; zeros if it has none. */
+static __always_inline void fw_link_copy(void *to, const void *data)
+{
+	fw_u64_any *words = to;
+
+	words[0] = FW_TARGET_IS_RAW ? 0 : *(const fw_u64_any *)data;
+	words[1] = FW_TARGET_IS_RAW ? 0 : *(const fw_u64_any *)(data + 8);
+}
 
 static __always_inline enum fw_reason fw_parse_ports(const struct fw_l4 *l4, const void *end,
 						     struct fw_pkt *p, __u32 len_l4)
@@ -190,16 +227,17 @@ static __always_inline enum fw_reason fw_parse_ip6(const void *data, const void 
 static __always_inline enum fw_reason fw_parse(const void *data, const void *end, __u32 frame_len,
 					       struct fw_pkt *p)
 {
-	const fw_u16_any *ethertype = data + FW_ETH_MAC2;
+	__u16 ethertype_be;
 
 	if (data + FW_ETH_LEN > end)
 		return FW_R_SHORT;
-	p->l2_len = FW_ETH_LEN;
-	if (*ethertype == fw_htons(FW_ETH_IP))
+	p->l2_len = FW_TARGET_IS_RAW ? 0 : FW_ETH_LEN;
+	ethertype_be = fw_ethertype_be(data, end);
+	if (ethertype_be == fw_htons(FW_ETH_IP))
 		return fw_parse_ip4(data, end, frame_len, p);
-	if (*ethertype == fw_htons(FW_ETH_IP6))
+	if (ethertype_be == fw_htons(FW_ETH_IP6))
 		return fw_parse_ip6(data, end, frame_len, p);
-	if (*ethertype == fw_htons(FW_ETH_8021Q) || *ethertype == fw_htons(FW_ETH_8021AD))
+	if (ethertype_be == fw_htons(FW_ETH_8021Q) || ethertype_be == fw_htons(FW_ETH_8021AD))
 		return FW_R_VLAN;
 	return FW_R_NOT_IP;
 }

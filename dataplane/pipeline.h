@@ -139,7 +139,7 @@ static __always_inline enum fw_reason fw_name_miss(const void *data, const void 
 {
 	if (reason != FW_R_MISS && reason != FW_R_GUARD_TTL)
 		return reason;
-	if (data + FW_ETH_LEN <= end && (*(const __u8 *)data & 1))
+	if (data + FW_ETH_LEN <= end && fw_link_multicast(data))
 		return FW_R_MULTICAST;
 	return p->ttl <= 1 ? FW_R_TTL : reason;
 }

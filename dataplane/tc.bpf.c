@@ -8,7 +8,7 @@
 #include "learn.h"
 
 /* TCX_NEXT is TC_ACT_UNSPEC: whoever else is on this hook gets the packet. */
-enum { FW_NEXT = -1 };
+enum { FW_NEXT = -1, FW_DROP = 2 };
 
 /* Flows of tc: as in XDP, but as the skbs that the kernel would send, through the port's qdisc. */
 static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
@@ -19,9 +19,9 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 	struct fw_tuple seen;
 	int watch = 0;
 
-	if (ctx->vlan_present) {
+	if (fw_hidden(ctx)) {
 		if (tc_alone)
-			fw_count(FW_R_VLAN);
+			fw_count(FW_TARGET_IS_RAW ? FW_R_NOT_IP : FW_R_VLAN);
 		return FW_NEXT;
 	}
 	fw_pull(ctx);
@@ -39,12 +39,13 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 	}
 	/* what is not of tc's flows XDP has counted, where there is XDP */
 	if (tc_alone || p.owned) {
-		reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), &p, reason);
+		if (!p.framed)
+			reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), &p, reason);
 		if (fw_unlikely(watch))
 			fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_TC_INGRESS, reason);
 		fw_count(reason);
 	}
-	return FW_NEXT;
+	return p.framed ? FW_DROP : FW_NEXT;
 }
 
 /* A function of its own keeps the way of silent flows short. */
@@ -68,16 +69,18 @@ static __always_inline int fw_ingress(struct __sk_buff *ctx, const int tc_alone)
 		if (verdict != FW_NEXT)
 			return verdict;
 	}
-	if (fw_ctl.learn && !ctx->vlan_present && !fw_note_silent(ctx, now))
+	if (fw_ctl.learn && !fw_hidden(ctx) && !fw_note_silent(ctx, now))
 		ctx->tc_index = fw_token(ctx, tc_alone);
 	return FW_NEXT;
 }
 
+#if !FW_TARGET_IS_RAW
 SEC("tc")
 int freeway_ingress(struct __sk_buff *ctx)
 {
 	return fw_ingress(ctx, 0);
 }
+#endif
 
 /* Of a port without XDP. */
 SEC("tc")
@@ -110,7 +113,7 @@ int freeway_egress(struct __sk_buff *ctx)
 		if (slot && cpu)
 			__builtin_memcpy(&cpu->watched, &slot->key, sizeof(cpu->watched));
 	}
-	reason = ctx->vlan_present ? FW_R_LEARN_FRAME : fw_learn(ctx, token, &p);
+	reason = fw_hidden(ctx) ? FW_R_LEARN_FRAME : fw_learn(ctx, token, &p);
 	if (fw_unlikely(watch)) {
 		cpu = fw_cpu_get();
 		if (cpu)

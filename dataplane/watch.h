@@ -41,12 +41,11 @@ static __always_inline void fw_tuple_fill(struct fw_tuple *t, const void *data, 
 static __always_inline int fw_watch_note(struct fw_tuple *t, const void *data, const void *end)
 {
 	__u32 need = FW_ETH_LEN + FW_UDP_LEN;
-	const fw_u16_any *ethertype = data + FW_ETH_MAC2;
 	__u8 family;
 
 	if (data + FW_ETH_LEN > end)
 		return 0;
-	family = *ethertype == fw_htons(FW_ETH_IP) ? FW_AF_INET : FW_AF_INET6;
+	family = fw_ethertype_be(data, end) == fw_htons(FW_ETH_IP) ? FW_AF_INET : FW_AF_INET6;
 	need += family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN;
 	if (data + need > end)
 		return 0;

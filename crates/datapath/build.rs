@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles the pipeline three times: XDP and tc for BPF, `user` natively.
+//! Compiles the pipeline: XDP and tc for BPF, tc once more for ports without a link layer, and `user` natively.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={}", dataplane.display());
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = clang();
-    for name in ["xdp", "tc", "watchdog"] {
+    for name in ["xdp", "tc", "raw", "watchdog"] {
         SkeletonBuilder::new()
             .source(dataplane.join(format!("{name}.bpf.c")))
             .obj(out.join(format!("{name}.o")))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The tc target: an skb, after GRO, on any device. */
+/* The tc target: an skb, after GRO, on any device with an Ethernet header; target/raw.h: without
+ * one. */
 #ifndef FW_TARGET_TC_H
 #define FW_TARGET_TC_H
 
@@ -10,9 +11,14 @@
 #define FW_TARGET_IS_TC 1
 typedef struct __sk_buff fw_ctx;
 
+#ifndef FW_TC_LINK_LEN
+#define FW_TC_LINK_LEN FW_ETH_LEN
+#endif
+
+/* Where the link layer's header is, or would be: all offsets are as with one. */
 static __always_inline void *fw_data(const fw_ctx *ctx)
 {
-	return (void *)(long)ctx->data;
+	return (void *)(long)ctx->data + FW_TC_LINK_LEN - FW_ETH_LEN;
 }
 
 static __always_inline void *fw_data_end(const fw_ctx *ctx)
@@ -22,7 +28,7 @@ static __always_inline void *fw_data_end(const fw_ctx *ctx)
 
 static __always_inline __u32 fw_frame_len(const fw_ctx *ctx)
 {
-	return ctx->len;
+	return ctx->len + FW_ETH_LEN - FW_TC_LINK_LEN;
 }
 
 static __always_inline __u32 fw_port(const fw_ctx *ctx)
@@ -58,10 +64,23 @@ static __always_inline void fw_pull(fw_ctx *ctx)
 	bpf_skb_pull_data(ctx, ctx->len < len ? ctx->len : len);
 }
 
+/* Is there what the parser would not see, or would see otherwise than the kernel? */
+static __always_inline int fw_hidden(fw_ctx *ctx)
+{
+	if (ctx->vlan_present)
+		return 1;
+	if (!FW_TARGET_IS_RAW)
+		return 0;
+	fw_pull(ctx);
+	return ctx->protocol != fw_ethertype_be(fw_data(ctx), fw_data_end(ctx));
+}
+
 /* Cut the sender's padding, as ip_rcv() and ipv6_rcv() do. */
 static __always_inline int fw_trim(fw_ctx *ctx, void **data, void **end, __u32 len)
 {
-	if (ctx->len != len && (ctx->gso_size || bpf_skb_change_tail(ctx, len, 0)))
+	__u32 len_real = len + FW_TC_LINK_LEN - FW_ETH_LEN;
+
+	if (ctx->len != len_real && (ctx->gso_size || bpf_skb_change_tail(ctx, len_real, 0)))
 		return 0;
 	*data = fw_data(ctx);
 	*end = fw_data_end(ctx);
@@ -96,7 +115,7 @@ static __always_inline __u32 fw_addresses_delta(const struct fw_flow *f, __u8 fa
  * inet_proto_csum_replace_by_diff() in net/core/utils.c.
  */
 static __always_inline int fw_resum(fw_ctx *ctx, void **data, void **end, const struct fw_flow *f,
-				    const struct fw_pkt *p)
+				    struct fw_pkt *p)
 {
 	const fw_u32_any *ports = (const void *)&f->key.sport_be;
 	const fw_u32_any *to_ports = (const void *)&f->sport_be;
@@ -104,6 +123,13 @@ static __always_inline int fw_resum(fw_ctx *ctx, void **data, void **end, const 
 	__u32 header = 0, addresses;
 	__u64 flags = 0;
 
+	/* The port where it leaves may want a header; one without takes it off again:
+	 * __bpf_redirect_no_mac() in net/core/filter.c. */
+	if (FW_TARGET_IS_RAW) {
+		if (bpf_skb_change_head(ctx, FW_ETH_LEN, 0))
+			return 0;
+		p->framed = 1;
+	}
 	/* an IPv4 header sums up to the same before and after */
 	if (p->family == FW_AF_INET6)
 		header = fw_csum_fold(
@@ -128,7 +154,7 @@ static __always_inline int fw_resum(fw_ctx *ctx, void **data, void **end, const 
 	}
 	if (header)
 		bpf_csum_update(ctx, header);
-	*data = fw_data(ctx);
+	*data = (void *)(long)ctx->data;
 	*end = fw_data_end(ctx);
 	return *data + FW_ETH_LEN <= *end;
 }

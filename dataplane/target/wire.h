@@ -5,7 +5,7 @@
 
 /* A frame has no sum but those in its headers, which the rewriting sees to. */
 static __always_inline int fw_resum(fw_ctx *ctx, void **data, void **end, const struct fw_flow *f,
-				    const struct fw_pkt *p)
+				    struct fw_pkt *p)
 {
 	(void)ctx;
 	(void)data;

@@ -19,6 +19,8 @@ use crate::refusal::Refusal;
 
 /// Outcomes that change more often than this in a minute stay in the kernel.
 const CHANGES_MAX: u32 = 3;
+/// Bytes of an Ethernet header.
+const ETH_LEN: u16 = 14;
 
 impl Manager {
     pub(crate) fn admit(
@@ -110,7 +112,11 @@ impl Manager {
         out: &Tuple,
         around: Around,
     ) -> Result<(Path, bool), Refusal> {
-        if c.l2_in_len != 14 || c.l2_out_len != 14 {
+        // 0: a port without a link layer, which tc alone serves
+        if [c.l2_in_len, c.l2_out_len]
+            .iter()
+            .any(|len| ![0, ETH_LEN].contains(len))
+        {
             return Err(Refusal::Framing);
         }
         self.path(key.port, c.port_out, false)?;
@@ -237,7 +243,7 @@ fn record_of(
         state,
         ..keyed(key)
     };
-    flow.l2_in.copy_from_slice(&c.l2_in[..14]);
+    flow.l2_in.copy_from_slice(&c.l2_in[..usize::from(ETH_LEN)]);
     if key.tuple.src.is_ipv4() {
         (flow.saddr_be, flow.daddr_be) = (c.saddr_be[0], c.daddr_be[0]);
     } else {

@@ -249,10 +249,10 @@ impl Manager {
         self.nexthops.len()
     }
 
-    /// The L2 header that a next hop writes.
+    /// The L2 header that a next hop writes; empty at a port without a link layer.
     #[must_use]
     pub fn nexthop_l2(&self, index: u32) -> Option<&[u8]> {
-        self.nexthops.l2(index).map(|l2| &l2[..14])
+        self.nexthops.l2(index)
     }
 
     /// The last refusal for a key.

@@ -120,8 +120,9 @@ impl Nexthops {
         range.map(|(_, index)| *index).collect()
     }
 
-    pub fn l2(&self, index: u32) -> Option<&[u8; L2_MAX]> {
-        self.by_index.get(&index).map(|key| &key.l2)
+    pub fn l2(&self, index: u32) -> Option<&[u8]> {
+        let key = self.by_index.get(&index)?;
+        key.l2.get(..key.l2_len.into())
     }
 
     pub fn key(&self, index: u32) -> Option<&NexthopKey> {

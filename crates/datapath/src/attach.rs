@@ -23,6 +23,10 @@ pub enum Hook {
     IngressAlone,
     /// tc egress: tcx, or clsact before 6.6.
     Egress,
+    /// tc ingress at a port without a link layer.
+    RawIngress,
+    /// tc egress there.
+    RawEgress,
 }
 
 impl Hook {
@@ -31,8 +35,19 @@ impl Hook {
         match self {
             Hook::Xdp => "freeway_xdp",
             Hook::Ingress => "freeway_ingress",
-            Hook::IngressAlone => "freeway_ingress_alone",
-            Hook::Egress => "freeway_egress",
+            Hook::IngressAlone | Hook::RawIngress => "freeway_ingress_alone",
+            Hook::Egress | Hook::RawEgress => "freeway_egress",
+        }
+    }
+
+    /// The attach type of a tcx link; none of XDP.
+    fn tcx(self) -> Option<u32> {
+        match self {
+            Hook::Xdp => None,
+            Hook::Ingress | Hook::IngressAlone | Hook::RawIngress => {
+                Some(libbpf_sys::BPF_TCX_INGRESS)
+            }
+            Hook::Egress | Hook::RawEgress => Some(libbpf_sys::BPF_TCX_EGRESS),
         }
     }
 }
@@ -90,15 +105,14 @@ impl Attachment {
         ifindex: u32,
         hook: Hook,
     ) -> Result<Self, DatapathError> {
-        let result = match hook {
-            Hook::Xdp => link(
+        let result = match hook.tcx() {
+            Some(kind) => tc(prog, ifindex, kind),
+            None => link(
                 prog,
                 ifindex,
                 libbpf_sys::BPF_XDP,
                 libbpf_sys::XDP_FLAGS_DRV_MODE,
             ),
-            Hook::Ingress | Hook::IngressAlone => tc(prog, ifindex, libbpf_sys::BPF_TCX_INGRESS),
-            Hook::Egress => tc(prog, ifindex, libbpf_sys::BPF_TCX_EGRESS),
         };
         result.map_err(|source| DatapathError::Attach {
             program: name,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading the programs and their maps.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -18,6 +19,7 @@ use crate::shared::{Control, Flows, Nexthops, Offers, Seen, Slots, configure_tab
 
 static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
 static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
+static RAW: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/raw.o"));
 static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"));
 
 /// Most flows that a table can have: seven eighths of its places, which are as many as a power of two within the
@@ -108,6 +110,9 @@ pub struct Datapath {
     maps: MapByName,
     xdp: Object,
     tc: Object,
+    /// For ports without a link layer; loaded when the first is attached to.
+    raw: OnceCell<Object>,
+    config: fw_config,
     _watchdog: Object,
     _tracepoints: Vec<Link>,
 }
@@ -142,30 +147,9 @@ impl Datapath {
             options.flows,
             std::array::from_fn(|_| random()),
         );
-        let size = |name: &str, map: &mut libbpf_rs::OpenMapMut<'_>| match name {
-            ".data.flows" => map.set_value_size(bytes_of::<fw_flow>(config.flow_mask + 1)),
-            ".data.nexthops" => map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask + 1)),
-            "fw_seen_flows" => map.set_max_entries(seen_len(config.flow_mask)),
-            _ => Ok(()),
-        };
-        let xdp = load("xdp", XDP, |name, map| {
-            if name == ".rodata.config" {
-                return map.set_initial_value(config.as_bytes());
-            }
-            size(name, map)
-        })?;
+        let xdp = load_with("xdp", XDP, &config, &MapByName::new())?;
         let mut maps = handles(&xdp)?;
-        let tc = load("tc", TC, |name, map| {
-            if name == ".rodata.config" {
-                return map.set_initial_value(config.as_bytes());
-            }
-            // sized first: libbpf unmaps global data by the size it then has
-            size(name, map)?;
-            match maps.get(name) {
-                Some(shared) => map.reuse_fd(shared.as_fd()),
-                None => Ok(()),
-            }
-        })?;
+        let tc = load_with("tc", TC, &config, &maps)?;
         maps.extend(handles(&watchdog)?);
         for (name, map) in handles(&tc)? {
             maps.entry(name).or_insert(map);
@@ -190,6 +174,8 @@ impl Datapath {
             maps,
             xdp,
             tc,
+            raw: OnceCell::new(),
+            config,
             _watchdog: watchdog,
             _tracepoints: tracepoints,
         })
@@ -210,8 +196,8 @@ impl Datapath {
     /// Ids of the XDP program and of the tc programs.
     #[must_use]
     pub fn prog_ids(&self) -> Vec<u32> {
-        let objects = [&self.xdp, &self.tc];
-        let progs = objects.iter().flat_map(|o| o.progs());
+        let objects = [&self.xdp, &self.tc].into_iter().chain(self.raw.get());
+        let progs = objects.flat_map(|o| o.progs());
         progs
             .filter_map(|p| libbpf_rs::Program::id_from_fd(p.as_fd()).ok())
             .collect()
@@ -257,8 +243,17 @@ impl Datapath {
     pub fn prog(&self, hook: Hook) -> Result<OwnedFd, DatapathError> {
         match hook {
             Hook::Xdp => prog_fd(&self.xdp, "xdp", hook.program()),
+            Hook::RawIngress | Hook::RawEgress => prog_fd(self.raw()?, "raw", hook.program()),
             _ => prog_fd(&self.tc, "tc", hook.program()),
         }
+    }
+
+    fn raw(&self) -> Result<&Object, DatapathError> {
+        if let Some(raw) = self.raw.get() {
+            return Ok(raw);
+        }
+        let raw = load_with("raw", RAW, &self.config, &self.maps)?;
+        Ok(self.raw.get_or_init(|| raw))
     }
 
     /// Makes a port a redirect target under a slot of the device map, and watches it.
@@ -370,6 +365,31 @@ fn load(
         prepare(&name, &mut map).map_err(error("sizing its maps"))?;
     }
     open.load().map_err(error("loading"))
+}
+
+/// Loads an object of the pipeline. Maps that are there already are shared.
+fn load_with(
+    object: &'static str,
+    bytes: &[u8],
+    config: &fw_config,
+    maps: &MapByName,
+) -> Result<Object, DatapathError> {
+    load(object, bytes, |name, map| {
+        // sized first: libbpf unmaps global data by the size it then has
+        match name {
+            ".rodata.config" => return map.set_initial_value(config.as_bytes()),
+            ".data.flows" => map.set_value_size(bytes_of::<fw_flow>(config.flow_mask + 1))?,
+            ".data.nexthops" => {
+                map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask + 1))?;
+            }
+            "fw_seen_flows" => map.set_max_entries(seen_len(config.flow_mask))?,
+            _ => {}
+        }
+        match maps.get(name) {
+            Some(shared) => map.reuse_fd(shared.as_fd()),
+            None => Ok(()),
+        }
+    })
 }
 
 fn handles(object: &Object) -> Result<MapByName, DatapathError> {

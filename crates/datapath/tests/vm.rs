@@ -10,7 +10,7 @@ mod police;
 mod vectors;
 
 use freeway_abi::FW_R_FRAGMENT;
-use freeway_datapath::{Datapath, LoadOptions};
+use freeway_datapath::{Datapath, Hook, LoadOptions};
 use libbpf_rs::query::ProgInfoIter;
 
 /// The verifier gives up at a million; room for what other kernels do differently.
@@ -33,8 +33,9 @@ fn programs_load() {
             ..LoadOptions::default()
         };
         let datapath = Datapath::load(&options).unwrap();
+        datapath.prog(Hook::RawIngress).unwrap();
         let ids = datapath.prog_ids();
-        assert_eq!(ids.len(), 4);
+        assert_eq!(ids.len(), 6);
         for prog in ProgInfoIter::default().filter(|prog| ids.contains(&prog.id)) {
             let name = prog.name.to_string_lossy();
             println!(

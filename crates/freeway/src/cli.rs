@@ -306,6 +306,56 @@ pub enum BenchCommand {
     /// by rule. Compared with the time before it is what a hit takes in the program; compared with the kernel alone
     /// what is lost of the established flows' frames.
     Flood(FloodArgs),
+    /// Measure what TCP in frames of a wire costs the router
+    ///
+    /// Bytes that leave for each second of CPU that the threads of the router's ports take (threaded NAPI): through
+    /// the kernel, through Freeway as it chooses, and through Freeway in tc.
+    Bulk(BulkArgs),
+    /// Compare a shaped port with and without Freeway
+    ///
+    /// htb with two classes, one by mark and one by DSCP, both with more TCP than they may have, and datagrams that ask for
+    /// their round-trip time: rates and latencies of the kernel, of a second kernel, and of Freeway, by turns.
+    Shaper(ShaperArgs),
+}
+
+/// Arguments of `bench bulk`.
+#[derive(Debug, Args)]
+pub struct BulkArgs {
+    /// Parallel TCP streams; may be given more than once
+    #[arg(long, value_name = "NUMBER", default_values_t = [1, 16], value_parser = clap::value_parser!(u32).range(1..=128))]
+    pub streams: Vec<u32>,
+    /// Runs; figures are their medians
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Seconds of each sample
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub seconds: u32,
+    /// CPU of the router
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub cpu: usize,
+    /// CPU of the hosts and the daemon
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub host_cpu: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `bench shaper`.
+#[derive(Debug, Args)]
+pub struct ShaperArgs {
+    /// Rate of the port in megabits a second; the classes have 60 and 40 % of it
+    #[arg(long, value_name = "MBIT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    pub rate: u32,
+    /// Runs; figures are their medians
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Seconds of each sample
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=3600))]
+    pub seconds: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `bench flood`.

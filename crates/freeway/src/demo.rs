@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway demo`: the same traffic without and with the fast path.
 
-use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use freeway_lab::{
@@ -15,6 +11,7 @@ use serde::Serialize;
 use crate::bench::{figures, flow_config, options, progress};
 use crate::cli::DemoArgs;
 use crate::exit::Stop;
+use crate::iperf::{Client, Server, Spec};
 use crate::lab;
 use crate::machine::Machine;
 use crate::render::{self, Page, Terminal, Tone, count};
@@ -26,8 +23,6 @@ const TOPOLOGY: &str = "nat";
 const FRAME_BYTES: u32 = 64;
 /// Frames before a sample, so that flows become fast.
 const WARMUP: Duration = Duration::from_secs(2);
-/// How long iperf3's server may take to listen.
-const SERVER_START: Duration = Duration::from_secs(5);
 
 /// What the demo measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -94,13 +89,13 @@ fn measure_all(args: &DemoArgs) -> Result<Demo, Stop> {
         "{} flows of {FRAME_BYTES}-byte frames",
         count(args.flows.into())
     );
-    let server = Server::start(&lab)?;
+    let server = Server::start(&lab, &Spec::default())?;
 
     say(&format!(
         "kernel: iperf3, one TCP stream, {} s",
         args.seconds
     ));
-    let kernel_tcp = iperf(&lab, args.seconds)?;
+    let kernel_tcp = gbit_s(&lab, args.seconds)?;
     say(&format!("kernel: {kernel_tcp:.2} Gb/s; now {generator}"));
     let short = MeasureSpec {
         duration: Duration::from_secs(1),
@@ -118,7 +113,7 @@ fn measure_all(args: &DemoArgs) -> Result<Demo, Stop> {
         "Freeway: iperf3, one TCP stream, {} s",
         args.seconds
     ));
-    let freeway_tcp = iperf(&lab, args.seconds)?;
+    let freeway_tcp = gbit_s(&lab, args.seconds)?;
     say(&format!("Freeway: {freeway_tcp:.2} Gb/s; now {generator}"));
     lab.prime(Proto::Udp, args.flows, Some(spec.cpu))?;
     let freeway = measure(
@@ -162,72 +157,14 @@ fn measure_all(args: &DemoArgs) -> Result<Demo, Stop> {
     })
 }
 
-/// iperf3's server; dropping it ends it.
-struct Server(Child);
-
-impl Server {
-    fn start(lab: &Lab) -> Result<Server, Stop> {
-        let mut command = Command::new("iperf3");
-        command
-            .arg("-s")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0);
-        let child =
-            lab.server()
-                .place(&mut command)?
-                .spawn()
-                .map_err(|error| match error.kind() {
-                    io::ErrorKind::NotFound => {
-                        Stop::failure("iperf3 is not installed: apt-get install iperf3")
-                    }
-                    _ => Stop::failure(format!("cannot start iperf3 in the lab: {error}")),
-                })?;
-        let server = Server(child);
-        let patience = Instant::now() + SERVER_START;
-        // 5201 is iperf3's port; state 0A is LISTEN.
-        let listens = || {
-            let text = ["tcp", "tcp6"].map(|file| {
-                std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default()
-            });
-            text.iter().flat_map(|text| text.lines()).any(|line| {
-                let mut fields = line.split_whitespace().skip(1);
-                fields.next().is_some_and(|local| local.ends_with(":1451"))
-                    && fields.nth(1) == Some("0A")
-            })
-        };
-        while !lab.server().enter(listens)? {
-            if Instant::now() > patience {
-                return Err(Stop::failure("iperf3's server does not listen in the lab"));
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(server)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Gigabits a second of one TCP stream, as the receiver saw them.
-fn iperf(lab: &Lab, seconds: u32) -> Result<f64, Stop> {
-    let address = lab.topology().family.plan().server;
-    let output = lab
-        .client()
-        .tool(&format!("iperf3 -c {address} -t {seconds} -O 1 -J"))?;
-    let json: serde_json::Value = serde_json::from_str(&output)
-        .map_err(|error| Stop::failure(format!("iperf3's report does not parse: {error}")))?;
-    json.pointer("/end/sum_received/bits_per_second")
-        .and_then(serde_json::Value::as_f64)
-        .filter(|rate| *rate > 0.0)
-        .map(|rate| rate / 1e9)
-        .ok_or_else(|| Stop::failure("iperf3 received nothing"))
+fn gbit_s(lab: &Lab, seconds: u32) -> Result<f64, Stop> {
+    let spec = Spec {
+        seconds: seconds + 1,
+        omit_seconds: 1,
+        ..Spec::default()
+    };
+    Ok(Client::start(lab, &spec)?.received_bit_s()? / 1e9)
 }
 
 fn table(demo: &Demo, terminal: Terminal) -> String {

@@ -11,6 +11,8 @@ mod demo;
 mod doctor;
 mod exit;
 mod filter;
+mod iperf;
+mod kinds;
 mod lab;
 mod live;
 mod machine;
@@ -62,6 +64,8 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Bench(BenchCommand::Compare(args)) => bench::compare(&args),
         Command::Bench(BenchCommand::Setup(args)) => bench::setup(&args),
         Command::Bench(BenchCommand::Flood(args)) => bench::flood(&args),
+        Command::Bench(BenchCommand::Bulk(args)) => bench::bulk(&args),
+        Command::Bench(BenchCommand::Shaper(args)) => bench::shaper(&args),
         Command::Man { dir, positional } => manual::pages(&dir.or(positional).unwrap_or_default()),
         Command::Completions { target } => manual::completions(&target),
     }

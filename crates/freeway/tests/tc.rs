@@ -8,7 +8,7 @@ use std::io::Read;
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::*;
 use freeway_lab::Options;
@@ -19,39 +19,13 @@ use serde_json::Value;
 /// The ports are no wires: frames come merged, and with checksums to be finished by a network card.
 const NO_WIRES: &str = "[port.lan0]\n\n[port.wan0]\n";
 
-/// Sends datagrams both ways, each of which must arrive.
 fn send(ends: &(UdpSocket, UdpSocket), datagrams: u64) {
-    let mut room = [0; 64];
-    for n in 0..datagrams {
-        ends.0.send_to(&n.to_be_bytes(), SERVER).unwrap();
-        let (len, from) = ends.1.recv_from(&mut room).unwrap();
-        assert_eq!(room[..len], n.to_be_bytes(), "datagram {n}");
-        ends.1.send_to(&room[..len], from).unwrap();
-        assert_eq!(ends.0.recv(&mut room).unwrap(), 8, "answer {n}");
-        thread::sleep(Duration::from_millis(1));
-    }
+    path::send(ends, address(SERVER), datagrams);
 }
 
-/// Sends until the flow to the server goes this way; how long that took.
 #[track_caller]
 fn until_path(router: &Router, ends: &(UdpSocket, UdpSocket), path: &str) -> Duration {
-    let start = Instant::now();
-    loop {
-        send(ends, 10);
-        let flows = router.flows("proto udp dport 5000");
-        if flows
-            .iter()
-            .any(|flow| flow["path"] == path && flow["state"] == "active")
-        {
-            return start.elapsed();
-        }
-        assert!(
-            start.elapsed() < Duration::from_secs(10),
-            "not {path}: {flows:#?}\n{}\n{:#}",
-            router.stats(),
-            router.status()["ports"]
-        );
-    }
+    path::until_path(router, ends, address(SERVER), path)
 }
 
 /// The number ahead of a word in the first line that has all these words.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One NAT flow becomes fast, on whatever kernel runs this: UDP and TCP through a masquerade, by sockets.
-//! `make test-vm` runs it on Debian's kernels; software emulation is slow, so no rate is asserted.
+//! Flows become fast, on whatever kernel runs this: UDP and TCP through a masquerade, in XDP and in tc, and through
+//! WireGuard, by sockets; ports of a VRF and of a bond are left to the kernel. `make test-vm` runs it on Debian's kernels; software emulation is slow, so no rate is asserted.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::{ErrorKind, Read, Write};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use freeway_lab::{Lab, Netns, Options, Topology};
+use freeway_lab::{Filter, Lab, Netns, Options, Topology};
 use serde_json::Value;
 
 const SERVER: &str = "198.51.100.2";
@@ -31,18 +31,20 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(lab: &Lab) -> Self {
+    /// `keys` are of each of the lab's ports, `ports` beside them.
+    fn start(lab: &Lab, keys: &str, ports: &[&str]) -> Self {
         let socket = PathBuf::from(format!("/run/freeway-vm-{}.sock", std::process::id()));
         let mut command = Command::new(program());
         command
             .args(["run", "--config", "/dev/stdin", "--log", "info"])
             .args(["-i", &lab.lan_port().name, "-i", &lab.wan_port().name])
+            .args(ports.iter().flat_map(|port| ["-i", port]))
             .arg("--socket")
             .arg(&socket)
             .env("NO_COLOR", "1")
             .stdin(Stdio::piped());
         let mut child = lab.router().spawn(&mut command).unwrap();
-        let config = lab.config_toml("");
+        let config = lab.config_toml(keys);
         child
             .stdin
             .take()
@@ -151,7 +153,7 @@ fn is_timeout(error: &std::io::Error) -> bool {
 fn udp_echo(netns: &Netns, end: &Arc<AtomicBool>) -> JoinHandle<()> {
     let end = Arc::clone(end);
     let socket = netns
-        .enter(|| UdpSocket::bind((SERVER, 7000)).unwrap())
+        .enter(|| UdpSocket::bind("0.0.0.0:7000").unwrap())
         .unwrap();
     socket
         .set_read_timeout(Some(Duration::from_millis(100)))
@@ -168,18 +170,22 @@ fn udp_echo(netns: &Netns, end: &Arc<AtomicBool>) -> JoinHandle<()> {
 }
 
 /// Asks and answers of different lengths and contents until told to end; counts those that came back right.
-fn udp_client(netns: &Netns, end: &Arc<AtomicBool>) -> JoinHandle<(u64, u64)> {
+fn udp_client(
+    netns: &Netns,
+    server: &'static str,
+    end: &Arc<AtomicBool>,
+) -> JoinHandle<(u64, u64)> {
     let end = Arc::clone(end);
     in_netns(netns, move || {
         let socket = UdpSocket::bind("192.0.2.2:40000").unwrap();
-        socket.connect((SERVER, 7000)).unwrap();
+        socket.connect((server, 7000)).unwrap();
         socket
             .set_read_timeout(Some(Duration::from_secs(5)))
             .unwrap();
         let (mut sent, mut good) = (0u64, 0u64);
         let mut buffer = [0; 2048];
         while !end.load(Ordering::Relaxed) {
-            let length = 1 + (sent as usize * 37) % 1400;
+            let length = 1 + (sent as usize * 37) % 1360;
             let data: Vec<u8> = (0..length).map(|i| (sent as usize + i) as u8).collect();
             socket.send(&data).unwrap();
             sent += 1;
@@ -196,7 +202,7 @@ fn udp_client(netns: &Netns, end: &Arc<AtomicBool>) -> JoinHandle<(u64, u64)> {
 /// Echoes single bytes until it gets a 0xff, then sends the download and closes.
 fn tcp_server(netns: &Netns) -> JoinHandle<()> {
     let listener = netns
-        .enter(|| TcpListener::bind((SERVER, 7001)).unwrap())
+        .enter(|| TcpListener::bind("0.0.0.0:7001").unwrap())
         .unwrap();
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -243,31 +249,22 @@ fn wait_until_fast(daemon: &Daemon, proto: &str, mut meanwhile: impl FnMut()) {
 /// One test at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
 
-#[test]
-fn nat_flows_become_fast() {
-    if !nix::unistd::geteuid().is_root() {
-        println!("skipped: network namespaces need root");
-        return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let lab = Lab::build(Topology::parse("nat").unwrap(), Options::default()).unwrap();
-    let daemon = Daemon::start(&lab);
-    for port in daemon.get(&["status"])["ports"].as_array().unwrap() {
-        assert_eq!(port["state"], "fast", "{}", daemon.dump());
-    }
-
+/// UDP both ways and a TCP download, fast in both directions and right.
+fn exchange(lab: &Lab, daemon: &Daemon, to: &'static str) {
     let end = Arc::new(AtomicBool::new(false));
     let echo = udp_echo(lab.server(), &end);
-    let client = udp_client(lab.client(), &end);
-    wait_until_fast(&daemon, "udp", || thread::sleep(Duration::from_millis(500)));
+    let client = udp_client(lab.client(), to, &end);
+    wait_until_fast(daemon, "udp", || thread::sleep(Duration::from_millis(500)));
 
     let server = tcp_server(lab.server());
-    let mut stream = in_netns(lab.client(), || TcpStream::connect((SERVER, 7001)).unwrap())
-        .join()
-        .unwrap();
+    let mut stream = in_netns(lab.client(), move || {
+        TcpStream::connect((to, 7001)).unwrap()
+    })
+    .join()
+    .unwrap();
     stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    wait_until_fast(&daemon, "tcp", || {
+    wait_until_fast(daemon, "tcp", || {
         for i in 0..20u8 {
             let mut byte = [i];
             stream.write_all(&byte).unwrap();
@@ -304,12 +301,120 @@ fn nat_flows_become_fast() {
     println!("udp: {good} of {sent} came back right");
     assert!(sent - good <= sent / 50, "{}", daemon.dump());
     println!("{}", daemon.dump().lines().next().unwrap());
+}
 
-    // FIN went through the kernel: the connection ends there as if it had seen all of it.
-    let tracked = lab.router().tool("conntrack -L -p tcp").unwrap();
-    assert!(!tracked.contains("ESTABLISHED"), "{tracked}");
+#[test]
+fn nat_flows_become_fast() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: network namespaces need root");
+        return;
+    }
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    for (path, keys) in [("xdp", ""), ("tc", "path = \"tc\"\n")] {
+        let lab = Lab::build(Topology::parse("nat").unwrap(), Options::default()).unwrap();
+        let daemon = Daemon::start(&lab, keys, &[]);
+        for port in daemon.get(&["status"])["ports"].as_array().unwrap() {
+            assert_eq!(port["state"], "fast", "{}", daemon.dump());
+            assert_eq!(port["path"], path, "{}", daemon.dump());
+        }
+        exchange(&lab, &daemon, SERVER);
+        // FIN went through the kernel: the connection ends there as if it had seen all of it.
+        let tracked = lab.router().tool("conntrack -L -p tcp").unwrap();
+        assert!(!tracked.contains("ESTABLISHED"), "{tracked}");
+        daemon.stop();
+        leaves_nothing(&lab);
+    }
+}
 
+/// The kernel's WireGuard, between the router and the server.
+#[test]
+fn wireguard_flows_become_fast() {
+    if std::env::var_os("IN_VM").is_none() {
+        println!("skipped: this kernel may have no WireGuard, and this is not a virtual machine");
+        return;
+    }
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = Options {
+        filter: Some(Filter::Tracked),
+        ..Options::default()
+    };
+    let lab = Lab::build(Topology::parse("nat").unwrap(), options).unwrap();
+    let ends = [
+        (lab.router(), "10.9.0.1", "198.51.100.2"),
+        (lab.server(), "10.9.0.2", "198.51.100.1"),
+    ];
+    let keys = ends.each_ref().map(|(netns, ..)| {
+        let secret = netns.tool("wg genkey").unwrap();
+        let public = netns.tool_with_input("wg pubkey", &secret).unwrap();
+        (secret, public)
+    });
+    for (i, (netns, address, peer)) in ends.iter().enumerate() {
+        let (secret, public) = (&keys[i].0, keys[1 - i].1.trim());
+        netns.tool("ip link add wg0 type wireguard").unwrap();
+        let settings = format!(
+            "wg set wg0 listen-port 51820 private-key /dev/stdin peer {public} \
+             allowed-ips 10.9.0.0/24,192.0.2.0/24 endpoint {peer}:51820"
+        );
+        netns.tool_with_input(&settings, secret).unwrap();
+        netns
+            .tool(&format!("ip address add {address}/24 dev wg0"))
+            .unwrap();
+        netns.tool("ip link set wg0 up").unwrap();
+    }
+    lab.server()
+        .tool("ip route add 192.0.2.0/24 dev wg0")
+        .unwrap();
+    let daemon = Daemon::start(&lab, "", &["wg0"]);
+    exchange(&lab, &daemon, "10.9.0.2");
+    for flow in daemon.get(&["flows"])["flows"].as_array().unwrap() {
+        assert_eq!(flow["path"], "tc", "{flow:#}");
+    }
     daemon.stop();
+}
+
+/// A bond to the client and a VRF around everything: the kernel forwards, and status says why.
+#[test]
+fn ports_of_bonds_and_vrfs_are_the_kernels() {
+    if std::env::var_os("IN_VM").is_none() {
+        println!(
+            "skipped: this kernel may have no bonds and VRFs, and this is not a virtual machine"
+        );
+        return;
+    }
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let lab = Lab::build(Topology::parse("routed").unwrap(), Options::default()).unwrap();
+    let bond = "link add bond0 address 02:00:00:00:07:01 type bond mode active-backup\n\
+                link set lan0 down\nlink set lan0 master bond0\nlink set bond0 up\n\
+                link add vrf0 type vrf table 100\nlink set vrf0 up\n\
+                link set bond0 master vrf0\nlink set wan0 master vrf0\n\
+                address add 192.0.2.1/24 dev bond0\n";
+    lab.router().tool_with_input("ip -batch -", bond).unwrap();
+    lab.client()
+        .tool("ip neighbour replace 192.0.2.1 lladdr 02:00:00:00:07:01 nud permanent dev eth0")
+        .unwrap();
+    let daemon = Daemon::start(&lab, "", &["bond0"]);
+    let end = Arc::new(AtomicBool::new(false));
+    let echo = udp_echo(lab.server(), &end);
+    let client = udp_client(lab.client(), SERVER, &end);
+    thread::sleep(Duration::from_secs(5));
+    end.store(true, Ordering::Relaxed);
+    let (sent, good) = client.join().unwrap();
+    echo.join().unwrap();
+    println!("udp: {good} of {sent} came back right");
+    assert!(
+        sent > 20 && sent - good <= 2,
+        "{good} of {sent}\n{}",
+        daemon.dump()
+    );
+    assert_eq!(daemon.fast_packets(), 0, "{}", daemon.dump());
+    for port in daemon.get(&["status"])["ports"].as_array().unwrap() {
+        let reasons = port["reasons"].to_string();
+        assert!(reasons.contains("bond"), "{port:#}");
+    }
+    daemon.stop();
+}
+
+fn leaves_nothing(lab: &Lab) {
     for port in [lab.lan_port(), lab.wan_port()] {
         for hook in ["ingress", "egress"] {
             let left = lab
@@ -363,7 +468,7 @@ fn a_full_conntrack_table_leaves_what_is_fast() {
     }
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let lab = Lab::build(Topology::parse("nat").unwrap(), Options::default()).unwrap();
-    let daemon = Daemon::start(&lab);
+    let daemon = Daemon::start(&lab, "", &[]);
     let end = Arc::new(AtomicBool::new(false));
     let echo = udp_echo(lab.server(), &end);
     let few = Duration::from_secs(5);

@@ -88,7 +88,7 @@ fn links_come_change_and_go() {
         read_until_link(&mut mirror, "v1");
         let v0 = mirror.link_by_name("v0").unwrap().clone();
         assert_eq!(v0.kind.as_deref(), Some("veth"));
-        assert!(v0.is_ethernet() && v0.mac.is_some() && !v0.up && v0.mtu == 1500);
+        assert!(v0.framing() == Framing::Ethernet && v0.mac.is_some() && !v0.up && v0.mtu == 1500);
         assert_eq!(v0.link, Some(index(&mirror, "v1")));
         run("ip link set v0 mtu 1400 address 02:00:00:00:00:07 up");
         read_until(&mut mirror, "mtu and MAC", |event| {

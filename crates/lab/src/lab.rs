@@ -15,6 +15,7 @@ use crate::limit::Raised;
 use crate::netns::Netns;
 use crate::ruleset::ruleset;
 use crate::topology::{Family, Filter, Topology, offset};
+use crate::wire::{self, Wire};
 use crate::{signal, sweep};
 
 /// How many client addresses flows may need: one for every 32,768.
@@ -49,6 +50,9 @@ pub struct Options {
     /// Transmit checksum offload on the router's ports. As with a network card the kernel then leaves the checksum of
     /// what GRO has merged to the device; a veth never finishes it. Switch it off where checksums are compared.
     pub router_tx_checksum: bool,
+    /// Between each host and the router a pair of ports whose programs hand frames over, in the host's namespace. The
+    /// router gets them as from a driver's ring, not as the skbs of the sender.
+    pub wires: bool,
     /// MTU of all ports, bytes of L3.
     pub mtu: u32,
     /// Raises net.netfilter.nf_conntrack_max, which all namespaces share, while the lab exists.
@@ -64,6 +68,7 @@ impl Default for Options {
             static_neighbours: true,
             router_gro: true,
             router_tx_checksum: true,
+            wires: false,
             mtu: 1500,
             conntrack_max: None,
         }
@@ -89,6 +94,7 @@ pub struct Lab {
     topology: &'static Topology,
     options: Options,
     ports: Ports,
+    wires: Vec<Wire>,
     // Last, for fields are dropped in order and the namespaces go when everything else has gone.
     hosts: Hosts,
     _conntrack_max: Option<Raised>,
@@ -144,8 +150,13 @@ impl Lab {
             signal::create(netns)?;
         }
         set_sysctls(&hosts, topology)?;
-        create_links(&hosts, options.mtu)?;
+        create_links(&hosts, &options)?;
         set_offloads(&hosts, &options)?;
+        let wires = if options.wires {
+            vec![Wire::connect(&hosts.client)?, Wire::connect(&hosts.server)?]
+        } else {
+            Vec::new()
+        };
         set_addresses(&hosts, topology, &options)?;
         if let Some(text) = ruleset(topology, &options) {
             hosts.router.tool_with_input("nft -f -", &text)?;
@@ -172,6 +183,7 @@ impl Lab {
             topology,
             options,
             ports,
+            wires,
             hosts,
             _conntrack_max: conntrack_max,
         })
@@ -220,6 +232,14 @@ impl Lab {
     /// The server's port, `eth0`.
     pub fn server_port(&self) -> &Port {
         &self.ports.server
+    }
+
+    /// All ports of the hosts, those of their wires included.
+    pub(crate) fn host_ports(&self) -> impl Iterator<Item = &Port> {
+        let wires = self.wires.iter().flat_map(Wire::ports);
+        [self.client_port(), self.server_port()]
+            .into_iter()
+            .chain(wires)
     }
 
     /// The Freeway daemon's configuration for the router: a plain veth is not fit for XDP, these are.
@@ -295,17 +315,25 @@ pub(crate) fn batch(netns: &Netns, commands: &str) -> Result<(), LabError> {
     netns.tool_with_input("ip -batch -", commands).map(drop)
 }
 
-fn create_links(hosts: &Hosts, mtu: u32) -> Result<(), LabError> {
+fn create_links(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
+    let mtu = options.mtu;
     let mut commands = String::new();
     for (port, mac, peer, peer_mac) in [
         ("lan0", MAC_LAN, &hosts.client, MAC_CLIENT),
         ("wan0", MAC_WAN, &hosts.server, MAC_SERVER),
     ] {
-        let (mac, peer_mac, peer) = (text(mac), text(peer_mac), peer.name());
+        let (mac, peer_mac) = (text(mac), text(peer_mac));
+        let eth0 = format!("eth0 mtu {mtu} address {peer_mac}");
+        let (far, near) = if options.wires {
+            wire::create(peer, &eth0, mtu)?;
+            (wire::FAR, format!("mtu {mtu}"))
+        } else {
+            ("eth0", format!("mtu {mtu} address {peer_mac}"))
+        };
         let _ = writeln!(
             commands,
-            "link add {port} mtu {mtu} address {mac} type veth \
-             peer name eth0 mtu {mtu} address {peer_mac} netns {peer}"
+            "link add {port} mtu {mtu} address {mac} type veth peer name {far} {near} netns {}",
+            peer.name()
         );
     }
     batch(&hosts.router, &commands)

@@ -35,6 +35,7 @@ pub mod generator;
 pub mod lab;
 mod limit;
 pub mod measure;
+pub mod napi;
 pub mod netns;
 pub mod prime;
 pub mod program;
@@ -48,6 +49,7 @@ mod skel;
 pub mod sweep;
 pub mod topology;
 pub mod twins;
+mod wire;
 
 pub use capture::{Capture, Injected, Injector};
 pub use error::LabError;
@@ -57,6 +59,7 @@ pub use lab::{Lab, Options, Port, PortForward};
 pub use measure::{
     MeasureSpec, Sample, SinkCost, Turn, Turns, measure, measure_reference, measure_sink,
 };
+pub use napi::NapiThreads;
 pub use netns::Netns;
 pub use prime::Primed;
 pub use program::{Counting, Program, RunTime};

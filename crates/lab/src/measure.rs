@@ -103,7 +103,7 @@ pub fn measure_reference(
 ) -> Result<Sample, LabError> {
     let guard = reference.attach(lab)?;
     match reference {
-        Reference::XdpRedirect | Reference::XdpPass => measure(lab, spec),
+        Reference::XdpRedirect | Reference::XdpWire | Reference::XdpPass => measure(lab, spec),
         Reference::XdpDrop | Reference::TcEgressDrop => measure_by(lab, spec, || guard.dropped()),
     }
 }

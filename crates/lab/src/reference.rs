@@ -21,6 +21,8 @@ pub enum Reference {
     XdpDrop,
     /// A bare redirect from `lan0` to `wan0`, nothing rewritten; the sink's XDP program ignores MAC addresses.
     XdpRedirect,
+    /// The same, and it finishes checksums as the network card would at the end of which it stands.
+    XdpWire,
     /// An XDP program on `lan0` that passes everything to the kernel.
     XdpPass,
     /// The kernel forwards, and tc drops at `wan0`'s egress (Linux 6.6).
@@ -62,6 +64,7 @@ impl Reference {
         match self {
             Reference::XdpDrop => "drop",
             Reference::XdpRedirect => "redirect",
+            Reference::XdpWire => "wire",
             Reference::XdpPass => "pass",
             Reference::TcEgressDrop => "tcdrop",
         }
@@ -82,6 +85,10 @@ impl Reference {
             Reference::XdpRedirect => {
                 set_device(&out, wan)?;
                 attach_xdp(progs.xdp_redirect.as_fd(), lan)?
+            }
+            Reference::XdpWire => {
+                set_device(&out, wan)?;
+                attach_xdp(progs.xdp_wire.as_fd(), lan)?
             }
             Reference::XdpPass => attach_xdp(progs.xdp_pass.as_fd(), lan)?,
             Reference::TcEgressDrop => attach_tc_egress(progs.tc_drop.as_fd(), wan)?,

@@ -45,10 +45,12 @@ pub struct Flow {
     pub to_dport: u16,
     /// Port that it goes out at.
     pub port_out: String,
-    /// Source MAC address as it goes out.
-    pub src_mac_out: String,
-    /// Destination MAC address as it goes out.
-    pub dst_mac_out: String,
+    /// Source MAC address as it goes out; none at a port without a link layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub src_mac_out: Option<String>,
+    /// Destination MAC address as it goes out; likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_mac_out: Option<String>,
     /// State of the flow.
     pub state: FlowState,
     /// Which program forwards it.

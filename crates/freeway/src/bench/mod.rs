@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Measuring.
 
+mod bulk;
 mod compare;
 mod flood;
+mod forwarded;
 mod process;
 mod setup;
+mod shaper;
 
 use freeway_datapath::FLOWS_MAX;
 use freeway_lab::{Options, Sample};
 
+pub use bulk::bulk;
 pub use compare::compare;
 pub use flood::flood;
 pub use setup::setup;
+pub use shaper::shaper;
 
 /// The lab for so many flows: conntrack must have room for them.
 pub fn options(flows: u32) -> Options {

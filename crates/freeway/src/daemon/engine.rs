@@ -37,7 +37,7 @@ use self::census::Census;
 use self::explain::Explanations;
 use self::latency::Recorder;
 use self::lost::Lost;
-use self::poll::{Polled, Poller};
+use self::poll::{Polled, Poller, Question};
 use self::ports::Ports;
 use self::ruleset::Ruleset;
 use self::sniff::Sniff;
@@ -157,8 +157,6 @@ struct Engine {
     polled: Polled,
     poller: Poller,
     probes: Vec<ProbeResult>,
-    /// Ids of the data plane's programs.
-    prog_ids: Vec<u32>,
 }
 
 /// Counters of the daemon itself.
@@ -215,7 +213,6 @@ impl Engine {
             ..Settings::default()
         });
         let now = Instant::now();
-        let prog_ids = datapath.prog_ids();
         let mut engine = Self {
             ports: Ports::default(),
             ruleset: Ruleset::default(),
@@ -229,9 +226,8 @@ impl Engine {
             census: Census::default(),
             sniff: Sniff::default(),
             polled: Polled::default(),
-            poller: Poller::start(prog_ids.clone())?,
+            poller: Poller::start()?,
             probes,
-            prog_ids,
             config,
             datapath,
             manager,
@@ -246,7 +242,7 @@ impl Engine {
         control.set_offer_budget(per_tick(CANDIDATES_PER_S));
         control.set_sample_budget(per_tick(SAMPLES_PER_S));
         control.set_epoch(engine.manager.epoch());
-        engine.polled = Polled::read(&engine.places(), &engine.prog_ids);
+        engine.polled = Polled::read(engine.question());
         engine.set_tcp_timeouts();
         engine.read_neighbours();
         engine.update_policy()?;
@@ -463,12 +459,24 @@ impl Engine {
 
     /// Has the polling thread look at what sends no event.
     fn ask_poller(&mut self) {
-        let places = self.places();
-        self.poller.ask(places);
+        let question = self.question();
+        self.poller.ask(question);
+    }
+
+    fn question(&self) -> Question {
+        Question {
+            places: self.places(),
+            ours: self.datapath.prog_ids(),
+        }
     }
 
     /// Applies what differs from the look before.
     fn polled(&mut self, polled: Polled) -> Result<(), DaemonError> {
+        if polled.ours != self.datapath.prog_ids() {
+            // programs were loaded meanwhile, and counted as somebody else's
+            self.ask_poller();
+            return Ok(());
+        }
         let before = std::mem::replace(&mut self.polled, polled);
         if self.poller.take_again() {
             self.ask_poller();

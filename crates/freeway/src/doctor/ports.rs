@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use freeway_kernel::ethtool::Ethtool;
-use freeway_kernel::model::{Family, Link};
+use freeway_kernel::model::{Family, Framing, Link};
 use freeway_kernel::netdev::{XdpFeatures, xdp_features};
 use freeway_kernel::progs::{self, tcx};
 use freeway_kernel::sockets::packet_sockets;
@@ -14,6 +14,7 @@ use super::{Report, Severity};
 use crate::api::{self, PortState, Status};
 use crate::config::{Config, PathChoice, Port};
 use crate::exit::{Exit, Stop};
+use crate::kinds;
 
 /// Queueing disciplines that neither shape nor classify, and those that hold filters only.
 const PLAIN_QDISCS: [&str; 9] = [
@@ -107,7 +108,7 @@ impl Machine {
         let netconf = self.mirror.netconf();
         let switched = |family| netconf.get(&(family, index)).and_then(|n| n.forwarding);
         let forwarding = [Family::Ipv4, Family::Ipv6].map(switched);
-        link.is_ethernet() && link.up && forwarding.contains(&Some(true))
+        link.framing() != Framing::Other && link.up && forwarding.contains(&Some(true))
     }
 }
 
@@ -140,12 +141,8 @@ fn examine_port(report: &mut Report, machine: &Machine, link: &Link, settings: &
         );
         return;
     }
-    if !link.is_ethernet() {
-        report.add(
-            &area,
-            Severity::Warning,
-            "no Ethernet framing: it stays in the kernel",
-        );
+    if let Some(reason) = kinds::unsupported(link) {
+        report.add(&area, Severity::Warning, reason);
         return;
     }
     let before = report.findings.len();
@@ -168,44 +165,16 @@ fn examine_port(report: &mut Report, machine: &Machine, link: &Link, settings: &
 }
 
 fn examine_kind(report: &mut Report, area: &str, link: &Link, settings: &Port) {
-    let name = &link.name;
-    match link.kind.as_deref() {
-        None => {}
-        Some("veth") if settings.wire_true => {}
-        Some("veth") => report.advise(
-            area,
-            Severity::Note,
-            "a veth: its peer may send merged frames and unfinished checksums, which no wire \
-             carries, so tc forwards for it instead of XDP",
-            format!(
-                "if the peer behaves as a wire (ethtool -K PEER tso off gso off tx off), say so in \
-                 the configuration: wire_true = true in [port.{name}]"
-            ),
-        ),
-        Some("tun") => report.add(
-            area,
-            Severity::Note,
-            "a tap: frames may come merged and with unfinished checksums, so tc forwards for it \
-             instead of XDP",
-        ),
-        Some(kind) => report.add(
-            area,
-            Severity::Warning,
-            format!("a {kind} device: what it carries stays in the kernel"),
-        ),
-    }
-    if link.master.is_some() {
-        report.add(
-            area,
-            Severity::Warning,
-            "part of a bridge, bond or VRF: it stays in the kernel",
-        );
+    if let Some(reason) = kinds::without_xdp(link, settings.wire_true) {
+        report.add(area, Severity::Note, reason);
     }
 }
 
 fn examine_driver(report: &mut Report, area: &str, machine: &Machine, link: &Link) {
     let name = &link.name;
-    if let Some(xdp) = &machine.xdp {
+    if let Some(xdp) = &machine.xdp
+        && kinds::without_xdp(link, true).is_none()
+    {
         let features = xdp.get(&link.ifindex).copied().unwrap_or_default();
         if !features.has(XdpFeatures::BASIC | XdpFeatures::REDIRECT) {
             report.advise(

@@ -36,9 +36,14 @@ pub fn explain(explain: &Explain, terminal: Terminal) -> String {
         match flow {
             Some(flow) => {
                 lines(&mut page, "  ", flow);
+                let to = flow.dst_mac_out.as_ref();
                 let words = format!(
-                    "to {} by {}; packets up to {} bytes, TTL {}, DSCP {}",
-                    flow.dst_mac_out, flow.port_out, flow.length_max, flow.ttl, flow.dscp
+                    "{}by {}; packets up to {} bytes, TTL {}, DSCP {}",
+                    to.map_or(String::new(), |mac| format!("to {mac} ")),
+                    flow.port_out,
+                    flow.length_max,
+                    flow.ttl,
+                    flow.dscp
                 );
                 page.words("       ", &words);
             }

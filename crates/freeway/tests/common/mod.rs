@@ -5,7 +5,9 @@
 pub mod bench;
 pub mod large;
 pub mod objects;
+pub mod path;
 pub mod random;
+pub mod tunnel;
 pub mod wire;
 
 use std::io::{Read, Write};

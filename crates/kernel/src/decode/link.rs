@@ -153,6 +153,13 @@ fn detail(kind: &str, attrs: Attrs<'_>) -> LinkDetail {
             mode: u8_of(1).unwrap_or(0),
             active_slave: u32_of(2),
         },
+        "vxlan" => LinkDetail::Tunnel {
+            external: u8_of(25).unwrap_or(0) != 0,
+        },
+        // IFLA_GENEVE_COLLECT_METADATA is a flag
+        "geneve" => LinkDetail::Tunnel {
+            external: attrs.clone().find(6).is_some(),
+        },
         "vrf" => LinkDetail::Vrf {
             table: u32_of(1).unwrap_or(0),
         },

@@ -55,10 +55,30 @@ pub struct Link {
 }
 
 impl Link {
-    /// True for an Ethernet-framed link.
-    pub fn is_ethernet(&self) -> bool {
-        self.hw_type == 1
+    /// How packets are framed there.
+    pub fn framing(&self) -> Framing {
+        match self.hw_type {
+            ARPHRD_ETHER => Framing::Ethernet,
+            ARPHRD_NONE | ARPHRD_RAWIP => Framing::Bare,
+            _ => Framing::Other,
+        }
     }
+}
+
+/// Hardware types (linux/if_arp.h).
+const ARPHRD_ETHER: u16 = 1;
+const ARPHRD_RAWIP: u16 = 519;
+const ARPHRD_NONE: u16 = 0xfffe;
+
+/// What is ahead of the IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// An Ethernet header.
+    Ethernet,
+    /// Nothing: tun, WireGuard, many modems.
+    Bare,
+    /// Something else.
+    Other,
 }
 
 /// An XDP program on a link (IFLA_XDP).
@@ -111,6 +131,11 @@ pub enum LinkDetail {
         mode: u8,
         /// The active slave of active-backup.
         active_slave: Option<u32>,
+    },
+    /// A tunnel device (vxlan, geneve).
+    Tunnel {
+        /// Routes and filters choose each packet's tunnel (IFLA_VXLAN_COLLECT_METADATA).
+        external: bool,
     },
     /// A VRF.
     Vrf {

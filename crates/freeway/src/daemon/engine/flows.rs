@@ -77,7 +77,7 @@ impl Engine {
             let ticks = now_tick.wrapping_sub(tick).cast_signed().max(0);
             f64::from(ticks) / f64::from(self.datapath.clock.hz())
         };
-        let l2 = self.manager.nexthop_l2(flow.nexthop).unwrap_or(&[0; 14]);
+        let l2 = self.manager.nexthop_l2(flow.nexthop).unwrap_or(&[]);
         Flow {
             family: if flow.key.tuple.src.is_ipv4() { 4 } else { 6 },
             proto: Proto(flow.key.tuple.proto),
@@ -91,8 +91,8 @@ impl Engine {
             to_dst: flow.out.dst,
             to_dport: flow.out.dport,
             port_out: self.port_name(flow.port_out),
-            src_mac_out: mac(&l2[6..12]),
-            dst_mac_out: mac(&l2[..6]),
+            src_mac_out: l2.get(6..12).map(mac),
+            dst_mac_out: l2.get(..6).map(mac),
             state: self.flow_state(&state),
             path: match flow.path {
                 Path::Xdp => FlowPath::Xdp,

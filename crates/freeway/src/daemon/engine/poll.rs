@@ -30,11 +30,18 @@ pub(super) struct Place {
     pub physical: bool,
 }
 
+/// What is asked about.
+pub(super) struct Question {
+    pub places: Vec<Place>,
+    /// Ids of the daemon's own programs.
+    pub ours: Vec<u32>,
+}
+
 /// The thread that asks. It was made by the daemon's main thread, which never changes its network namespace, and so
 /// is in the same one.
 #[derive(Debug)]
 pub(super) struct Poller {
-    questions: ask::Sender<Vec<Place>>,
+    questions: ask::Sender<Question>,
     answers: mpsc::Receiver<Polled>,
     /// A question is under way.
     busy: bool,
@@ -43,13 +50,12 @@ pub(super) struct Poller {
 }
 
 impl Poller {
-    /// `ours`: ids of the daemon's own programs.
-    pub(super) fn start(ours: Vec<u32>) -> Result<Self, DaemonError> {
-        let (questions, places) = ask::channel::<Vec<Place>>();
+    pub(super) fn start() -> Result<Self, DaemonError> {
+        let (questions, asked) = ask::channel::<Question>();
         let (sender, answers) = mpsc::channel(1);
         let work = move || {
-            while let Ok(places) = places.recv() {
-                if sender.blocking_send(Polled::read(&places, &ours)).is_err() {
+            while let Ok(question) = asked.recv() {
+                if sender.blocking_send(Polled::read(question)).is_err() {
                     break;
                 }
             }
@@ -65,11 +71,11 @@ impl Poller {
     }
 
     /// Asks, or asks once more after the answer that is under way.
-    pub(super) fn ask(&mut self, places: Vec<Place>) {
+    pub(super) fn ask(&mut self, question: Question) {
         self.again = self.busy;
         if !self.busy {
             // a thread that has ended is reported by `answer`
-            self.busy = self.questions.send(places).is_ok();
+            self.busy = self.questions.send(question).is_ok();
         }
     }
 
@@ -89,6 +95,8 @@ impl Poller {
 /// As it was at the last look.
 #[derive(Debug, Default)]
 pub(super) struct Polled {
+    /// Ids of the daemon's own programs when it was asked.
+    pub ours: Vec<u32>,
     pub sysctls: Sysctls,
     pub sniffers: Vec<PacketSocket>,
     /// Tables of the legacy iptables, which tell of no change.
@@ -102,7 +110,7 @@ pub(super) struct Polled {
 
 impl Polled {
     /// What cannot be read counts as absent; it is logged.
-    pub(super) fn read(places: &[Place], ours: &[u32]) -> Self {
+    pub(super) fn read(Question { places, ours }: Question) -> Self {
         let sockets = packet_sockets().unwrap_or_else(|error| {
             tracing::debug!("listing packet sockets: {error}");
             Vec::new()
@@ -128,8 +136,9 @@ impl Polled {
             features,
             obstacles: places
                 .iter()
-                .map(|place| (place.ifindex, Obstacles::of(place, ours, ethtool.as_ref())))
+                .map(|place| (place.ifindex, Obstacles::of(place, &ours, ethtool.as_ref())))
                 .collect(),
+            ours,
         }
     }
 

@@ -8,12 +8,13 @@ use freeway_cmm::{Exclusion, Fitness, Policy, Port as ManagedPort};
 use freeway_datapath::{Attachment, Datapath, DatapathError, Hook};
 use freeway_kernel::clsact;
 use freeway_kernel::mirror::Mirror;
-use freeway_kernel::model::{Family, Link, Prefix, Qdisc};
+use freeway_kernel::model::{Family, Framing, Link, Prefix, Qdisc};
 
 use super::Engine;
 use super::poll::{Obstacles, Place};
 use crate::config::{Config, PathChoice};
 use crate::daemon::DaemonError;
+use crate::kinds;
 
 /// Qdiscs that pass packets on in order and do not shape them.
 const UNSHAPED: [&str; 8] = [
@@ -201,33 +202,16 @@ fn unfit(link: &Link, config: &Config) -> Option<String> {
     if options.path == PathChoice::Kernel {
         return Some("the configuration leaves it to the kernel".into());
     }
-    if !link.is_ethernet() {
-        return Some("not an Ethernet interface".into());
-    }
-    match link.kind.as_deref() {
-        // of tun, those that are Ethernet: tap
-        None | Some("veth" | "tun") => {}
-        Some(kind) => return Some(format!("{kind} interfaces are left to the kernel")),
-    }
-    link.master
-        .map(|_| "ports of a bridge, bond or VRF are left to the kernel".into())
+    kinds::unsupported(link)
 }
 
 /// What keeps XDP from a port that tc may forward for.
 fn without_xdp(link: &Link, config: &Config) -> Option<String> {
     let options = config.port.get(&link.name).cloned().unwrap_or_default();
-    match (options.path, link.kind.as_deref()) {
-        (PathChoice::Tc, _) => Some("the configuration wants tc".into()),
-        (_, Some("veth")) if !options.wire_true => Some(format!(
-            "veth: its peer may send merged frames and unfinished checksums, which tc forwards; \
-             if it behaves as a wire, set wire_true = true in [port.{}] for XDP",
-            link.name
-        )),
-        (_, Some("tun")) => Some(
-            "tap: frames may come merged or with unfinished checksums, which tc forwards".into(),
-        ),
-        _ => None,
+    if options.path == PathChoice::Tc {
+        return Some("the configuration wants tc".into());
     }
+    kinds::without_xdp(link, options.wire_true)
 }
 
 /// The configuration's policy in the manager's terms.
@@ -514,7 +498,8 @@ impl Engine {
             },
         };
         let foreign = |f: &&freeway_kernel::model::Filter| {
-            !f.prog_id.is_some_and(|id| self.prog_ids.contains(&id))
+            !f.prog_id
+                .is_some_and(|id| self.datapath.prog_ids().contains(&id))
                 && f.name.as_deref().is_none_or(|n| !n.starts_with("freeway"))
         };
         let filters = self.mirror.filters().get(&link.ifindex);
@@ -596,15 +581,15 @@ fn attach_tc(
     let (programs, clsact) = (&mut port.tc_programs, &mut port.clsact);
     let attached = attempt(link, &mut port.failed, || {
         datapath.sweep(link.ifindex);
-        let hook = if alone {
-            Hook::IngressAlone
-        } else {
-            Hook::Ingress
+        let (ingress, egress) = match (link.framing(), alone) {
+            (Framing::Bare, _) => (Hook::RawIngress, Hook::RawEgress),
+            (_, true) => (Hook::IngressAlone, Hook::Egress),
+            (_, false) => (Hook::Ingress, Hook::Egress),
         };
-        let ingress = datapath.attach(link.ifindex, hook)?;
+        let ingress = datapath.attach(link.ifindex, ingress)?;
         *clsact |= !had_clsact && matches!(ingress, Attachment::Filter(_));
         *programs = vec![ingress];
-        programs.push(datapath.attach(link.ifindex, Hook::Egress)?);
+        programs.push(datapath.attach(link.ifindex, egress)?);
         Ok(())
     });
     attached.inspect_err(|_| port.detach(link.ifindex))
@@ -637,54 +622,13 @@ mod tests {
     }
 
     #[test]
-    fn ethernet_ports_of_their_own_take_part() {
-        let plain = Config::default();
-        for kind in [None, Some("veth"), Some("tun")] {
-            assert_eq!(unfit(&link(kind), &plain), None);
-        }
-        for kind in [
-            "vlan",
-            "bridge",
-            "bond",
-            "team",
-            "vrf",
-            "macvlan",
-            "ipvlan",
-            "vxlan",
-            "gre",
-            "ppp",
-            "wireguard",
-            "macsec",
-            "dummy",
-        ] {
-            let reason = unfit(&link(Some(kind)), &plain).unwrap();
-            assert!(reason.contains(kind), "{reason}");
-        }
-        let ppp = Link {
-            hw_type: 512,
-            ..link(None)
-        };
-        assert!(unfit(&ppp, &plain).is_some());
-        let member = Link {
-            master: Some(7),
-            ..link(None)
-        };
-        assert!(unfit(&member, &plain).unwrap().contains("bridge"));
-        let kernel = Config::parse("[port.p0]\npath = \"kernel\"\n", "x").unwrap();
-        assert!(
-            unfit(&link(None), &kernel)
-                .unwrap()
-                .contains("configuration")
-        );
-    }
-
-    #[test]
-    fn what_is_no_wire_is_not_for_xdp() {
+    fn the_configuration_decides() {
         let config = |text| Config::parse(text, "x").unwrap();
-        let (plain, veth) = (Config::default(), link(Some("veth")));
-        assert_eq!(without_xdp(&link(None), &plain), None);
-        assert!(without_xdp(&link(Some("tun")), &plain).is_some());
-        assert!(without_xdp(&veth, &plain).unwrap().contains("wire_true"));
+        let kernel = config("[port.p0]\npath = \"kernel\"\n");
+        let reason = unfit(&link(None), &kernel).unwrap();
+        assert!(reason.contains("configuration"), "{reason}");
+        assert_eq!(unfit(&link(None), &Config::default()), None);
+        let veth = link(Some("veth"));
         let wire = config("[port.p0]\nwire_true = true\n");
         assert_eq!(without_xdp(&veth, &wire), None);
         assert!(without_xdp(&veth, &config("[port.p1]\nwire_true = true\n")).is_some());

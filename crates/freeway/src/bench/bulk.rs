@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway bench bulk`: TCP in frames of a wire, and how many bytes a second of the router's CPU forwards.
+//!
+//! The router's ports are polled by threads on a CPU that the hosts do not use; what these threads take is the router's
+//! cost, GRO and segmentation included, and nothing of the hosts'. Wires hand frames over as a card's driver does, and
+//! finish checksums. The routers, each in a lab of its own, take turns.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use freeway_lab::{Lab, NapiThreads, Options, Topology};
+use serde::Serialize;
+
+use super::forwarded::Forwarded;
+use super::process::pin;
+use super::{median, options, progress};
+use crate::cli::BulkArgs;
+use crate::config::PathChoice;
+use crate::exit::Stop;
+use crate::iperf::{Client, Server, Spec};
+use crate::lab;
+use crate::machine::Machine;
+use crate::render::{self, Page, Terminal, Tone};
+use crate::router::RouterDaemon;
+
+const SCENARIO: &str = "nat";
+/// Until the streams have their speed and are fast.
+const WARMUP: Duration = Duration::from_secs(2);
+/// Between the end of a sample and that of its streams, so that nothing ends within the sample.
+const MARGIN_S: u32 = 1;
+
+/// The result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bulk {
+    /// The lab's topology.
+    pub scenario: String,
+    /// L3 bytes of a full frame.
+    pub mtu: u32,
+    /// Runs.
+    pub runs: u32,
+    /// Seconds of each sample.
+    pub seconds: u32,
+    /// For each number of streams.
+    pub streams: Vec<Streams>,
+    /// What was measured on.
+    pub machine: Machine,
+}
+
+/// The routers with a number of streams.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Streams {
+    /// Parallel TCP streams.
+    pub streams: u32,
+    /// The kernel alone.
+    pub kernel: Figures,
+    /// Freeway, which chooses the path.
+    pub auto: Figures,
+    /// Freeway, in tc.
+    pub tc: Figures,
+    /// Bytes for each second of CPU, Freeway's over the kernel's of the same run; the median.
+    pub auto_ratio: f64,
+    /// The same in tc.
+    pub tc_ratio: f64,
+}
+
+/// A router's medians, and its samples in order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Frame bytes forwarded for each second of the router's CPU, in gigabytes.
+    pub gbyte_per_cpu_s: f64,
+    /// What the server's port received, gigabits a second.
+    pub gbit_s: f64,
+    /// Share of the CPU that the router had.
+    pub router_cpu: f64,
+    /// Freeway's share of the packets that its programs saw.
+    pub fast_share: f64,
+    /// gbyte_per_cpu_s of each run.
+    pub samples: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    forwarded: Forwarded,
+    cpu: Duration,
+    elapsed: Duration,
+}
+
+impl Sample {
+    fn gbyte_per_cpu_s(&self) -> f64 {
+        self.forwarded.server_bytes as f64 / 1e9 / self.cpu.as_secs_f64()
+    }
+
+    fn gbit_s(&self) -> f64 {
+        self.forwarded.server_bytes as f64 * 8e-9 / self.elapsed.as_secs_f64()
+    }
+}
+
+impl Figures {
+    fn of(samples: &[Sample]) -> Self {
+        let over = |figure: &dyn Fn(&Sample) -> f64| median(samples.iter().map(figure).collect());
+        Self {
+            gbyte_per_cpu_s: over(&Sample::gbyte_per_cpu_s),
+            gbit_s: over(&Sample::gbit_s),
+            router_cpu: over(&|s| s.cpu.as_secs_f64() / s.elapsed.as_secs_f64()),
+            fast_share: over(&|s| s.forwarded.fast_share()),
+            samples: samples.iter().map(Sample::gbyte_per_cpu_s).collect(),
+        }
+    }
+}
+
+/// Measures and prints.
+pub fn bulk(args: &BulkArgs) -> Result<(), Stop> {
+    let topology = Topology::parse(SCENARIO)?;
+    lab::prepare()?;
+    let bulk = run(args, topology)?;
+    if args.json {
+        render::print_json(&bulk)
+    } else {
+        render::print(&table(&bulk, Terminal::stdout()))
+    }
+}
+
+/// A router and its hosts. Fields are dropped in order.
+struct Site {
+    name: &'static str,
+    _server: Server,
+    daemon: Option<RouterDaemon>,
+    threads: NapiThreads,
+    lab: Lab,
+}
+
+impl Site {
+    fn build(
+        name: &'static str,
+        topology: &'static Topology,
+        path: Option<PathChoice>,
+        args: &BulkArgs,
+    ) -> Result<Site, Stop> {
+        let options = Options {
+            wires: true,
+            ..options(0)
+        };
+        let lab = Lab::build(topology, options)?;
+        let threads = lab.poll_by_threads(args.cpu, args.host_cpu)?;
+        let daemon = path.map(|path| {
+            let daemon = RouterDaemon::start_on(&lab, path, "")?;
+            daemon.require_fast_ports()?;
+            pin(daemon.status()?.pid, args.host_cpu)?;
+            Ok::<_, Stop>(daemon)
+        });
+        let spec = Spec {
+            cpu: Some(args.host_cpu),
+            ..Spec::default()
+        };
+        Ok(Site {
+            name,
+            _server: Server::start(&lab, &spec)?,
+            daemon: daemon.transpose()?,
+            threads,
+            lab,
+        })
+    }
+
+    fn forwarded(&self) -> Result<Forwarded, Stop> {
+        Forwarded::now(&self.lab, self.daemon.as_ref())
+    }
+
+    fn sample(&self, streams: u32, args: &BulkArgs) -> Result<Sample, Stop> {
+        let spec = Spec {
+            streams,
+            seconds: WARMUP.as_secs() as u32 + args.seconds + MARGIN_S,
+            cpu: Some(args.host_cpu),
+            ..Spec::default()
+        };
+        let client = Client::start(&self.lab, &spec)?;
+        thread::sleep(WARMUP);
+        let began = Instant::now();
+        let (cpu, forwarded) = (self.threads.cpu_time()?, self.forwarded()?);
+        thread::sleep(Duration::from_secs(args.seconds.into()));
+        let sample = Sample {
+            elapsed: began.elapsed(),
+            cpu: self.threads.cpu_time()?.saturating_sub(cpu),
+            forwarded: self.forwarded()?.since(&forwarded),
+        };
+        client.received_bit_s()?;
+        progress(&format!(
+            "{:<7} {streams:>2} streams: {:.2} GB for each second of the router's CPU, {:.2} Gb/s, {:.0} % fast",
+            self.name,
+            sample.gbyte_per_cpu_s(),
+            sample.gbit_s(),
+            sample.forwarded.fast_share() * 100.0
+        ));
+        Ok(sample)
+    }
+}
+
+fn run(args: &BulkArgs, topology: &'static Topology) -> Result<Bulk, Stop> {
+    let sites = [
+        Site::build("kernel", topology, None, args)?,
+        Site::build("Freeway", topology, Some(PathChoice::Auto), args)?,
+        Site::build("tc", topology, Some(PathChoice::Tc), args)?,
+    ];
+    let mut streams = Vec::new();
+    for number in &args.streams {
+        let mut samples = [const { Vec::new() }; 3];
+        for _ in 0..args.runs {
+            for (site, samples) in sites.iter().zip(&mut samples) {
+                samples.push(site.sample(*number, args)?);
+            }
+        }
+        let [kernel, auto, tc] = samples.each_ref().map(|s| Figures::of(s));
+        let ratio = |of: &Figures| {
+            let pairs = of.samples.iter().zip(&kernel.samples);
+            median(pairs.map(|(a, b)| a / b).collect())
+        };
+        streams.push(Streams {
+            streams: *number,
+            auto_ratio: ratio(&auto),
+            tc_ratio: ratio(&tc),
+            kernel,
+            auto,
+            tc,
+        });
+    }
+    for site in sites {
+        site.daemon.map(RouterDaemon::stop).transpose()?;
+    }
+    Ok(Bulk {
+        scenario: topology.name.into(),
+        mtu: options(0).mtu,
+        runs: args.runs,
+        seconds: args.seconds,
+        streams,
+        machine: Machine::this(),
+    })
+}
+
+fn table(bulk: &Bulk, terminal: Terminal) -> String {
+    let mut page = Page::new(terminal);
+    page.words(
+        "",
+        &format!(
+            "Scenario {}: TCP in frames of {} bytes, GB for each second of the router's CPU; medians of {} runs, {} s each",
+            bulk.scenario, bulk.mtu, bulk.runs, bulk.seconds
+        ),
+    );
+    page.words(
+        "",
+        &format!(
+            "{}, {} CPUs, Linux {}",
+            bulk.machine.cpu, bulk.machine.cpus, bulk.machine.kernel
+        ),
+    );
+    page.gap();
+    let heads = ["streams", "kernel", "Freeway", "ratio", "in tc", "ratio"]
+        .map(|head| page.tone(Tone::Head, head))
+        .to_vec();
+    let mut rows = vec![heads];
+    for s in &bulk.streams {
+        rows.push(vec![
+            s.streams.to_string(),
+            format!("{:.2}", s.kernel.gbyte_per_cpu_s),
+            format!("{:.2}", s.auto.gbyte_per_cpu_s),
+            format!("{:.1}", s.auto_ratio),
+            format!("{:.2}", s.tc.gbyte_per_cpu_s),
+            format!("{:.1}", s.tc_ratio),
+        ]);
+    }
+    page.table(2, &[0, 1, 2, 3, 4, 5], &rows);
+    page.finish()
+}

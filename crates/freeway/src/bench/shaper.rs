@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway bench shaper`: a shaped port with and without Freeway.
+//!
+//! htb with two classes, one chosen by mark and one by DSCP, both offered more TCP than they may have, and datagrams of the
+//! first class that ask for their round-trip time. Three routers take turns, each in a lab of its own: the kernel, the
+//! kernel again, and Freeway. How far two kernels differ says what a difference means.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use freeway_lab::{Lab, Netns, Options, Topology};
+use serde::Serialize;
+
+use super::forwarded::Forwarded;
+use super::{median, progress};
+use crate::cli::ShaperArgs;
+use crate::exit::Stop;
+use crate::iperf::{Client, Server, Spec};
+use crate::lab;
+use crate::machine::Machine;
+use crate::render::{self, Page, Terminal, Tone};
+use crate::router::RouterDaemon;
+
+const SCENARIO: &str = "nat";
+/// The class by mark, and the one by DSCP: their streams' ports, and their shares of the rate, percent.
+const MARKED: (u16, u32) = (5201, 60);
+const BY_DSCP: (u16, u32) = (5202, 40);
+const MARK: u32 = 7;
+/// AF11.
+const TOS: u8 = 0x28;
+const STREAMS: u32 = 4;
+/// Until the streams fill their queues and are fast.
+const WARMUP_S: u32 = 3;
+/// The datagrams that ask: their port, length, distance in time, and patience.
+const PROBE_PORT: u16 = 7000;
+const PROBE_BYTES: usize = 100;
+const PROBE_EVERY: Duration = Duration::from_millis(20);
+const PROBE_PATIENCE: Duration = Duration::from_secs(2);
+/// What rates and latencies may differ by if two kernels differ by less.
+const RATE_TOLERANCE: f64 = 0.02;
+const LATENCY_TOLERANCE: f64 = 0.10;
+
+/// The result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shaper {
+    /// The lab's topology.
+    pub scenario: String,
+    /// The rate of the port, megabits a second.
+    pub rate_mbit: u32,
+    /// Runs.
+    pub runs: u32,
+    /// Seconds of each sample.
+    pub seconds: u32,
+    /// The kernel.
+    pub kernel: Figures,
+    /// A second router without Freeway.
+    pub kernel_again: Figures,
+    /// Freeway.
+    pub freeway: Figures,
+    /// The largest difference of a class's rate, over the kernel's: of the second kernel, and of Freeway.
+    pub rate_difference_kernel: f64,
+    /// Freeway's.
+    pub rate_difference: f64,
+    /// The same of the median round-trip time.
+    pub latency_difference_kernel: f64,
+    /// Freeway's.
+    pub latency_difference: f64,
+    /// Freeway's differences are within the larger of the tolerance (2 % for rates, 10 % for latency) and the kernels'.
+    pub equal: bool,
+    /// What was measured on.
+    pub machine: Machine,
+}
+
+/// Medians over the runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// TCP payload of the class by mark, megabits a second.
+    pub marked_mbit: f64,
+    /// TCP payload of the class by DSCP, megabits a second.
+    pub dscp_mbit: f64,
+    /// The median round-trip time of the datagrams, milliseconds.
+    pub latency_p50_ms: f64,
+    /// Of 100 datagrams the fifth slowest.
+    pub latency_p95_ms: f64,
+    /// Share of the datagrams that were not answered.
+    pub unanswered: f64,
+    /// Freeway's share of the packets that its programs saw.
+    pub fast_share: f64,
+}
+
+/// Measures and prints.
+pub fn shaper(args: &ShaperArgs) -> Result<(), Stop> {
+    let topology = Topology::parse(SCENARIO)?;
+    lab::prepare()?;
+    let shaper = run(args, topology)?;
+    if args.json {
+        render::print_json(&shaper)
+    } else {
+        render::print(&table(&shaper, Terminal::stdout()))
+    }
+}
+
+fn run(args: &ShaperArgs, topology: &'static Topology) -> Result<Shaper, Stop> {
+    let sites = [
+        Site::build("kernel", topology, false, args.rate)?,
+        Site::build("kernel", topology, false, args.rate)?,
+        Site::build("Freeway", topology, true, args.rate)?,
+    ];
+    let mut samples = [const { Vec::new() }; 3];
+    for _ in 0..args.runs {
+        for (site, samples) in sites.iter().zip(&mut samples) {
+            samples.push(site.sample(args.seconds)?);
+        }
+    }
+    for site in sites {
+        site.daemon.map(RouterDaemon::stop).transpose()?;
+    }
+    let [kernel, kernel_again, freeway] = samples.each_ref().map(|s| medians(s));
+    let rates = |other: &Figures| {
+        let marked = difference(other.marked_mbit, kernel.marked_mbit);
+        marked.max(difference(other.dscp_mbit, kernel.dscp_mbit))
+    };
+    let latency = |other: &Figures| difference(other.latency_p50_ms, kernel.latency_p50_ms);
+    let (rate_difference_kernel, rate_difference) = (rates(&kernel_again), rates(&freeway));
+    let (latency_difference_kernel, latency_difference) =
+        (latency(&kernel_again), latency(&freeway));
+    Ok(Shaper {
+        scenario: topology.name.into(),
+        rate_mbit: args.rate,
+        runs: args.runs,
+        seconds: args.seconds,
+        equal: rate_difference <= rate_difference_kernel.max(RATE_TOLERANCE)
+            && latency_difference <= latency_difference_kernel.max(LATENCY_TOLERANCE),
+        rate_difference_kernel,
+        rate_difference,
+        latency_difference_kernel,
+        latency_difference,
+        kernel,
+        kernel_again,
+        freeway,
+        machine: Machine::this(),
+    })
+}
+
+fn difference(value: f64, of: f64) -> f64 {
+    (value / of - 1.0).abs()
+}
+
+fn medians(samples: &[Figures]) -> Figures {
+    let over = |figure: fn(&Figures) -> f64| median(samples.iter().map(figure).collect());
+    Figures {
+        marked_mbit: over(|f| f.marked_mbit),
+        dscp_mbit: over(|f| f.dscp_mbit),
+        latency_p50_ms: over(|f| f.latency_p50_ms),
+        latency_p95_ms: over(|f| f.latency_p95_ms),
+        unanswered: over(|f| f.unanswered),
+        fast_share: over(|f| f.fast_share),
+    }
+}
+
+/// A router and its hosts. Fields are dropped in order.
+struct Site {
+    name: &'static str,
+    _servers: [Server; 2],
+    daemon: Option<RouterDaemon>,
+    lab: Lab,
+}
+
+impl Site {
+    fn build(
+        name: &'static str,
+        topology: &'static Topology,
+        freeway: bool,
+        rate_mbit: u32,
+    ) -> Result<Site, Stop> {
+        let options = Options {
+            extra_nft: format!(
+                "table inet classes {{\n\
+                 \tchain forward {{\n\
+                 \t\ttype filter hook forward priority filter + 10; policy accept;\n\
+                 \t\ttcp dport {} meta mark set {MARK}\n\
+                 \t\tudp dport {PROBE_PORT} meta mark set {MARK}\n\
+                 \t}}\n}}\n",
+                MARKED.0
+            ),
+            ..super::options(0)
+        };
+        let lab = Lab::build(topology, options)?;
+        lab.router()
+            .tool_with_input("tc -batch -", &qdiscs(&lab.wan_port().name, rate_mbit))?;
+        let daemon = freeway.then(|| RouterDaemon::start(&lab, "")).transpose()?;
+        let server = |port| {
+            let spec = Spec {
+                port,
+                ..Spec::default()
+            };
+            Server::start(&lab, &spec)
+        };
+        Ok(Site {
+            name,
+            _servers: [server(MARKED.0)?, server(BY_DSCP.0)?],
+            daemon,
+            lab,
+        })
+    }
+
+    fn forwarded(&self) -> Result<Forwarded, Stop> {
+        Forwarded::now(&self.lab, self.daemon.as_ref())
+    }
+
+    fn sample(&self, seconds: u32) -> Result<Figures, Stop> {
+        let client = |port, tos| {
+            let spec = Spec {
+                port,
+                tos,
+                streams: STREAMS,
+                seconds: WARMUP_S + seconds,
+                omit_seconds: WARMUP_S,
+                ..Spec::default()
+            };
+            Client::start(&self.lab, &spec)
+        };
+        let (marked, by_dscp) = (client(MARKED.0, 0)?, client(BY_DSCP.0, TOS)?);
+        thread::sleep(Duration::from_secs(WARMUP_S.into()));
+        let before = self.forwarded()?;
+        let probe = Duration::from_secs(seconds.into());
+        let mut latencies_ms = probe_latency(&self.lab, probe)?;
+        let forwarded = self.forwarded()?.since(&before);
+        let asked = latencies_ms.len();
+        latencies_ms.retain(|ms| ms.is_finite());
+        let figures = Figures {
+            marked_mbit: marked.received_bit_s()? / 1e6,
+            dscp_mbit: by_dscp.received_bit_s()? / 1e6,
+            unanswered: 1.0 - latencies_ms.len() as f64 / asked.max(1) as f64,
+            latency_p50_ms: quantile(&mut latencies_ms, 0.5),
+            latency_p95_ms: quantile(&mut latencies_ms, 0.95),
+            fast_share: forwarded.fast_share(),
+        };
+        progress(&format!(
+            "{:<7} {:.1} and {:.1} Mb/s, {:.2} ms, {:.0} % fast",
+            self.name,
+            figures.marked_mbit,
+            figures.dscp_mbit,
+            figures.latency_p50_ms,
+            figures.fast_share * 100.0
+        ));
+        Ok(figures)
+    }
+}
+
+/// htb with two classes, as `tc -batch` reads it. The BPF program: `A = skb->mark; A == 7 ? 1:10 : no match`.
+fn qdiscs(port: &str, rate_mbit: u32) -> String {
+    let part = |percent: u32| rate_mbit * percent / 100;
+    // a queue of 20 ms or so
+    let limit = (rate_mbit / 2).max(10);
+    format!(
+        "qdisc add dev {port} root handle 1: htb default 20\n\
+         class add dev {port} parent 1: classid 1:1 htb rate {rate_mbit}mbit\n\
+         class add dev {port} parent 1:1 classid 1:10 htb rate {}mbit ceil {rate_mbit}mbit\n\
+         class add dev {port} parent 1:1 classid 1:20 htb rate {}mbit ceil {rate_mbit}mbit\n\
+         qdisc add dev {port} parent 1:10 handle 10: pfifo limit {limit}\n\
+         qdisc add dev {port} parent 1:20 handle 20: pfifo limit {limit}\n\
+         filter add dev {port} parent 1: protocol ip prio 1 bpf bytecode \
+         \"4,32 0 0 4294963220,21 0 1 {MARK},6 0 0 65552,6 0 0 0\" classid 1:10\n\
+         filter add dev {port} parent 1: protocol ip prio 2 u32 match ip dsfield {TOS:#x} 0xfc classid 1:20\n",
+        part(MARKED.1),
+        part(BY_DSCP.1)
+    )
+}
+
+fn socket(netns: &Netns, address: SocketAddr) -> Result<UdpSocket, Stop> {
+    netns
+        .enter(|| UdpSocket::bind(address))?
+        .map_err(|error| Stop::failure(format!("cannot open a socket at {address}: {error}")))
+}
+
+/// Answers every datagram with itself until told to end.
+fn echo(socket: UdpSocket, end: Arc<AtomicBool>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let mut datagram = [0; PROBE_BYTES];
+        while !end.load(Ordering::Relaxed) {
+            if let Ok((len, from)) = socket.recv_from(&mut datagram) {
+                // what is lost is seen by who asks
+                let _ = socket.send_to(&datagram[..len], from);
+            }
+        }
+    })
+}
+
+/// Round-trip times in milliseconds; infinite if there was no answer.
+fn probe_latency(lab: &Lab, duration: Duration) -> Result<Vec<f64>, Stop> {
+    let plan = lab.topology().family.plan();
+    let server = SocketAddr::new(plan.server, PROBE_PORT);
+    let failed = |error: std::io::Error| Stop::failure(format!("cannot ask {server}: {error}"));
+    let answering = socket(lab.server(), server)?;
+    answering
+        .set_read_timeout(Some(Duration::from_millis(100)))
+        .map_err(failed)?;
+    let end = Arc::new(AtomicBool::new(false));
+    let echo = echo(answering, Arc::clone(&end));
+    let asked = ask(lab, plan.client, server, duration);
+    end.store(true, Ordering::Relaxed);
+    let _ = echo.join();
+    asked.map_err(failed)
+}
+
+fn ask(
+    lab: &Lab,
+    client: IpAddr,
+    server: SocketAddr,
+    duration: Duration,
+) -> std::io::Result<Vec<f64>> {
+    let asking = socket(lab.client(), SocketAddr::new(client, 0))
+        .map_err(|stop| std::io::Error::other(stop.to_string()))?;
+    asking.connect(server)?;
+    asking.set_read_timeout(Some(PROBE_PATIENCE))?;
+    let (began, mut latencies_ms) = (Instant::now(), Vec::new());
+    let mut datagram = [0; PROBE_BYTES];
+    while began.elapsed() < duration {
+        let number = latencies_ms.len() as u64;
+        datagram[..8].copy_from_slice(&number.to_be_bytes());
+        let sent = Instant::now();
+        asking.send(&datagram)?;
+        let mut answer = [0; PROBE_BYTES];
+        latencies_ms.push(loop {
+            match asking.recv(&mut answer) {
+                // an older one's answer came late
+                Ok(_) if answer[..8] != datagram[..8] => {}
+                Ok(_) => break sent.elapsed().as_secs_f64() * 1e3,
+                Err(_) => break f64::INFINITY,
+            }
+        });
+        thread::sleep(PROBE_EVERY.saturating_sub(sent.elapsed()));
+    }
+    Ok(latencies_ms)
+}
+
+fn quantile(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let index = (values.len() as f64 * share) as usize;
+    let last = values.len().saturating_sub(1);
+    values.get(index.min(last)).copied().unwrap_or(f64::NAN)
+}
+
+fn table(shaper: &Shaper, terminal: Terminal) -> String {
+    let mut page = Page::new(terminal);
+    page.words(
+        "",
+        &format!(
+            "htb at {} Mb/s, classes of {} % by mark and {} % by DSCP, TCP in both; medians of {} runs, {} s each",
+            shaper.rate_mbit, MARKED.1, BY_DSCP.1, shaper.runs, shaper.seconds
+        ),
+    );
+    page.words(
+        "",
+        &format!(
+            "{}, {} CPUs, Linux {}",
+            shaper.machine.cpu, shaper.machine.cpus, shaper.machine.kernel
+        ),
+    );
+    page.gap();
+    let heads = [
+        "",
+        "by mark, Mb/s",
+        "by DSCP, Mb/s",
+        "latency, ms",
+        "p95, ms",
+    ]
+    .map(|head| page.tone(Tone::Head, head))
+    .to_vec();
+    let row = |name: &str, f: &Figures| {
+        vec![
+            name.into(),
+            format!("{:.1}", f.marked_mbit),
+            format!("{:.1}", f.dscp_mbit),
+            format!("{:.2}", f.latency_p50_ms),
+            format!("{:.2}", f.latency_p95_ms),
+        ]
+    };
+    page.table(
+        2,
+        &[1, 2, 3, 4],
+        &[
+            heads,
+            row("kernel", &shaper.kernel),
+            row("kernel again", &shaper.kernel_again),
+            row("Freeway", &shaper.freeway),
+        ],
+    );
+    page.gap();
+    let tone = if shaper.equal { Tone::Good } else { Tone::Warn };
+    let summary = format!(
+        "Freeway differs by {:.1} % in rates and {:.1} % in latency; two kernels by {:.1} and {:.1} %.",
+        shaper.rate_difference * 100.0,
+        shaper.latency_difference * 100.0,
+        shaper.rate_difference_kernel * 100.0,
+        shaper.latency_difference_kernel * 100.0
+    );
+    page.words("", &page.tone(tone, &summary));
+    page.words(
+        "",
+        &format!(
+            "{:.1} % of the packets were Freeway's.",
+            shaper.freeway.fast_share * 100.0
+        ),
+    );
+    page.finish()
+}

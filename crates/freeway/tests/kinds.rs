@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ports other than wires: tunnels without a link layer, vxlan, macvlan.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::net::SocketAddr;
+
+use common::path::{send, until_path};
+use common::tunnel::{TUN, Tunnel};
+use common::*;
+use freeway_lab::{Filter, Lab, Options};
+
+/// A port beside the lab's own, between the router and the server.
+struct Beside {
+    port: &'static str,
+    /// Of the client and of the server behind that port.
+    client: &'static str,
+    server: &'static str,
+}
+
+/// The router translates what leaves there.
+const MASQUERADE: &str = "table inet beside {\n\
+     \tchain postrouting {\n\
+     \t\ttype nat hook postrouting priority srcnat;\n\
+     \t\toifname { \"tun0\", \"vx0\", \"mv0\" } masquerade\n\
+     \t}\n}\n";
+
+fn lab(topology: &str) -> Lab {
+    let options = Options {
+        filter: Some(Filter::Tracked),
+        extra_nft: MASQUERADE.into(),
+        static_neighbours: false,
+        ..Options::default()
+    };
+    build_with(topology, options)
+}
+
+/// UDP and TCP through the port, both ways in tc, and nothing of it lost or sent again.
+fn through(lab: &Lab, beside: &Beside) {
+    let ports = ["lan0", "wan0", beside.port];
+    let router = Router::start_in(lab.router(), &lab.config_toml(""), freeway(), &ports);
+    let of = |host: &str, port: u16| -> SocketAddr { format!("{host}:{port}").parse().unwrap() };
+    let (client, server) = (beside.client, beside.server);
+    let ends = (
+        udp(lab.client(), of(client, 40_000)),
+        udp(lab.server(), of(server, 5000)),
+    );
+    until_path(&router, &ends, of(server, 5000), "tc");
+    let before = router.stats().fast();
+    send(&ends, of(server, 5000), 300);
+    let fast = router.stats().fast() - before;
+    assert!(fast >= 580, "{fast} fast\n{}", router.stats());
+
+    let listener = listen(lab.server(), of(server, 5001));
+    let mut tcp = pair(
+        (lab.client(), of(client, 40_001)),
+        of(server, 5001),
+        &listener,
+    );
+    exchange_blocks(&mut tcp, 10);
+    let flows = router.wait_fast("proto tcp", 2, 1);
+    assert!(flows.iter().all(|flow| flow["path"] == "tc"), "{flows:#?}");
+    let bare = beside.port == TUN;
+    for flow in &flows {
+        let leaves_bare = bare && flow["port_out"] == TUN;
+        assert_eq!(flow["dst_mac_out"].is_null(), leaves_bare, "{flow:#}");
+    }
+    let before = router.stats().fast_bytes();
+    exchange_blocks(&mut tcp, 100);
+    let (fast, sent) = (router.stats().fast_bytes() - before, 2 * 100 * BLOCK as u64);
+    println!("{}: {fast} fast bytes for {sent}", beside.port);
+    assert!(
+        fast > sent * 8 / 10,
+        "{fast} of {sent} bytes fast\n{}",
+        router.stats()
+    );
+    let explained = router.json(&[
+        "explain",
+        "udp",
+        &format!("{client}:40000"),
+        &format!("{server}:5000"),
+    ]);
+    assert_eq!(explained["flow"]["port_out"], beside.port, "{explained:#}");
+    router.stop();
+}
+
+#[test]
+fn tunnels_without_a_link_layer() {
+    let Some(_machine) = machine() else { return };
+    for (topology, client, ends, server) in [
+        (
+            "routed",
+            "192.0.2.2",
+            ["10.9.0.1/24", "10.9.0.2/24"],
+            "10.9.0.2",
+        ),
+        (
+            "routed6",
+            "[2001:db8:1::2]",
+            ["fd09::1/64", "fd09::2/64"],
+            "[fd09::2]",
+        ),
+    ] {
+        let lab = lab(topology);
+        let tunnel = Tunnel::open(&lab);
+        for (host, address) in [lab.router(), lab.server()].into_iter().zip(ends) {
+            host.tool(&format!("ip address add {address} dev {TUN}"))
+                .unwrap();
+            host.tool(&format!("ip link set {TUN} up")).unwrap();
+        }
+        through(
+            &lab,
+            &Beside {
+                port: TUN,
+                client,
+                server,
+            },
+        );
+        drop(tunnel);
+    }
+}
+
+#[test]
+fn vxlan() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    for (host, own, peer, address) in [
+        (lab.router(), "wan0", "198.51.100.2", "10.8.0.1/24"),
+        (lab.server(), "eth0", "198.51.100.1", "10.8.0.2/24"),
+    ] {
+        let link = format!("link add vx0 type vxlan id 7 remote {peer} dstport 4789 dev {own}");
+        let commands = format!("{link}\naddress add {address} dev vx0\nlink set vx0 up\n");
+        host.tool_with_input("ip -batch -", &commands).unwrap();
+    }
+    through(
+        &lab,
+        &Beside {
+            port: "vx0",
+            client: "192.0.2.2",
+            server: "10.8.0.2",
+        },
+    );
+}
+
+#[test]
+fn macvlan() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    let router = "link add mv0 link wan0 type macvlan mode bridge\n\
+                  address add 203.0.113.1/24 dev mv0\nlink set mv0 up\n";
+    lab.router().tool_with_input("ip -batch -", router).unwrap();
+    lab.server()
+        .tool("ip address add 203.0.113.2/24 dev eth0")
+        .unwrap();
+    through(
+        &lab,
+        &Beside {
+            port: "mv0",
+            client: "192.0.2.2",
+            server: "203.0.113.2",
+        },
+    );
+}
