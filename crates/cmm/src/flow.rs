@@ -33,6 +33,10 @@ pub struct Flow {
     pub active: bool,
     /// Who forwards it.
     pub path: Path,
+    /// A mark or a class of its packets matters, or they are not as on a wire: tc alone forwards it.
+    pub bound: bool,
+    /// A packet socket takes its packets: likewise.
+    pub sniffed: bool,
 }
 
 /// Where the preparation of a TCP connection stands.

@@ -219,6 +219,8 @@ impl Record {
             dscp_in: self.dscp_in,
             active: self.is_active(),
             path: self.path(),
+            bound: self.is_bound(),
+            sniffed: self.is_sniffed(),
         }
     }
 }

@@ -123,6 +123,61 @@ fn the_bench_fills_its_fields() {
     assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
 }
 
+#[test]
+fn the_bulk_bench_fills_its_fields() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    let (bench, _) = measure(&[
+        "bench",
+        "bulk",
+        "--streams",
+        "2",
+        "--runs",
+        "1",
+        "--seconds",
+        "2",
+    ]);
+    let streams = &bench["streams"][0];
+    assert_eq!(streams["streams"], 2);
+    for router in ["kernel", "auto", "tc"] {
+        let figures = &streams[router];
+        assert!(
+            figures["gbyte_per_cpu_s"].as_f64().unwrap() > 0.0,
+            "{bench}"
+        );
+        let fast = figures["fast_share"].as_f64().unwrap();
+        assert_eq!(fast > 0.9, router != "kernel", "{router}: {bench}");
+    }
+    assert!(streams["auto_ratio"].as_f64().unwrap() > 1.0, "{bench}");
+}
+
+#[test]
+fn a_shaped_port_is_as_the_kernels() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    let (bench, _) = measure(&[
+        "bench",
+        "shaper",
+        "--rate",
+        "20",
+        "--runs",
+        "1",
+        "--seconds",
+        "5",
+    ]);
+    for router in ["kernel", "kernel_again", "freeway"] {
+        let figure = |name: &str| bench[router][name].as_f64().unwrap();
+        let (marked, dscp) = (figure("marked_mbit"), figure("dscp_mbit"));
+        // the rate bounds frames, of which payload is a part; the classes share it by 60 to 40
+        assert!((15.0..20.0).contains(&(marked + dscp)), "{bench}");
+        assert!((1.2..1.9).contains(&(marked / dscp)), "{bench}");
+        assert!(figure("latency_p50_ms") > 1.0, "{bench}");
+        assert_eq!(figure("fast_share") > 0.9, router == "freeway", "{bench}");
+    }
+}
+
 /// What a fault would do to floods, and a machine that is too busy could do, too.
 fn flood_faults(kind: &Value) -> Vec<String> {
     let count = |field: &str| kind[field].as_u64().unwrap();

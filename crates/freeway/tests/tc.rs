@@ -7,8 +7,10 @@ mod common;
 use std::io::Read;
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::*;
 use freeway_lab::Options;
@@ -80,9 +82,61 @@ fn a_shaper_moves_what_leaves_through_it_to_tc() {
     assert!(fast >= 380, "{fast} fast\n{}", router.stats());
     let explained = router.json(&["explain", "udp", CLIENT, SERVER]);
     assert_eq!(explained["flow"]["path"], "tc", "{explained:#}");
+    let notes = explained["notes"].to_string();
+    assert!(notes.contains("in tc: wan0: its qdisc tbf"), "{notes}");
     lab.router().tool("tc qdisc del dev wan0 root").unwrap();
     let returned = until_path(&router, &ends, "xdp");
     println!("to tc within {moved:?}, back within {returned:?}");
+    router.stop();
+}
+
+/// From when the kernel has the qdisc until the last frame that passed it by.
+#[test]
+fn a_shaper_has_everything_within_milliseconds() {
+    let Some(_machine) = machine() else { return };
+    const EVERY: Duration = Duration::from_micros(500);
+    let lab = build("nat");
+    let router = Router::start(&lab);
+    let ends = udp_ends(&lab);
+    let mut late_ms: Vec<f64> = Vec::new();
+    for _ in 0..5 {
+        until_path(&router, &ends, "xdp");
+        let (sender, sent) = (ends.0.try_clone().unwrap(), Arc::new(AtomicU64::new(0)));
+        let (end, count) = (Arc::new(AtomicBool::new(false)), Arc::clone(&sent));
+        let stop = Arc::clone(&end);
+        let load = thread::spawn(move || {
+            let mut next = Instant::now();
+            while !stop.load(Ordering::Relaxed) {
+                sender.send_to(b"under load", SERVER).unwrap();
+                count.fetch_add(1, Ordering::Relaxed);
+                next += EVERY;
+                thread::sleep(next.saturating_duration_since(Instant::now()));
+            }
+        });
+        let receiver = ends.1.try_clone().unwrap();
+        let arrived = thread::spawn(move || {
+            std::iter::from_fn(|| receiver.recv(&mut [0; 64]).ok()).count() as u64
+        });
+        thread::sleep(Duration::from_millis(200));
+        lab.router()
+            .tool("tc qdisc replace dev wan0 root tbf rate 1gbit burst 1mb latency 50ms")
+            .unwrap();
+        let (at, began) = (sent.load(Ordering::Relaxed), Instant::now());
+        thread::sleep(Duration::from_millis(300));
+        end.store(true, Ordering::Relaxed);
+        load.join().unwrap();
+        let after = sent.load(Ordering::Relaxed) - at;
+        let each_ms = began.elapsed().as_secs_f64() * 1e3 / after.max(1) as f64;
+        let shown = lab.router().tool("tc -s qdisc show dev wan0").unwrap();
+        let passed = ahead(&shown, &["Sent"], "pkt");
+        late_ms.push(after.saturating_sub(passed) as f64 * each_ms);
+        assert!(passed > 100, "{passed} of {after}: {shown}");
+        assert_eq!(arrived.join().unwrap(), sent.load(Ordering::Relaxed));
+        lab.router().tool("tc qdisc del dev wan0 root").unwrap();
+    }
+    late_ms.sort_by(f64::total_cmp);
+    println!("frames passed the new qdisc by for {late_ms:.1?} ms");
+    assert!(late_ms[2] <= 10.0, "{late_ms:?} ms");
     router.stop();
 }
 

@@ -6,11 +6,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use freeway_abi::{FW_AF_INET, FW_AF_INET6, FW_STAGE_TC_EGRESS, Reason, fw_watch, fw_watch_event};
-use freeway_cmm::{ConnKey, Flow, FlowKey, Refusal, words_of};
+use freeway_cmm::{ConnKey, Flow, FlowKey, Path, Refusal, words_of};
 use freeway_kernel::model::{Connection as Tracked, CtStatus, Neigh, Tuple};
 use tokio::time::Instant;
 
 use super::Engine;
+use super::ports::Port;
 use super::status::stage;
 use super::verdict::{Case, NAMELESS, Sightings};
 use crate::api::{
@@ -176,6 +177,7 @@ impl Engine {
         };
         let (verdict, summary) = (case.verdict(), case.summary());
         let mut notes = self.notes(connection.as_ref(), flow.as_ref());
+        notes.extend(managed.iter().flat_map(|(_, flow)| self.why_tc(flow)));
         notes.extend(self.firewall(&tuple, connection.as_ref(), watch));
         if watched.packets == 0 && self.on && query.watch_ms > 0 {
             notes.push(format!(
@@ -309,6 +311,38 @@ impl Engine {
             _ => {}
         }
         notes
+    }
+
+    /// Why tc forwards it, if it does.
+    fn why_tc(&self, flow: &Flow) -> Vec<String> {
+        let mut why = Vec::new();
+        if flow.path != Path::Tc {
+            return why;
+        }
+        for (ifindex, fitness) in [
+            (flow.key.port, |port: &Port| port.xdp.input),
+            (flow.port_out, |port: &Port| port.xdp.output),
+        ] as [(u32, fn(&Port) -> bool); 2]
+        {
+            let port = self.ports.by_index.get(&ifindex);
+            for reason in port
+                .filter(|port| !fitness(port))
+                .iter()
+                .flat_map(|p| &p.reasons)
+            {
+                why.push(format!("in tc: {}: {reason}", self.port_name(ifindex)));
+            }
+        }
+        if flow.sniffed {
+            why.push("in tc: a packet socket takes its packets".into());
+        }
+        if flow.bound {
+            why.push(
+                "in tc: a mark or class of its packets matters, or they are not as on a wire"
+                    .into(),
+            );
+        }
+        why
     }
 
     /// The rules that keep it in the kernel.
