@@ -194,14 +194,21 @@ fn hundreds_of_ports_take_part() {
     let pairs: Vec<_> = (0..PAIRS)
         .map(|pair| (pair * step, ports - 1 - pair * step))
         .collect();
-    for (sport, (from, to)) in (20_000..).zip(&pairs) {
-        let injector = Injector::open(&port(lab.server(), *from)).unwrap();
-        let frames = vec![datagram(*from, *to, sport); 20];
-        injector
-            .send_all(&frames, Duration::from_millis(5))
-            .unwrap();
-    }
-    let flows = router.wait_fast("proto udp", PAIRS as usize, 10);
+    let send = || {
+        for (sport, (from, to)) in (20_000..).zip(&pairs) {
+            let injector = Injector::open(&port(lab.server(), *from)).unwrap();
+            let frames = vec![datagram(*from, *to, sport); 20];
+            injector
+                .send_all(&frames, Duration::from_millis(5))
+                .unwrap();
+        }
+    };
+    let flows = until("all fast", Duration::from_secs(20), || {
+        send();
+        let flows = router.flows("proto udp");
+        let fast = |flow: &&Value| flow["packets"].as_u64() >= Some(10);
+        (flows.iter().filter(fast).count() == PAIRS as usize).then_some(flows)
+    });
     for (sport, (from, to)) in (20_000..).zip(&pairs) {
         let flow = flows.iter().find(|flow| flow["sport"] == sport).unwrap();
         assert_eq!(flow["port_in"], format!("p{from}"), "{flow:#}");
