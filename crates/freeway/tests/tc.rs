@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::path::exchange_until_fast;
 use common::*;
 use freeway_lab::Options;
 use nix::sys::signal::{Signal, kill};
@@ -234,8 +235,7 @@ fn merged_and_unfinished_frames_are_forwarded_as_they_are() {
         };
         let listener = listen(lab.server(), address(to));
         let mut ends = pair((lab.client(), address(from)), address(to), &listener);
-        exchange_blocks(&mut ends, 40);
-        let flows = router.wait_fast("proto tcp", 2, 1);
+        let flows = exchange_until_fast(&router, &mut ends);
         assert!(flows.iter().all(|flow| flow["path"] == "tc"), "{flows:#?}");
         let retransmitted = || retransmitted(lab.client()).0 + retransmitted(lab.server()).0;
         let (lost, before) = (retransmitted(), router.stats());
