@@ -4,7 +4,7 @@
 use crate::error::LabError;
 use crate::frame::FlowSpec;
 use crate::generator::Generator;
-use crate::lab::{Lab, OFFLOADS_OF_A_WIRE, Port, wait_for_carrier};
+use crate::lab::{Lab, Port, wait_for_carrier, wire_port};
 use crate::netns::Netns;
 use crate::reference::{Reference, ReferenceGuard};
 
@@ -41,19 +41,9 @@ impl Pair {
         let ends = [format!("{name}0"), format!("{name}1")];
         let [near, far] = &ends;
         netns.tool(&format!("ip link add {near} type veth peer name {far}"))?;
-        let port = |name: &String| {
-            netns.tool(&format!("ethtool -K {name} {OFFLOADS_OF_A_WIRE}"))?;
-            netns.tool(&format!("ip link set {name} up"))?;
-            Ok::<_, LabError>(Port {
-                netns: netns.clone(),
-                ifindex: netns.ifindex(name)?,
-                name: name.clone(),
-                mac: [0; 6],
-            })
-        };
         let pair = Self {
-            near: port(near)?,
-            far: port(far)?,
+            near: wire_port(netns, near)?,
+            far: wire_port(netns, far)?,
         };
         wait_for_carrier(&[netns])?;
         Ok(pair)

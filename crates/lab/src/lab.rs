@@ -341,7 +341,19 @@ fn create_links(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
 
 /// A wire carries no 64 KB packets, no unfinished checksums and no tags outside the frame. GRO stays on
 /// everywhere: it is what gives a veth the NAPI that redirects into it need.
-pub(crate) const OFFLOADS_OF_A_WIRE: &str = "tx off tso off gso off txvlan off gro on";
+const OFFLOADS_OF_A_WIRE: &str = "tx off tso off gso off txvlan off gro on";
+
+/// Switches a port on that behaves as the end of a wire; programs alone send there.
+pub(crate) fn wire_port(netns: &Netns, name: &str) -> Result<Port, LabError> {
+    netns.tool(&format!("ethtool -K {name} {OFFLOADS_OF_A_WIRE}"))?;
+    netns.tool(&format!("ip link set {name} up"))?;
+    Ok(Port {
+        netns: netns.clone(),
+        ifindex: netns.ifindex(name)?,
+        name: name.into(),
+        mac: [0; 6],
+    })
+}
 
 fn set_offloads(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
     for netns in [&hosts.client, &hosts.server] {

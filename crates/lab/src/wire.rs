@@ -4,7 +4,7 @@
 //! in a page of its own; what a wire hands over is such a page.
 
 use crate::error::LabError;
-use crate::lab::{OFFLOADS_OF_A_WIRE, Port};
+use crate::lab::{Port, wire_port};
 use crate::netns::Netns;
 use crate::reference::{Reference, ReferenceGuard};
 
@@ -29,17 +29,7 @@ pub(crate) struct Wire {
 impl Wire {
     /// Attaches the programs; the ports exist.
     pub(crate) fn connect(netns: &Netns) -> Result<Self, LabError> {
-        let port = |name: &str| {
-            netns.tool(&format!("ethtool -K {name} {OFFLOADS_OF_A_WIRE}"))?;
-            netns.tool(&format!("ip link set {name} up"))?;
-            Ok::<_, LabError>(Port {
-                netns: netns.clone(),
-                ifindex: netns.ifindex(name)?,
-                name: name.into(),
-                mac: [0; 6],
-            })
-        };
-        let ports = [port(NEAR)?, port(FAR)?];
+        let ports = [wire_port(netns, NEAR)?, wire_port(netns, FAR)?];
         let [near, far] = &ports;
         Ok(Self {
             _guards: [
