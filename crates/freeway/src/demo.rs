@@ -62,11 +62,7 @@ pub struct Figures {
 pub fn run(args: &DemoArgs) -> Result<(), Stop> {
     lab::prepare()?;
     let demo = measure_all(args)?;
-    if args.json {
-        render::print_json(&demo)
-    } else {
-        render::print(&table(&demo, Terminal::stdout()))
-    }
+    render::show(args.json, &demo, |terminal| table(&demo, terminal))
 }
 
 fn measure_all(args: &DemoArgs) -> Result<Demo, Stop> {

@@ -40,10 +40,11 @@ pub fn without_xdp(link: &Link, wire_true: bool) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn link(kind: Option<&str>) -> Link {
+    /// An Ethernet link `p0` of a kind.
+    pub fn link(kind: Option<&str>) -> Link {
         Link {
             name: "p0".into(),
             kind: kind.map(str::to_owned),

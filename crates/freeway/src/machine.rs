@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What figures were measured on.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// The machine.
@@ -16,6 +18,12 @@ pub struct Machine {
     pub arch: String,
     /// Freeway's version.
     pub freeway: String,
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} CPUs, Linux {}", self.cpu, self.cpus, self.kernel)
+    }
 }
 
 impl Machine {

@@ -12,7 +12,7 @@ use crate::client::{Client, Stream};
 use crate::doctor::Severity;
 use crate::exit::{Exit, Stop};
 use crate::live::{self, Room};
-use crate::render::{self, History, Terminal, plural};
+use crate::render::{self, History, Terminal, plural, show};
 use crate::{doctor, filter};
 
 /// Flows that `top` asks for: more than fit on most screens.
@@ -252,18 +252,6 @@ fn watch<T: Serialize>(
             return Ok(());
         }
         thread::sleep(interval);
-    }
-}
-
-fn show(
-    json: bool,
-    value: &impl Serialize,
-    text: impl FnOnce(Terminal) -> String,
-) -> Result<(), Stop> {
-    if json {
-        render::print_json(value)
-    } else {
-        render::print(&text(Terminal::stdout()))
     }
 }
 

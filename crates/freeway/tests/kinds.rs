@@ -6,7 +6,7 @@ mod common;
 
 use std::net::SocketAddr;
 
-use common::path::{exchange_until_fast, send, until_path};
+use common::path::{send, until_path};
 use common::tunnel::{TUN, Tunnel};
 use common::*;
 use freeway_lab::{Filter, Lab, Options};
@@ -58,7 +58,7 @@ fn through(lab: &Lab, beside: &Beside) {
         of(server, 5001),
         &listener,
     );
-    let flows = exchange_until_fast(&router, &mut tcp);
+    let flows = router.wait_fast_while("proto tcp", 2, 1, || exchange_blocks(&mut tcp, 10));
     assert!(flows.iter().all(|flow| flow["path"] == "tc"), "{flows:#?}");
     let bare = beside.port == TUN;
     for flow in &flows {

@@ -203,12 +203,7 @@ fn hundreds_of_ports_take_part() {
                 .unwrap();
         }
     };
-    let flows = until("all fast", Duration::from_secs(20), || {
-        send();
-        let flows = router.flows("proto udp");
-        let fast = |flow: &&Value| flow["packets"].as_u64() >= Some(10);
-        (flows.iter().filter(fast).count() == PAIRS as usize).then_some(flows)
-    });
+    let flows = router.wait_fast_while("proto udp", PAIRS as usize, 10, send);
     for (sport, (from, to)) in (20_000..).zip(&pairs) {
         let flow = flows.iter().find(|flow| flow["sport"] == sport).unwrap();
         assert_eq!(flow["port_in"], format!("p{from}"), "{flow:#}");

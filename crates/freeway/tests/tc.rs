@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::path::exchange_until_fast;
 use common::*;
 use freeway_lab::Options;
 use nix::sys::signal::{Signal, kill};
@@ -235,7 +234,7 @@ fn merged_and_unfinished_frames_are_forwarded_as_they_are() {
         };
         let listener = listen(lab.server(), address(to));
         let mut ends = pair((lab.client(), address(from)), address(to), &listener);
-        let flows = exchange_until_fast(&router, &mut ends);
+        let flows = router.wait_fast_while("proto tcp", 2, 1, || exchange_blocks(&mut ends, 10));
         assert!(flows.iter().all(|flow| flow["path"] == "tc"), "{flows:#?}");
         let retransmitted = || retransmitted(lab.client()).0 + retransmitted(lab.server()).0;
         let (lost, before) = (retransmitted(), router.stats());

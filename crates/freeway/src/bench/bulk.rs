@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::forwarded::Forwarded;
 use super::process::pin;
-use super::{median, options, progress};
+use super::{median, options, progress, ratio};
 use crate::cli::BulkArgs;
 use crate::config::PathChoice;
 use crate::exit::Stop;
@@ -113,11 +113,7 @@ pub fn bulk(args: &BulkArgs) -> Result<(), Stop> {
     let topology = Topology::parse(SCENARIO)?;
     lab::prepare()?;
     let bulk = run(args, topology)?;
-    if args.json {
-        render::print_json(&bulk)
-    } else {
-        render::print(&table(&bulk, Terminal::stdout()))
-    }
+    render::show(args.json, &bulk, |terminal| table(&bulk, terminal))
 }
 
 /// A router and its hosts. Fields are dropped in order.
@@ -209,14 +205,10 @@ fn run(args: &BulkArgs, topology: &'static Topology) -> Result<Bulk, Stop> {
             }
         }
         let [kernel, auto, tc] = samples.each_ref().map(|s| Figures::of(s));
-        let ratio = |of: &Figures| {
-            let pairs = of.samples.iter().zip(&kernel.samples);
-            median(pairs.map(|(a, b)| a / b).collect())
-        };
         streams.push(Streams {
             streams: *number,
-            auto_ratio: ratio(&auto),
-            tc_ratio: ratio(&tc),
+            auto_ratio: ratio(&auto.samples, &kernel.samples),
+            tc_ratio: ratio(&tc.samples, &kernel.samples),
             kernel,
             auto,
             tc,
@@ -244,13 +236,7 @@ fn table(bulk: &Bulk, terminal: Terminal) -> String {
             bulk.scenario, bulk.mtu, bulk.runs, bulk.seconds
         ),
     );
-    page.words(
-        "",
-        &format!(
-            "{}, {} CPUs, Linux {}",
-            bulk.machine.cpu, bulk.machine.cpus, bulk.machine.kernel
-        ),
-    );
+    page.words("", &bulk.machine.to_string());
     page.gap();
     let heads = ["streams", "kernel", "Freeway", "ratio", "in tc", "ratio"]
         .map(|head| page.tone(Tone::Head, head))

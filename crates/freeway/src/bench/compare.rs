@@ -13,7 +13,7 @@ use freeway_lab::{
 };
 use serde::Serialize;
 
-use super::{flow_config, median, options, progress};
+use super::{flow_config, median, options, progress, ratio};
 use crate::cli::CompareArgs;
 use crate::exit::{Exit, Stop};
 use crate::lab;
@@ -147,11 +147,6 @@ impl Figures {
     }
 }
 
-/// The median of the runs' ratios: what a run's speed was is in both of its figures.
-fn ratio(over: &[f64], under: &[f64]) -> f64 {
-    median(over.iter().zip(under).map(|(a, b)| a / b).collect())
-}
-
 fn lost(sample: &Sample) -> u64 {
     sample.sent.saturating_sub(sample.received)
 }
@@ -161,11 +156,9 @@ pub fn compare(args: &CompareArgs) -> Result<(), Stop> {
     let topology = Topology::parse(args.scenario.name())?;
     lab::prepare()?;
     let comparison = run(args, topology)?;
-    if args.json {
-        render::print_json(&comparison)
-    } else {
-        render::print(&table(&comparison, Terminal::stdout()))
-    }
+    render::show(args.json, &comparison, |terminal| {
+        table(&comparison, terminal)
+    })
 }
 
 fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, Stop> {
@@ -345,13 +338,7 @@ fn table(comparison: &Comparison, terminal: Terminal) -> String {
             c.seconds
         ),
     );
-    page.words(
-        "",
-        &format!(
-            "{}, {} CPUs, Linux {}",
-            c.machine.cpu, c.machine.cpus, c.machine.kernel
-        ),
-    );
+    page.words("", &c.machine.to_string());
     page.gap();
     let row = |name: &str, ns: f64, mpps: f64| {
         vec![name.to_owned(), format!("{ns:.1}"), format!("{mpps:.2}")]

@@ -137,11 +137,7 @@ pub fn flood(args: &FloodArgs) -> Result<(), Stop> {
         kinds: measured,
         machine: Machine::this(),
     };
-    if args.json {
-        render::print_json(&flood)
-    } else {
-        render::print(&table(&flood, Terminal::stdout()))
-    }
+    render::show(args.json, &flood, |terminal| table(&flood, terminal))
 }
 
 fn name(kind: FloodKind) -> &'static str {
@@ -534,13 +530,7 @@ fn table(flood: &Flood, terminal: Terminal) -> String {
             flood.runs
         ),
     );
-    page.words(
-        "",
-        &format!(
-            "{}, {} CPUs, Linux {}",
-            flood.machine.cpu, flood.machine.cpus, flood.machine.kernel
-        ),
-    );
+    page.words("", &flood.machine.to_string());
     page.gap();
     let heads = [
         "flood",

@@ -63,6 +63,11 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
+/// The median of the runs' ratios: what a run's speed was is in both of its figures.
+pub fn ratio(over: &[f64], under: &[f64]) -> f64 {
+    median(over.iter().zip(under).map(|(a, b)| a / b).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

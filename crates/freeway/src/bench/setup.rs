@@ -104,11 +104,7 @@ pub fn setup(args: &SetupArgs) -> Result<(), Stop> {
     let topology = Topology::parse(SCENARIO)?;
     lab::prepare()?;
     let setup = run(args, topology)?;
-    if args.json {
-        render::print_json(&setup)
-    } else {
-        render::print(&table(&setup, Terminal::stdout()))
-    }
+    render::show(args.json, &setup, |terminal| table(&setup, terminal))
 }
 
 fn run(args: &SetupArgs, topology: &'static Topology) -> Result<Setup, Stop> {
@@ -282,13 +278,7 @@ fn table(setup: &Setup, terminal: Terminal) -> String {
             setup.scenario, setup.packets, setup.seconds
         ),
     );
-    page.words(
-        "",
-        &format!(
-            "{}, {} CPUs, Linux {}",
-            setup.machine.cpu, setup.machine.cpus, setup.machine.kernel
-        ),
-    );
+    page.words("", &setup.machine.to_string());
     page.gap();
     let heads = [
         "a second",

@@ -96,11 +96,7 @@ pub fn shaper(args: &ShaperArgs) -> Result<(), Stop> {
     let topology = Topology::parse(SCENARIO)?;
     lab::prepare()?;
     let shaper = run(args, topology)?;
-    if args.json {
-        render::print_json(&shaper)
-    } else {
-        render::print(&table(&shaper, Terminal::stdout()))
-    }
+    render::show(args.json, &shaper, |terminal| table(&shaper, terminal))
 }
 
 fn run(args: &ShaperArgs, topology: &'static Topology) -> Result<Shaper, Stop> {
@@ -354,13 +350,7 @@ fn table(shaper: &Shaper, terminal: Terminal) -> String {
             shaper.rate_mbit, MARKED.1, BY_DSCP.1, shaper.runs, shaper.seconds
         ),
     );
-    page.words(
-        "",
-        &format!(
-            "{}, {} CPUs, Linux {}",
-            shaper.machine.cpu, shaper.machine.cpus, shaper.machine.kernel
-        ),
-    );
+    page.words("", &shaper.machine.to_string());
     page.gap();
     let heads = [
         "",

@@ -20,5 +20,5 @@ pub use page::{Page, Tone};
 pub use spark::History;
 pub use stats::stats;
 pub use status::status;
-pub use terminal::{Terminal, print, print_json, write};
+pub use terminal::{Terminal, print, print_json, show, write};
 pub use top::{remember, top};

@@ -92,6 +92,19 @@ pub fn write(bytes: &[u8]) -> Result<bool, Stop> {
     }
 }
 
+/// Writes a value to standard output, as JSON or as text.
+pub fn show(
+    json: bool,
+    value: &impl Serialize,
+    text: impl FnOnce(Terminal) -> String,
+) -> Result<(), Stop> {
+    if json {
+        print_json(value)
+    } else {
+        print(&text(Terminal::stdout()))
+    }
+}
+
 /// Writes one JSON value to standard output.
 pub fn print_json(value: &impl Serialize) -> Result<(), Stop> {
     let mut text =

@@ -222,8 +222,21 @@ impl Router {
     /// Waits until `wanted` flows that the filter lets through are active and have forwarded `packets` each.
     #[track_caller]
     pub fn wait_fast(&self, filter: &str, wanted: usize, packets: u64) -> Vec<Value> {
+        self.wait_fast_while(filter, wanted, packets, || {})
+    }
+
+    /// The same, with traffic ahead of each look.
+    #[track_caller]
+    pub fn wait_fast_while(
+        &self,
+        filter: &str,
+        wanted: usize,
+        packets: u64,
+        mut traffic: impl FnMut(),
+    ) -> Vec<Value> {
         let end = Instant::now() + Duration::from_secs(10);
         loop {
+            traffic();
             let flows = self.flows(filter);
             let fast = |flow: &&Value| {
                 flow["state"] == "active" && flow["packets"].as_u64().unwrap() >= packets

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flows that take a certain path.
 
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use super::{Router, exchange_blocks, until};
+use super::Router;
 
 /// Sends datagrams both ways, each of which must arrive.
 pub fn send(ends: &(UdpSocket, UdpSocket), server: SocketAddr, datagrams: u64) {
@@ -47,15 +45,4 @@ pub fn until_path(
             router.status()["ports"]
         );
     }
-}
-
-/// Sends blocks both ways until both flows of the connection have forwarded some of it.
-#[track_caller]
-pub fn exchange_until_fast(router: &Router, ends: &mut (TcpStream, TcpStream)) -> Vec<Value> {
-    until("both directions fast", Duration::from_secs(20), || {
-        exchange_blocks(ends, 10);
-        let flows = router.flows("proto tcp");
-        let fast = |flow: &&Value| flow["state"] == "active" && flow["packets"].as_u64() >= Some(1);
-        (flows.iter().filter(fast).count() >= 2).then_some(flows)
-    })
 }

@@ -598,15 +598,7 @@ fn attach_tc(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn link(kind: Option<&str>) -> Link {
-        Link {
-            name: "p0".into(),
-            kind: kind.map(str::to_owned),
-            hw_type: 1,
-            ..Link::default()
-        }
-    }
+    use crate::kinds::tests::link;
 
     #[test]
     fn slots_rest_before_they_are_used_again() {
