@@ -1,22 +1,67 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which kinds of links Freeway forwards for.
 
-use freeway_kernel::model::{Framing, Link, LinkDetail};
+use freeway_kernel::model::{Framing, Link, LinkDetail, PortDetail};
+use freeway_kernel::probe::redirects_to_ppp;
+use freeway_kernel::sysctl::Sysctls;
 
 /// Why a link is left to the kernel whatever is configured.
 pub fn unsupported(link: &Link) -> Option<String> {
     if link.framing() == Framing::Other {
         return Some("neither an Ethernet interface nor one of bare IP packets".into());
     }
-    if link.detail == (LinkDetail::Tunnel { external: true }) {
-        return Some("routes and filters choose the tunnel of each of its packets".into());
-    }
     match link.kind.as_deref() {
-        None | Some("veth" | "tun" | "macvlan" | "vxlan" | "geneve" | "wireguard") => {}
+        None
+        | Some(
+            "veth" | "tun" | "macvlan" | "vxlan" | "geneve" | "wireguard" | "vlan" | "bridge"
+            | "bond",
+        ) => {}
+        Some("ppp") if redirects_to_ppp() => {}
+        Some("ppp") => return Some("tc cannot send to PPP before Linux 6.5 (6.1.55)".into()),
         Some(kind) => return Some(format!("{kind} interfaces are left to the kernel")),
     }
-    link.master
-        .map(|_| "ports of a bridge, bond or VRF are left to the kernel".into())
+    let reason = match &link.detail {
+        LinkDetail::Tunnel { external: true } => {
+            "routes and filters choose the tunnel of each of its packets"
+        }
+        LinkDetail::Vlan {
+            reorder_header: false,
+            ..
+        } => "its frames keep their VLAN tags (reorder_hdr off)",
+        LinkDetail::Vlan {
+            ingress_map: true, ..
+        } => "the tag of each frame gives it a priority (ingress-qos-map)",
+        LinkDetail::Bridge { nf_call: true, .. } => NF_CALL,
+        _ => return belongs(link).map(str::to_owned),
+    };
+    Some(reason.into())
+}
+
+const NF_CALL: &str = "bridged packets are handed to the IP hooks (br_netfilter): unless that is needed, \
+     sysctl net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-ip6tables=0";
+
+/// Why a bridge is left to the kernel under these sysctls.
+pub fn bridge_netfilter(link: &Link, sysctls: &Sysctls) -> Option<&'static str> {
+    let called = [
+        sysctls.bridge_nf_call_iptables,
+        sysctls.bridge_nf_call_ip6tables,
+    ];
+    let on = called
+        .iter()
+        .any(|value| value.is_some_and(|value| value != 0));
+    (link.kind.as_deref() == Some("bridge") && on).then_some(NF_CALL)
+}
+
+/// Why what belongs to another link does not take part itself.
+fn belongs(link: &Link) -> Option<&'static str> {
+    link.master?;
+    Some(match link.port {
+        PortDetail::Bridge { .. } => {
+            "a port of a bridge: the bridge takes part with what is routed, and the kernel bridges the rest"
+        }
+        PortDetail::Bond { .. } => "a part of a bond, which takes part instead",
+        PortDetail::None => "ports of a VRF are left to the kernel",
+    })
 }
 
 /// Why XDP does not fit a kind of link that tc may forward for.
@@ -55,21 +100,103 @@ pub mod tests {
 
     #[test]
     fn ports_of_their_own_take_part() {
-        let own = ["veth", "tun", "macvlan", "vxlan", "geneve", "wireguard"].map(Some);
+        let own = [
+            "veth",
+            "tun",
+            "macvlan",
+            "vxlan",
+            "geneve",
+            "wireguard",
+            "vlan",
+            "bridge",
+            "bond",
+        ]
+        .map(Some);
         for kind in own.into_iter().chain([None]) {
             assert_eq!(unsupported(&link(kind)), None);
         }
-        for kind in [
-            "vlan", "bridge", "bond", "team", "vrf", "ipvlan", "gre", "ppp", "macsec", "dummy",
-        ] {
+        for kind in ["team", "vrf", "ipvlan", "gre", "macsec", "dummy"] {
             let reason = unsupported(&link(Some(kind))).unwrap_or_default();
             assert!(reason.contains(kind), "{kind}: {reason}");
         }
-        let member = Link {
-            master: Some(7),
-            ..link(None)
+    }
+
+    #[test]
+    fn what_belongs_to_another_link_does_not() {
+        let bridge = PortDetail::Bridge {
+            state: 3,
+            hairpin: false,
+            isolated: false,
         };
-        assert!(unsupported(&member).is_some_and(|reason| reason.contains("bridge")));
+        let bond = PortDetail::Bond {
+            state: 0,
+            mii_status: 0,
+        };
+        for (port, word) in [
+            (bridge, "bridge"),
+            (bond, "bond"),
+            (PortDetail::None, "VRF"),
+        ] {
+            let member = Link {
+                master: Some(7),
+                port,
+                ..link(None)
+            };
+            let reason = unsupported(&member).unwrap_or_default();
+            assert!(reason.contains(word), "{reason}");
+        }
+    }
+
+    #[test]
+    fn vlans_that_differ() {
+        for (reorder_header, ingress_map) in
+            [(true, false), (false, false), (true, true), (false, true)]
+        {
+            let vlan = Link {
+                detail: LinkDetail::Vlan {
+                    id: 5,
+                    protocol: 0x8100,
+                    reorder_header,
+                    ingress_map,
+                },
+                ..link(Some("vlan"))
+            };
+            let plain = reorder_header && !ingress_map;
+            assert_eq!(unsupported(&vlan).is_none(), plain);
+        }
+    }
+
+    #[test]
+    fn bridges_whose_packets_netfilter_sees() {
+        let called = |v4, v6| Sysctls {
+            bridge_nf_call_iptables: v4,
+            bridge_nf_call_ip6tables: v6,
+            ..Sysctls::default()
+        };
+        let bridge = link(Some("bridge"));
+        for (v4, v6, takes_part) in [
+            (None, None, true),
+            (Some(0), Some(0), true),
+            (Some(1), Some(0), false),
+            (Some(0), Some(1), false),
+        ] {
+            let sysctls = called(v4, v6);
+            assert_eq!(bridge_netfilter(&bridge, &sysctls).is_none(), takes_part);
+        }
+        assert_eq!(
+            bridge_netfilter(&link(None), &called(Some(1), Some(1))),
+            None
+        );
+        let own = Link {
+            detail: LinkDetail::Bridge {
+                vlan_filtering: false,
+                stp_state: 0,
+                mst: false,
+                nf_call: true,
+            },
+            ..bridge
+        };
+        assert!(unsupported(&own).is_some_and(|reason| reason.contains("br_netfilter")));
     }
 
     #[test]
@@ -78,7 +205,13 @@ pub mod tests {
             hw_type,
             ..link(None)
         };
-        for (hw_type, takes_part) in [(1, true), (0xfffe, true), (519, true), (512, false)] {
+        for (hw_type, takes_part) in [
+            (1, true),
+            (0xfffe, true),
+            (519, true),
+            (512, true),
+            (772, false),
+        ] {
             assert_eq!(unsupported(&of(hw_type)).is_none(), takes_part, "{hw_type}");
         }
         assert!(without_xdp(&of(0xfffe), true).is_some());
@@ -98,7 +231,7 @@ pub mod tests {
 
     #[test]
     fn what_is_no_wire_is_not_for_xdp() {
-        for kind in ["tun", "veth", "macvlan", "vxlan"] {
+        for kind in ["tun", "veth", "macvlan", "vxlan", "vlan", "bridge", "bond"] {
             assert!(without_xdp(&link(Some(kind)), false).is_some(), "{kind}");
         }
         assert_eq!(without_xdp(&link(Some("veth")), true), None);

@@ -150,6 +150,13 @@ fn the_bulk_bench_fills_its_fields() {
         assert_eq!(fast > 0.9, router != "kernel", "{router}: {bench}");
     }
     assert!(streams["auto_ratio"].as_f64().unwrap() > 0.0, "{bench}");
+    let program = |name: &str| bench["tc_program"][name].as_f64().unwrap();
+    assert!(program("single_ns") > 0.0, "{bench}");
+    assert!(program("merged_ns") > 0.0, "{bench}");
+    assert!(
+        (3000.0..66_000.0).contains(&program("merged_bytes")),
+        "{bench}"
+    );
 }
 
 #[test]

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports other than wires: tunnels without a link layer, vxlan, macvlan.
+//! Ports other than wires: tunnels without a link layer, vxlan, macvlan, VLANs, bridges, bonds. This kernel may lack some
+//! of them; those in the virtual machines (tests/vm) have all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use common::path::{send, until_path};
 use common::tunnel::{TUN, Tunnel};
 use common::*;
 use freeway_lab::{Filter, Lab, Options};
+use serde_json::Value;
 
 /// A port beside the lab's own, between the router and the server.
 struct Beside {
@@ -23,7 +26,7 @@ struct Beside {
 const MASQUERADE: &str = "table inet beside {\n\
      \tchain postrouting {\n\
      \t\ttype nat hook postrouting priority srcnat;\n\
-     \t\toifname { \"tun0\", \"vx0\", \"mv0\" } masquerade\n\
+     \t\toifname { \"tun0\", \"vx0\", \"mv0\", \"vl0\", \"qi0\", \"br0\", \"bo0\" } masquerade\n\
      \t}\n}\n";
 
 fn lab(topology: &str) -> Lab {
@@ -38,7 +41,10 @@ fn lab(topology: &str) -> Lab {
 
 /// UDP and TCP through the port, both ways in tc, and nothing of it lost or sent again.
 fn through(lab: &Lab, beside: &Beside) {
-    let ports = ["lan0", "wan0", beside.port];
+    // what belongs to a bridge or bond takes no part
+    let links = lab.router().tool("ip -o link show wan0").unwrap();
+    let mut ports = vec!["lan0", beside.port];
+    ports.extend((!links.contains(" master ")).then_some("wan0"));
     let router = Router::start_in(lab.router(), &lab.config_toml(""), freeway(), &ports);
     let of = |host: &str, port: u16| -> SocketAddr { format!("{host}:{port}").parse().unwrap() };
     let (client, server) = (beside.client, beside.server);
@@ -160,4 +166,125 @@ fn macvlan() {
             server: "203.0.113.2",
         },
     );
+}
+
+/// Both ends' links as `ip -batch` reads them, each with an address of 203.0.113.0/24 on `port`; false, and says so, where this
+/// kernel has no such links.
+fn made(lab: &Lab, port: &str, commands: impl Fn(&str) -> String) -> bool {
+    for (host, own, address) in [(lab.router(), "wan0", 1), (lab.server(), "eth0", 2)] {
+        let addressed =
+            format!("address add 203.0.113.{address}/24 dev {port}\nlink set {port} up\n");
+        let text = commands(own) + &addressed;
+        if let Err(error) = host.tool_with_input("ip -batch -", &text) {
+            let unknown = ["Unknown device type", "Operation not supported"];
+            assert!(
+                unknown.iter().any(|why| error.to_string().contains(why)),
+                "{error}"
+            );
+            println!("skipped: this kernel has no such links as {port}: {error}");
+            return false;
+        }
+    }
+    true
+}
+
+fn through_beside(lab: &Lab, port: &'static str) {
+    let (client, server) = ("192.0.2.2", "203.0.113.2");
+    through(
+        lab,
+        &Beside {
+            port,
+            client,
+            server,
+        },
+    );
+}
+
+#[test]
+fn vlan() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    let tagged = |own: &str| format!("link add link {own} name vl0 type vlan id 5\n");
+    if made(&lab, "vl0", tagged) {
+        through_beside(&lab, "vl0");
+    }
+}
+
+#[test]
+fn vlan_in_vlan() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    let tagged = |own: &str| {
+        format!(
+            "link add link {own} name vl0 type vlan id 5 protocol 802.1ad\nlink set vl0 up\n\
+             link add link vl0 name qi0 mtu 1496 type vlan id 7\n"
+        )
+    };
+    if made(&lab, "qi0", tagged) {
+        through_beside(&lab, "qi0");
+    }
+}
+
+#[test]
+fn bond() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    let bonded = |own: &str| {
+        format!(
+            "link add bo0 type bond mode active-backup\nlink set {own} down\n\
+             link set {own} master bo0\n"
+        )
+    };
+    if made(&lab, "bo0", bonded) {
+        through_beside(&lab, "bo0");
+    }
+}
+
+/// Routed to and from a bridge; netfilter must not see what is bridged.
+fn through_bridge(aware: bool) {
+    let lab = lab("routed");
+    let bridged = |own: &str| {
+        let filtering = if aware { " vlan_filtering 1" } else { "" };
+        format!("link add br0 type bridge{filtering}\nlink set {own} master br0\n")
+    };
+    if !made(&lab, "br0", bridged) {
+        return;
+    }
+    if aware {
+        // untagged frames are VLAN 5's at the router
+        let vlans = "vlan add dev wan0 vid 5 pvid untagged\nvlan del dev wan0 vid 1\n\
+                     vlan add dev br0 vid 5 pvid untagged self\nvlan del dev br0 vid 1 self\n";
+        lab.router()
+            .tool_with_input("bridge -batch -", vlans)
+            .unwrap();
+    }
+    let switch = |value: &str| {
+        ["", "6"].map(|family| {
+            let name = format!("net/bridge/bridge-nf-call-ip{family}tables");
+            lab.router().sysctl(&name, value).is_ok()
+        })
+    };
+    if switch("1").contains(&true) {
+        let (ports, config) = (["lan0", "br0"], lab.config_toml(""));
+        let kept = |status: &Value| status["ports"].to_string().contains("br_netfilter");
+        let router = Router::start_until(lab.router(), &config, freeway(), &ports, kept);
+        switch("0");
+        until("the bridge takes part", Duration::from_secs(5), || {
+            (!kept(&router.status())).then_some(())
+        });
+        router.stop();
+    }
+    through_beside(&lab, "br0");
+}
+
+#[test]
+fn bridge() {
+    let Some(_machine) = machine() else { return };
+    through_bridge(false);
+}
+
+#[test]
+fn vlan_aware_bridge() {
+    let Some(_machine) = machine() else { return };
+    through_bridge(true);
 }

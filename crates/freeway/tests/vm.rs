@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flows become fast, on whatever kernel runs this: UDP and TCP through a masquerade, in XDP and in tc, and through
-//! WireGuard, by sockets; ports of a VRF and of a bond are left to the kernel. `make test-vm` runs it on Debian's kernels; software emulation is slow, so no rate is asserted.
+//! WireGuard and PPPoE, by sockets; ports of a VRF and parts of a bond are left to the kernel. `make test-vm` runs it on Debian's kernels;
+//! software emulation is slow, so no rate is asserted.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::io::{ErrorKind, Read, Write};
@@ -372,6 +373,159 @@ fn wireguard_flows_become_fast() {
     daemon.stop();
 }
 
+/// A program of a namespace, ended with this value.
+struct Helper(Child);
+
+impl Helper {
+    fn start(netns: &Netns, line: &str) -> Self {
+        let mut words = line.split_whitespace();
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).stdin(Stdio::null());
+        Self(netns.spawn(&mut command).unwrap())
+    }
+
+    fn end(&mut self) {
+        let pid = nix::unistd::Pid::from_raw(self.0.id().cast_signed());
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A PPPoE session from the router to an access concentrator at the server, lost and set up anew.
+#[test]
+fn pppoe_flows_become_fast() {
+    const SESSION: &str = "noauth\nnodefaultroute\nnoccp\nnovj\nmtu 1492\nmru 1492\n";
+    if std::env::var_os("IN_VM").is_none() {
+        println!("skipped: this kernel may have no PPPoE, and this is not a virtual machine");
+        return;
+    }
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = Options {
+        filter: Some(Filter::Tracked),
+        extra_nft: "table inet beside {\n\tchain postrouting {\n\
+                    \t\ttype nat hook postrouting priority srcnat;\n\
+                    \t\toifname \"ppp0\" masquerade\n\t}\n}\n"
+            .into(),
+        ..Options::default()
+    };
+    let lab = Lab::build(Topology::parse("routed").unwrap(), options).unwrap();
+    let file = PathBuf::from("/run/freeway-vm-session");
+    std::fs::write(&file, SESSION).unwrap();
+    let _concentrator = Helper::start(
+        lab.server(),
+        &format!(
+            "pppoe-server -F -I eth0 -L 10.6.0.1 -R 10.6.0.2 -N 8 -O {}",
+            file.display()
+        ),
+    );
+    let dial = || {
+        let line = format!(
+            "pppd plugin pppoe.so nic-wan0 nodetach noipdefault ifname ppp0 file {}",
+            file.display()
+        );
+        let pppd = Helper::start(lab.router(), &line);
+        let start = Instant::now();
+        while !lab
+            .router()
+            .tool("ip -4 address show dev ppp0")
+            .is_ok_and(|text| text.contains("10.6.0.1"))
+        {
+            assert!(start.elapsed() < PATIENCE, "no PPPoE session");
+            thread::sleep(Duration::from_millis(200));
+        }
+        pppd
+    };
+    let mut pppd = dial();
+    let daemon = Daemon::start(&lab, "", &["ppp0"]);
+    exchange(&lab, &daemon, "10.6.0.1");
+    for flow in daemon.get(&["flows"])["flows"].as_array().unwrap() {
+        assert_eq!(flow["path"], "tc", "{flow:#}");
+    }
+    pppd.end();
+    let _again = dial();
+    exchange(&lab, &daemon, "10.6.0.1");
+    daemon.stop();
+}
+
+/// A bridge of two access points (mac80211_hwsim, hostapd) instead of the LAN's port, and the client as their station, which moves
+/// from one to the other.
+#[test]
+fn flows_of_a_roaming_station_become_fast() {
+    if std::env::var_os("IN_VM").is_none() {
+        println!("skipped: mac80211_hwsim is the whole machine's, and this is not a virtual one");
+        return;
+    }
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = Options {
+        filter: Some(Filter::Tracked),
+        static_neighbours: false,
+        ..Options::default()
+    };
+    let lab = Lab::build(Topology::parse("routed").unwrap(), options).unwrap();
+    let loaded = Command::new("modprobe")
+        .args(["mac80211_hwsim", "radios=3"])
+        .status()
+        .unwrap();
+    assert!(loaded.success(), "mac80211_hwsim: {loaded}");
+    for (radio, netns) in [lab.router(), lab.router(), lab.client()]
+        .iter()
+        .enumerate()
+    {
+        let line = format!("phy phy{radio} set netns name {}", netns.name());
+        let moved = Command::new("iw").args(line.split(' ')).status().unwrap();
+        assert!(moved.success(), "iw {line}: {moved}");
+    }
+    let bridge = "address flush dev lan0\nlink add br0 type bridge\nlink set br0 up\n\
+                  address add 192.0.2.1/24 dev br0\n";
+    lab.router().tool_with_input("ip -batch -", bridge).unwrap();
+    let points = ["wlan0", "wlan1"].map(|radio| {
+        let file = format!("/run/freeway-vm-{radio}");
+        let settings = format!(
+            "interface={radio}\nbridge=br0\ndriver=nl80211\nssid=freeway\nhw_mode=g\nchannel=1\n"
+        );
+        std::fs::write(&file, settings).unwrap();
+        Helper::start(lab.router(), &format!("hostapd {file}"))
+    });
+    let station = "link set eth0 down\naddress add 192.0.2.2/24 dev wlan2\nlink set wlan2 up\n\
+                   route replace default via 192.0.2.1 dev wlan2\n";
+    lab.client()
+        .tool_with_input("ip -batch -", station)
+        .unwrap();
+    let daemon = Daemon::start(&lab, "", &["br0"]);
+    for point in ["wlan0", "wlan1"] {
+        let info = lab.router().tool(&format!("iw dev {point} info")).unwrap();
+        let address = info
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("addr "))
+            .unwrap();
+        let _ = lab.client().tool("iw dev wlan2 disconnect");
+        let line = format!("iw dev wlan2 connect freeway 2412 {address}");
+        let start = Instant::now();
+        loop {
+            // an access point may need a moment before it is heard of
+            let _ = lab.client().tool(&line);
+            thread::sleep(Duration::from_secs(1));
+            let state = lab.client().tool("iw dev wlan2 link").unwrap();
+            if state.contains(address) {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "{point}: {state}");
+        }
+        exchange(&lab, &daemon, SERVER);
+        for flow in daemon.get(&["flows"])["flows"].as_array().unwrap() {
+            assert_eq!(flow["path"], "tc", "{flow:#}");
+        }
+    }
+    daemon.stop();
+    drop(points);
+}
+
 /// A bond to the client and a VRF around everything: the kernel forwards, and status says why.
 #[test]
 fn ports_of_bonds_and_vrfs_are_the_kernels() {
@@ -409,7 +563,10 @@ fn ports_of_bonds_and_vrfs_are_the_kernels() {
     assert_eq!(daemon.fast_packets(), 0, "{}", daemon.dump());
     for port in daemon.get(&["status"])["ports"].as_array().unwrap() {
         let reasons = port["reasons"].to_string();
-        assert!(reasons.contains("bond"), "{port:#}");
+        let named = ["part of a bond", "VRF"]
+            .iter()
+            .any(|word| reasons.contains(word));
+        assert!(named, "{port:#}");
     }
     daemon.stop();
 }

@@ -179,6 +179,16 @@ pub const PROBES: &[Probe] = &[
         },
     },
     Probe {
+        name: "redirection to PPP",
+        needed_for: "sending to PPP interfaces (also in 6.1 from 6.1.55)",
+        required: false,
+        since: (6, 5),
+        check: || match redirects_to_ppp() {
+            true => Outcome::Present,
+            false => Outcome::Missing("the kernel takes PPP for Ethernet there".into()),
+        },
+    },
+    Probe {
         name: "packet_diag",
         needed_for: "recognising tcpdump and other sniffers (CONFIG_PACKET_DIAG)",
         required: false,
@@ -212,6 +222,27 @@ pub fn kernel_version() -> Option<(u32, u32)> {
         .split(|c: char| !c.is_ascii_digit())
         .map(str::parse::<u32>);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// True if bpf_redirect() knows that PPP has no Ethernet header (`dev_is_mac_header_xmit` of 6.5, and of stable kernels
+/// since September 2023). Nothing tells but the version.
+pub fn redirects_to_ppp() -> bool {
+    let read = |name| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+    knows_ppp(&read("osrelease"), &read("version"))
+}
+
+/// The same, of `uname -r` and `uname -v`. Distributions that keep `uname -r` from one stable release to the next name that in
+/// the other: `#1 SMP PREEMPT_DYNAMIC Debian 6.1.170-1 (2026-05-01)`.
+fn knows_ppp(release: &str, version: &str) -> bool {
+    let words = version.split_whitespace().chain([release]);
+    let mut versions = words.filter_map(|word| {
+        let mut parts = word.splitn(3, '.');
+        let (major, minor, rest) = (parts.next()?, parts.next()?, parts.next()?);
+        let patch = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        let number = |text: &str| text.parse::<u32>().ok();
+        Some((number(major)?, number(minor)?, number(patch)?))
+    });
+    versions.any(|version| version >= (6, 5, 0) || matches!(version, (6, 1, 55..)))
 }
 
 fn unknown(error: &Error) -> Outcome {
@@ -313,4 +344,41 @@ fn names(btf: &[u8], name: &str) -> bool {
     strings
         .split(|&byte| byte == 0)
         .any(|string| string == name.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_know_ppp() {
+        for (release, version, knows) in [
+            (
+                "6.12.117+deb12-amd64",
+                "#1 SMP PREEMPT_DYNAMIC Debian 6.12.117-1 (2026-05-01)",
+                true,
+            ),
+            (
+                "6.1.0-56-amd64",
+                "#1 SMP PREEMPT_DYNAMIC Debian 6.1.170-1 (2026-05-01)",
+                true,
+            ),
+            (
+                "6.1.0-10-amd64",
+                "#1 SMP PREEMPT_DYNAMIC Debian 6.1.38-1 (2023-07-14)",
+                false,
+            ),
+            ("6.1.55", "#1 SMP Fri Aug 1 12:34:56 UTC 2025", true),
+            ("6.1.54", "#1 SMP Fri Aug 1 12:34:56 UTC 2025", false),
+            (
+                "6.2.0-39-generic",
+                "#40~22.04.1-Ubuntu SMP PREEMPT_DYNAMIC Thu Nov 16 10:53:04 UTC 2",
+                false,
+            ),
+            ("6.6.93", "#0 SMP Mon Jun 23 20:40:36 2025", true),
+            ("", "", false),
+        ] {
+            assert_eq!(knows_ppp(release, version), knows, "{release} {version}");
+        }
+    }
 }

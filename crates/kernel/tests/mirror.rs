@@ -404,6 +404,21 @@ fn qdiscs_and_filters() {
             eprintln!("no classifier in this kernel");
         }
         assert_in_step(&mut mirror);
+        run("tc class add dev v0 parent 1: classid 1:1 htb rate 10mbit");
+        run("tc class add dev v0 parent 1:1 classid 1:10 htb rate 5mbit");
+        run("tc filter add dev v0 parent 1:1 protocol ip prio 3 u32 match u32 0 0 classid 1:10");
+        read_until(
+            &mut mirror,
+            "a class's filter",
+            |e| matches!(e, Event::FilterChanged { ifindex } if *ifindex == v0),
+        );
+        let of_class = |f: &Filter| (f.parent, f.priority) == (0x0001_0001, 3) && !f.is_hooked();
+        assert!(
+            mirror.filters()[&v0].iter().any(of_class),
+            "{:?}",
+            mirror.filters()
+        );
+        assert_in_step(&mut mirror);
         run("tc qdisc del dev v0 clsact");
         run("tc qdisc del dev v0 root");
         read_until(

@@ -47,6 +47,11 @@ impl RunTime {
             count: self.count - earlier.count,
         }
     }
+
+    /// Of a run, nanoseconds; NaN of none.
+    pub fn mean_ns(self) -> f64 {
+        self.ns as f64 / self.count as f64
+    }
 }
 
 /// A program's descriptor.
@@ -54,24 +59,29 @@ impl RunTime {
 pub struct Program(OwnedFd);
 
 impl Program {
-    /// The XDP program of a port.
-    pub fn xdp(port: &Port) -> Result<Self, LabError> {
+    /// The XDP program of a port, if it has one.
+    pub fn xdp(port: &Port) -> Result<Option<Self>, LabError> {
         let ifindex = port.ifindex.cast_signed();
         let found = port.netns.enter(|| {
             let mut id = 0;
             // SAFETY: `id` outlives the call.
             let rc = unsafe { bpf_xdp_query_id(ifindex, 0, &raw mut id) };
             match rc {
-                0 if id != 0 => Ok(id),
-                0 => Err(io::ErrorKind::NotFound.into()),
+                0 => Ok(id),
                 error => Err(io::Error::from_raw_os_error(-error)),
             }
         })?;
-        let what = format!("find the XDP program of {}", port.name);
-        let id = found.context(what.clone())?;
+        let id = found.context(format!("find the XDP program of {}", port.name))?;
+        (id != 0).then(|| Self::open(id)).transpose()
+    }
+
+    /// The program with this id.
+    pub fn open(id: u32) -> Result<Self, LabError> {
         // SAFETY: no pointers.
         let fd = unsafe { bpf_prog_get_fd_by_id(id) };
-        Ok(Self(returned(fd).context(what)?))
+        Ok(Self(
+            returned(fd).context(format!("open BPF program {id}"))?,
+        ))
     }
 
     /// What it took so far, while somebody was [`Counting`].

@@ -8,11 +8,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use freeway_lab::{Lab, NapiThreads, Options, Topology};
+use freeway_lab::{Counting, Lab, NapiThreads, Options, RunTime, Topology};
 use serde::Serialize;
 
 use super::forwarded::Forwarded;
 use super::process::pin;
+use super::program::input_program;
 use super::{median, options, progress, ratio};
 use crate::cli::BulkArgs;
 use crate::config::PathChoice;
@@ -26,6 +27,11 @@ use crate::router::RouterDaemon;
 const SCENARIO: &str = "nat";
 /// Until the streams have their speed and are fast.
 const WARMUP: Duration = Duration::from_secs(2);
+/// The program is counted for so long.
+const COUNTED_S: u32 = 2;
+/// What GRO merges to at most: the kernel's default, and less than two frames.
+const GRO_BYTES: u32 = 65_536;
+const GRO_BYTES_SINGLE: u32 = 1_600;
 /// Between the end of a sample and that of its streams, so that nothing ends within the sample.
 const MARGIN_S: u32 = 1;
 
@@ -42,6 +48,8 @@ pub struct Bulk {
     pub seconds: u32,
     /// For each number of streams.
     pub streams: Vec<Streams>,
+    /// Freeway's tc program, with one stream; none where the kernel does not tell which program it is.
+    pub tc_program: Option<ProgramTime>,
     /// What was measured on.
     pub machine: Machine,
 }
@@ -76,6 +84,39 @@ pub struct Figures {
     pub fast_share: f64,
     /// gbyte_per_cpu_s of each run.
     pub samples: Vec<f64>,
+}
+
+/// Mean times of tc's program for a frame, medians of the runs, as the kernel counts them (kernel.bpf_stats_enabled); what
+/// counting adds is part of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ProgramTime {
+    /// Of frames as they come from the wire.
+    pub single_ns: f64,
+    /// Of those that GRO has merged.
+    pub merged_ns: f64,
+    /// Mean length of the merged ones.
+    pub merged_bytes: f64,
+    /// merged_ns over single_ns of the same run; the median.
+    pub merged_ratio: f64,
+}
+
+/// Runs of tc's program in a stream: for its data, and for acknowledgements, which are never merged.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    runs: RunTime,
+    acks: u64,
+    data_bytes: u64,
+}
+
+impl Counted {
+    fn data(&self) -> u64 {
+        self.runs.count.saturating_sub(self.acks)
+    }
+
+    /// For a frame of data, if one that is not merged takes so long.
+    fn data_ns(&self, single_ns: f64) -> f64 {
+        (self.runs.ns as f64 - self.acks as f64 * single_ns) / self.data() as f64
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -161,15 +202,49 @@ impl Site {
         Forwarded::now(&self.lab, self.daemon.as_ref())
     }
 
-    fn sample(&self, streams: u32, args: &BulkArgs) -> Result<Sample, Stop> {
+    /// Streams that have their speed, for so long and a margin.
+    fn streams(&self, streams: u32, seconds: u32, args: &BulkArgs) -> Result<Client, Stop> {
         let spec = Spec {
             streams,
-            seconds: WARMUP.as_secs() as u32 + args.seconds + MARGIN_S,
+            seconds: WARMUP.as_secs() as u32 + seconds + MARGIN_S,
             cpu: Some(args.host_cpu),
             ..Spec::default()
         };
         let client = Client::start(&self.lab, &spec)?;
         thread::sleep(WARMUP);
+        Ok(client)
+    }
+
+    /// The program at the input counted, with frames merged to so many bytes at most.
+    fn counted(&self, gro_bytes: u32, args: &BulkArgs) -> Result<Option<Counted>, Stop> {
+        let port = self.lab.lan_port();
+        let Some(program) = input_program(port)? else {
+            return Ok(None);
+        };
+        let limit = |bytes| {
+            let command = format!("ip link set {} gro_max_size {bytes}", port.name);
+            self.lab.router().tool(&command)
+        };
+        limit(gro_bytes)?;
+        let client = self.streams(1, COUNTED_S, args)?;
+        let _counting = Counting::begin()?;
+        let (runs, forwarded) = (program.run_time()?, self.forwarded()?);
+        thread::sleep(Duration::from_secs(COUNTED_S.into()));
+        let (runs, forwarded) = (
+            program.run_time()?.since(runs),
+            self.forwarded()?.since(&forwarded),
+        );
+        client.received_bit_s()?;
+        limit(GRO_BYTES)?;
+        Ok(Some(Counted {
+            runs,
+            acks: forwarded.client_packets,
+            data_bytes: forwarded.server_bytes,
+        }))
+    }
+
+    fn sample(&self, streams: u32, args: &BulkArgs) -> Result<Sample, Stop> {
+        let client = self.streams(streams, args.seconds, args)?;
         let began = Instant::now();
         let (cpu, forwarded) = (self.threads.cpu_time()?, self.forwarded()?);
         thread::sleep(Duration::from_secs(args.seconds.into()));
@@ -214,6 +289,8 @@ fn run(args: &BulkArgs, topology: &'static Topology) -> Result<Bulk, Stop> {
             tc,
         });
     }
+    let [_, _, in_tc] = &sites;
+    let tc_program = program_time(in_tc, args)?;
     for site in sites {
         site.daemon.map(RouterDaemon::stop).transpose()?;
     }
@@ -223,8 +300,37 @@ fn run(args: &BulkArgs, topology: &'static Topology) -> Result<Bulk, Stop> {
         runs: args.runs,
         seconds: args.seconds,
         streams,
+        tc_program,
         machine: Machine::this(),
     })
+}
+
+/// What tc's program takes for frames that are merged, and that are not.
+fn program_time(site: &Site, args: &BulkArgs) -> Result<Option<ProgramTime>, Stop> {
+    let (mut single_ns, mut merged_ns, mut merged_bytes) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..args.runs {
+        let (Some(single), Some(merged)) = (
+            site.counted(GRO_BYTES_SINGLE, args)?,
+            site.counted(GRO_BYTES, args)?,
+        ) else {
+            return Ok(None);
+        };
+        let ns = single.runs.mean_ns();
+        single_ns.push(ns);
+        merged_ns.push(merged.data_ns(ns));
+        merged_bytes.push(merged.data_bytes as f64 / merged.data() as f64);
+        progress(&format!(
+            "tc's program: {ns:.0} ns a frame, {:.0} ns a merged one of {:.0} bytes",
+            merged.data_ns(ns),
+            merged.data_bytes as f64 / merged.data() as f64
+        ));
+    }
+    Ok(Some(ProgramTime {
+        merged_ratio: ratio(&merged_ns, &single_ns),
+        single_ns: median(single_ns),
+        merged_ns: median(merged_ns),
+        merged_bytes: median(merged_bytes),
+    }))
 }
 
 fn table(bulk: &Bulk, terminal: Terminal) -> String {
@@ -253,5 +359,13 @@ fn table(bulk: &Bulk, terminal: Terminal) -> String {
         ]);
     }
     page.table(2, &[0, 1, 2, 3, 4, 5], &rows);
+    if let Some(program) = &bulk.tc_program {
+        page.gap();
+        let words = format!(
+            "tc's program takes {:.0} ns for a frame, and {:.1} times that for a merged one of {:.0} bytes.",
+            program.single_ns, program.merged_ratio, program.merged_bytes
+        );
+        page.words("", &words);
+    }
     page.finish()
 }

@@ -9,10 +9,12 @@
 use std::time::{Duration, Instant};
 
 use freeway_lab::{
-    FLOWS_MAX, Lab, MeasureSpec, Proto, Sample, Topology, Turn, Turns, measure, measure_sink,
+    Counting, FLOWS_MAX, Lab, MeasureSpec, Proto, Sample, Topology, Turn, Turns, measure,
+    measure_sink,
 };
 use serde::Serialize;
 
+use super::program::input_program;
 use super::{flow_config, median, options, progress, ratio};
 use crate::cli::CompareArgs;
 use crate::exit::{Exit, Stop};
@@ -27,6 +29,8 @@ const WARMUP: Duration = Duration::from_secs(2);
 const WARM: f64 = 0.99;
 /// or this has passed.
 const WARMUP_MAX: Duration = Duration::from_secs(240);
+/// Frames of so long count the program's own time.
+const COUNTED: Duration = Duration::from_secs(1);
 /// The sink's cost takes twenty samples, once; it is only reported.
 const SINK: Duration = Duration::from_secs(1);
 /// Fewer of the frames on the fast path than this deserve a remark.
@@ -69,6 +73,9 @@ pub struct Comparison {
     pub over_redirect: f64,
     /// freeway_ns / kernel_ns within a turn; the median.
     pub over_kernel: f64,
+    /// Freeway's program at the router's input, for a frame, as the kernel counts it (kernel.bpf_stats_enabled), which
+    /// is part of the figure; none where the kernel does not tell which program it is.
+    pub program_ns: Option<f64>,
     /// The policy refused all flows.
     pub refused: bool,
     /// Connections that conntrack held beside those of the flows.
@@ -104,6 +111,8 @@ pub struct Samples {
     pub freeway_net_ns: Vec<f64>,
     /// Freeway's over the kernel's, both net, within a turn.
     pub over_kernel: Vec<f64>,
+    /// Freeway's program.
+    pub program_ns: Vec<f64>,
     /// Frames of the Freeway sample that did not arrive.
     pub freeway_lost: Vec<u64>,
     /// Share of its frames that the fast path forwarded.
@@ -216,6 +225,7 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
         speedup: ratio(&samples.kernel_net_ns, &samples.freeway_net_ns),
         over_redirect: ratio(&samples.freeway_net_ns, &samples.redirect_net_ns),
         over_kernel: median(samples.over_kernel.clone()),
+        program_ns: (!samples.program_ns.is_empty()).then(|| median(samples.program_ns.clone())),
         refused: args.refused,
         idle_connections: args.idle_connections,
         sink_skb_ns: sink.skb_ns,
@@ -264,7 +274,7 @@ impl Bench<'_> {
         let say = |words: String| progress(&format!("run {number} of {}: {words}", self.args.runs));
         // the idle ones are not seen by Freeway: they outlive the run by their timeout
         self.prime(self.args.flows + self.args.idle_connections)?;
-        let (figures, share) = self.freeway()?;
+        let (figures, share, program_ns) = self.freeway()?;
         for (name, ns) in [
             ("kernel  ", figures.kernel_ns),
             ("Freeway ", figures.freeway_ns),
@@ -286,6 +296,7 @@ impl Bench<'_> {
         samples.freeway_ns.push(figures.freeway_ns);
         samples.freeway_net_ns.push(figures.freeway_net_ns);
         samples.over_kernel.push(figures.over_kernel);
+        samples.program_ns.extend(program_ns);
         samples.freeway_lost.push(figures.lost);
         samples.fast_share.push(share);
         Ok(())
@@ -307,8 +318,19 @@ impl Bench<'_> {
         }
     }
 
-    /// One sample with a daemon of its own, and the share of frames that were fast.
-    fn freeway(&self) -> Result<(Figures, f64), Stop> {
+    /// The program's mean time, apart from the samples, for counting takes time.
+    fn program_ns(&self) -> Result<Option<f64>, Stop> {
+        let Some(program) = input_program(self.lab.lan_port())? else {
+            return Ok(None);
+        };
+        let _counting = Counting::begin()?;
+        let before = program.run_time()?;
+        measure(self.lab, &self.spec(COUNTED))?;
+        Ok(Some(program.run_time()?.since(before).mean_ns()))
+    }
+
+    /// One sample with a daemon of its own, the share of frames that were fast, and the program's time.
+    fn freeway(&self) -> Result<(Figures, f64, Option<f64>), Stop> {
         let daemon = RouterDaemon::start_on(self.lab, self.args.path, &self.config)?;
         daemon.require_fast_ports()?;
         self.prime(self.args.flows)?;
@@ -319,8 +341,10 @@ impl Bench<'_> {
         let figures = Figures::of(&turns.run()?);
         let fast = daemon.stats()?.fast.packets.saturating_sub(before);
         let share = fast as f64 / turns.frames()?.max(1) as f64;
+        drop(turns);
+        let program_ns = self.program_ns()?;
         daemon.stop()?;
-        Ok((figures, share))
+        Ok((figures, share, program_ns))
     }
 }
 
@@ -377,6 +401,12 @@ fn table(comparison: &Comparison, terminal: Terminal) -> String {
             c.source_ns, c.sink_skb_ns, c.sink_xdp_ns
         ),
     );
+    if let Some(program_ns) = c.program_ns {
+        let words = format!(
+            "Freeway's program is {program_ns:.1} ns of its figure, the counting of them included."
+        );
+        page.words("", &words);
+    }
     if c.fast_share < SHARE_EXPECTED && !c.refused {
         let words = format!(
             "Only {:.1} % of the frames took the fast path in one of the runs.",
@@ -411,6 +441,7 @@ mod tests {
             speedup: 11.7,
             over_redirect: 1.2,
             over_kernel: 0.086,
+            program_ns: Some(45.0),
             refused: false,
             idle_connections: 0,
             sink_skb_ns: 80.0,
@@ -434,6 +465,7 @@ mod tests {
             "speedup",
             "over_redirect",
             "over_kernel",
+            "program_ns",
             "refused",
             "runs",
             "sink_skb_ns",

@@ -420,6 +420,9 @@ impl<'a> Site<'a> {
         let daemon = self.start()?;
         let _sink = Sink::attach(self.lab.server_port(), SinkSpec::plain())?;
         let program = Program::xdp(self.lab.lan_port())?;
+        let program = program.ok_or_else(|| {
+            Stop::failure(format!("{} has no XDP program", self.lab.lan_port().name))
+        })?;
         let _counting = Counting::begin()?;
         let hits = || -> Result<u64, Stop> { Ok(daemon.stats()?.fast.packets) };
         let spec = self.established();
@@ -459,8 +462,7 @@ impl<'a> Site<'a> {
     fn miss(&mut self, program: &Program, pps: u64) -> Result<f64, Stop> {
         let from = program.run_time()?;
         self.flood(Some(pps))?.wait()?;
-        let took = program.run_time()?.since(from);
-        Ok(took.ns as f64 / took.count.max(1) as f64)
+        Ok(program.run_time()?.since(from).mean_ns())
     }
 
     /// The established flows' frames beside the flood. They come from another CPU, as from another sender: the flood

@@ -11,6 +11,8 @@ use crate::router::RouterDaemon;
 pub struct Forwarded {
     /// Frame bytes that reached the server.
     pub server_bytes: u64,
+    /// Packets that reached the client.
+    pub client_packets: u64,
     fast_packets: u64,
     punted_packets: u64,
 }
@@ -25,7 +27,8 @@ impl Forwarded {
         let punts = stats.reasons.iter();
         let punts = punts.filter(|r| r.stage == "punt" && r.name != to_tc);
         Ok(Self {
-            server_bytes: received_bytes(lab.server_port())?,
+            server_bytes: received(lab.server_port())?.bytes,
+            client_packets: received(lab.client_port())?.packets,
             fast_packets: stats.fast.packets,
             punted_packets: punts.map(|reason| reason.packets).sum(),
         })
@@ -35,6 +38,7 @@ impl Forwarded {
     pub fn since(&self, before: &Forwarded) -> Self {
         Self {
             server_bytes: self.server_bytes.saturating_sub(before.server_bytes),
+            client_packets: self.client_packets.saturating_sub(before.client_packets),
             fast_packets: self.fast_packets.saturating_sub(before.fast_packets),
             punted_packets: self.punted_packets.saturating_sub(before.punted_packets),
         }
@@ -48,20 +52,30 @@ impl Forwarded {
 }
 
 /// What a port has received.
-fn received_bytes(port: &Port) -> Result<u64, Stop> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Received {
+    bytes: u64,
+    packets: u64,
+}
+
+fn received(port: &Port) -> Result<Received, Stop> {
     let file = "/proc/thread-self/net/dev";
     let failed = |what: String| Stop::failure(format!("{file} in {}: {what}", port.netns.name()));
     let text = port.netns.enter(|| std::fs::read_to_string(file))?;
     let text = text.map_err(|error| failed(error.to_string()))?;
-    let bytes = bytes_of(&text, &port.name);
-    bytes.ok_or_else(|| failed(format!("no bytes of {}", port.name)))
+    let counters = counters_of(&text, &port.name);
+    counters.ok_or_else(|| failed(format!("no counters of {}", port.name)))
 }
 
-/// The first counter of a device in /proc/net/dev.
-fn bytes_of(text: &str, name: &str) -> Option<u64> {
+/// The first counters of a device in /proc/net/dev.
+fn counters_of(text: &str, name: &str) -> Option<Received> {
     let mut lines = text.lines().map(str::trim_start);
     let counters = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    counters.split_whitespace().next()?.parse().ok()
+    let mut counters = counters.split_whitespace().map(str::parse);
+    Some(Received {
+        bytes: counters.next()?.ok()?,
+        packets: counters.next()?.ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -71,8 +85,9 @@ mod tests {
     #[test]
     fn counters_of_devices() {
         let text = "Inter-|   Receive\n face |bytes    packets\n    lo: 1 2\n  eth0:12345 6 0\n eth01: 7 8\n";
-        assert_eq!(bytes_of(text, "eth0"), Some(12345));
-        assert_eq!(bytes_of(text, "eth01"), Some(7));
-        assert_eq!(bytes_of(text, "eth"), None);
+        let received = |bytes, packets| Some(Received { bytes, packets });
+        assert_eq!(counters_of(text, "eth0"), received(12345, 6));
+        assert_eq!(counters_of(text, "eth01"), received(7, 8));
+        assert_eq!(counters_of(text, "eth"), None);
     }
 }

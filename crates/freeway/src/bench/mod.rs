@@ -6,6 +6,7 @@ mod compare;
 mod flood;
 mod forwarded;
 mod process;
+mod program;
 mod setup;
 mod shaper;
 

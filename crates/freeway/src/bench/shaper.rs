@@ -32,6 +32,9 @@ const MARK: u32 = 7;
 /// AF11.
 const TOS: u8 = 0x28;
 const STREAMS: u32 = 4;
+/// The classes' queues hold so much of their rates, and some merged packets.
+const QUEUE_MS: u32 = 20;
+const QUEUE_BYTES_MIN: u32 = 100_000;
 /// Until the streams fill their queues and are fast.
 const WARMUP_S: u32 = 3;
 /// The datagrams that ask: their port, length, distance in time, and patience.
@@ -250,20 +253,22 @@ impl Site {
 /// htb with two classes, as `tc -batch` reads it. The BPF program: `A = skb->mark; A == 7 ? 1:10 : no match`.
 fn qdiscs(port: &str, rate_mbit: u32) -> String {
     let part = |percent: u32| rate_mbit * percent / 100;
-    // a queue of 20 ms or so
-    let limit = (rate_mbit / 2).max(10);
+    // by bytes: a packet may be a merged one of any size, and a queue of packets as long as that
+    let limit = |percent: u32| (part(percent) * QUEUE_MS * 125).max(QUEUE_BYTES_MIN);
     format!(
         "qdisc add dev {port} root handle 1: htb default 20\n\
          class add dev {port} parent 1: classid 1:1 htb rate {rate_mbit}mbit\n\
          class add dev {port} parent 1:1 classid 1:10 htb rate {}mbit ceil {rate_mbit}mbit\n\
          class add dev {port} parent 1:1 classid 1:20 htb rate {}mbit ceil {rate_mbit}mbit\n\
-         qdisc add dev {port} parent 1:10 handle 10: pfifo limit {limit}\n\
-         qdisc add dev {port} parent 1:20 handle 20: pfifo limit {limit}\n\
+         qdisc add dev {port} parent 1:10 handle 10: bfifo limit {}\n\
+         qdisc add dev {port} parent 1:20 handle 20: bfifo limit {}\n\
          filter add dev {port} parent 1: protocol ip prio 1 bpf bytecode \
          \"4,32 0 0 4294963220,21 0 1 {MARK},6 0 0 65552,6 0 0 0\" classid 1:10\n\
          filter add dev {port} parent 1: protocol ip prio 2 u32 match ip dsfield {TOS:#x} 0xfc classid 1:20\n",
         part(MARKED.1),
-        part(BY_DSCP.1)
+        part(BY_DSCP.1),
+        limit(MARKED.1),
+        limit(BY_DSCP.1)
     )
 }
 

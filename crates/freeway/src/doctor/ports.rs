@@ -8,6 +8,7 @@ use freeway_kernel::model::{Family, Framing, Link};
 use freeway_kernel::netdev::{XdpFeatures, xdp_features};
 use freeway_kernel::progs::{self, tcx};
 use freeway_kernel::sockets::packet_sockets;
+use freeway_kernel::sysctl::Sysctls;
 use freeway_kernel::{Mirror, MirrorConfig, hooks};
 
 use super::{Report, Severity};
@@ -167,6 +168,9 @@ fn examine_port(report: &mut Report, machine: &Machine, link: &Link, settings: &
 fn examine_kind(report: &mut Report, area: &str, link: &Link, settings: &Port) {
     if let Some(reason) = kinds::without_xdp(link, settings.wire_true) {
         report.add(area, Severity::Note, reason);
+    }
+    if let Some(reason) = kinds::bridge_netfilter(link, &Sysctls::read()) {
+        report.add(area, Severity::Warning, reason);
     }
 }
 

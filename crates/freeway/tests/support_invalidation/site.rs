@@ -44,6 +44,9 @@ pub const FLOWS: u32 = 32;
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a row is measured at most.
 pub const ATTEMPTS: u32 = 3;
+/// So many trials, each of which takes longer than that: the change is not followed, and more trials would say no more.
+const IGNORED_TRIALS: usize = 3;
+const IGNORED_MS: f64 = 100.0 * LIMIT_MS;
 /// First port of the bystanders; a multiple of [`FLOWS`].
 pub const BYSTANDER_PORT: u16 = 0x4000 + FLOWS as u16;
 
@@ -173,6 +176,13 @@ impl Row {
         let ms = |from: u64| last_ns.saturating_sub(from) as f64 / 1e6;
         self.ack_ms.push(ms(acked.acked_ns));
         self.request_ms.push(ms(acked.before_ns));
+    }
+
+    /// No busy machine does that.
+    fn is_ignored(&self) -> bool {
+        self.bound_ms.is_none()
+            && self.ack_ms.len() >= IGNORED_TRIALS
+            && self.ack_ms.iter().all(|ms| *ms > IGNORED_MS)
     }
 
     pub fn print(&self) {
@@ -494,7 +504,7 @@ impl Site {
 pub fn again(mut measure: impl FnMut() -> Row) -> Row {
     for _ in 1..ATTEMPTS {
         let row = measure();
-        let late = !common::long() && quantile(&row.ack_ms, 0.99) > LIMIT_MS;
+        let late = !common::long() && quantile(&row.ack_ms, 0.99) > LIMIT_MS && !row.is_ignored();
         if !late
             && !row
                 .bystanders
@@ -547,6 +557,9 @@ impl Trials<'_> {
             site.wait_fast(BYSTANDER_PORT, FLOWS);
         }
         for _ in 0..trials() {
+            if row.is_ignored() {
+                break;
+            }
             let first = self.next_port;
             self.next_port += FLOWS as u16;
             if self.next_port >= 0xff00 {

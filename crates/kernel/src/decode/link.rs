@@ -130,6 +130,8 @@ fn info(attrs: Attrs<'_>, link: &mut Link) {
     }
 }
 
+const VLAN_FLAG_REORDER_HDR: u32 = 1;
+
 fn detail(kind: &str, attrs: Attrs<'_>) -> LinkDetail {
     let u8_of = |kind| attrs.clone().find(kind).and_then(|attr| attr.u8());
     let u16_of = |kind| attrs.clone().find(kind).and_then(|attr| attr.u16());
@@ -142,12 +144,16 @@ fn detail(kind: &str, attrs: Attrs<'_>) -> LinkDetail {
                 .find(5)
                 .and_then(|attr| attr.be16())
                 .unwrap_or(0x8100),
+            // struct ifla_vlan_flags
+            reorder_header: u32_of(2).unwrap_or(0) & VLAN_FLAG_REORDER_HDR != 0,
+            ingress_map: attrs.clone().find(4).is_some(),
         },
         "bridge" => LinkDetail::Bridge {
             stp_state: u32_of(5).unwrap_or(0),
             vlan_filtering: u8_of(7).unwrap_or(0) != 0,
             // IFLA_BR_MULTI_BOOLOPT, BR_BOOLOPT_MST_ENABLE.
             mst: u32_of(46).unwrap_or(0) & (1 << 2) != 0,
+            nf_call: [36, 37].iter().any(|kind| u8_of(*kind).unwrap_or(0) != 0),
         },
         "bond" => LinkDetail::Bond {
             mode: u8_of(1).unwrap_or(0),

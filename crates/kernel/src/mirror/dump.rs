@@ -192,7 +192,11 @@ impl Dumper {
             .into_iter()
             .for_each(|ifindex| state.forget_traffic_control(ifindex));
         for qdisc in qdiscs.into_iter().filter(|qdisc| wanted(qdisc.ifindex)) {
-            for parent in filter_parents(&qdisc) {
+            let mut parents = filter_parents(&qdisc);
+            if CLASSES_FILTER.contains(&qdisc.kind.as_str()) {
+                parents.extend(self.inner_classes(&qdisc)?);
+            }
+            for parent in parents {
                 let filters = self.filters(qdisc.ifindex, parent)?;
                 if !filters.is_empty() {
                     state
@@ -238,6 +242,29 @@ impl Dumper {
         Ok(())
     }
 
+    /// The classes of a qdisc that have classes: a packet that comes to one goes on by its filters.
+    fn inner_classes(&mut self, qdisc: &Qdisc) -> Result<BTreeSet<u32>> {
+        const MINOR: u32 = 0xffff;
+        let mut inner = BTreeSet::new();
+        let mut each = |message: Message<'_>| {
+            let parent = decode::tc::subject(message.payload).map(|(_, parent)| parent);
+            // the root and the qdisc itself are no classes
+            inner.extend(parent.filter(|parent| {
+                parent & !MINOR == qdisc.handle && !matches!(parent & MINOR, 0 | MINOR)
+            }));
+        };
+        let body = |writer: &mut Writer| writer.raw(&subject_header(qdisc.ifindex, 0));
+        let dump = self
+            .route
+            .dump("list the classes", libc::RTM_GETTCLASS, body, &mut each);
+        match optional(dump) {
+            // The link went away meanwhile.
+            Err(error) if error.errno() == Some(libc::ENODEV) => {}
+            outcome => outcome.map(|_| ())?,
+        }
+        Ok(inner)
+    }
+
     fn filters(&mut self, ifindex: u32, parent: u32) -> Result<Vec<Filter>> {
         let mut filters: Vec<Filter> = Vec::new();
         let mut each = |message: Message<'_>| {
@@ -249,12 +276,7 @@ impl Dumper {
                 ..filter
             }));
         };
-        let body = |writer: &mut Writer| {
-            let mut header = [0u8; 20];
-            header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-            header[12..16].copy_from_slice(&parent.to_ne_bytes());
-            writer.raw(&header);
-        };
+        let body = |writer: &mut Writer| writer.raw(&subject_header(ifindex, parent));
         match optional(
             self.route
                 .dump("list the filters", libc::RTM_GETTFILTER, body, &mut each),
@@ -323,7 +345,18 @@ fn family_header(writer: &mut Writer, family: i32, len: usize) {
     writer.raw(&header);
 }
 
-/// Where filters may hang on a qdisc.
+/// The header of a request about traffic control (`struct tcmsg`).
+fn subject_header(ifindex: u32, parent: u32) -> [u8; 20] {
+    let mut header = [0; 20];
+    header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    header[12..16].copy_from_slice(&parent.to_ne_bytes());
+    header
+}
+
+/// Qdiscs whose classes have filters of their own (`htb_tcf_block`, `hfsc_tcf_block`).
+const CLASSES_FILTER: [&str; 2] = ["htb", "hfsc"];
+
+/// Where filters may hang on a qdisc, beside its classes.
 fn filter_parents(qdisc: &Qdisc) -> Vec<u32> {
     match qdisc.kind.as_str() {
         "clsact" => vec![TC_INGRESS, TC_EGRESS],

@@ -59,7 +59,7 @@ impl Link {
     pub fn framing(&self) -> Framing {
         match self.hw_type {
             ARPHRD_ETHER => Framing::Ethernet,
-            ARPHRD_NONE | ARPHRD_RAWIP => Framing::Bare,
+            ARPHRD_NONE | ARPHRD_RAWIP | ARPHRD_PPP => Framing::Bare,
             _ => Framing::Other,
         }
     }
@@ -67,6 +67,7 @@ impl Link {
 
 /// Hardware types (linux/if_arp.h).
 const ARPHRD_ETHER: u16 = 1;
+const ARPHRD_PPP: u16 = 512;
 const ARPHRD_RAWIP: u16 = 519;
 const ARPHRD_NONE: u16 = 0xfffe;
 
@@ -75,7 +76,7 @@ const ARPHRD_NONE: u16 = 0xfffe;
 pub enum Framing {
     /// An Ethernet header.
     Ethernet,
-    /// Nothing: tun, WireGuard, many modems.
+    /// Nothing that others see: tun, WireGuard, PPP, many modems.
     Bare,
     /// Something else.
     Other,
@@ -115,6 +116,10 @@ pub enum LinkDetail {
         id: u16,
         /// Tag protocol, 0x8100 or 0x88a8.
         protocol: u16,
+        /// Frames have their tags taken off before others see them (VLAN_FLAG_REORDER_HDR).
+        reorder_header: bool,
+        /// The tag of a frame gives it a priority (ingress-qos-map).
+        ingress_map: bool,
     },
     /// A bridge.
     Bridge {
@@ -124,6 +129,8 @@ pub enum LinkDetail {
         stp_state: u32,
         /// Multiple spanning trees (BR_BOOLOPT_MST_ENABLE).
         mst: bool,
+        /// Packets are handed to the IP hooks of netfilter (nf_call_iptables, nf_call_ip6tables).
+        nf_call: bool,
     },
     /// A bond.
     Bond {

@@ -7,7 +7,7 @@ use std::sync::mpsc as ask;
 use freeway_cmm::FlowKey;
 use freeway_kernel::ethtool::Ethtool;
 use freeway_kernel::hooks;
-use freeway_kernel::model::Tuple;
+use freeway_kernel::model::{Link, Tuple};
 use freeway_kernel::netdev::{self, XdpFeatures};
 use freeway_kernel::nft::{self, LegacyTable};
 use freeway_kernel::probe::{Outcome, ProbeResult};
@@ -20,19 +20,11 @@ use tokio::sync::mpsc;
 use super::sample::Frames;
 use crate::api::{Feature, FeatureState};
 use crate::daemon::DaemonError;
-
-/// A port to look at.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub ifindex: u32,
-    pub name: String,
-    /// No virtual link: its driver may take tags off before XDP.
-    pub physical: bool,
-}
+use crate::kinds;
 
 /// What is asked about.
 pub(super) struct Question {
-    pub places: Vec<Place>,
+    pub places: Vec<Link>,
     /// Ids of the daemon's own programs.
     pub ours: Vec<u32>,
 }
@@ -128,17 +120,19 @@ impl Polled {
             .flatten()
             .filter(hooks::HookedFunction::is_foreign);
         let ethtool = Ethtool::open().ok();
+        let sysctls = Sysctls::read();
+        let look = |link| Obstacles::of(link, &ours, ethtool.as_ref(), &sysctls);
         Self {
-            sysctls: Sysctls::read(),
             sniffers: sockets.into_iter().filter(|s| s.protocol != 0).collect(),
             legacy: nft::legacy_tables(),
             foreign_hooks: foreign.map(|h| h.function).collect(),
             features,
             obstacles: places
                 .iter()
-                .map(|place| (place.ifindex, Obstacles::of(place, &ours, ethtool.as_ref())))
+                .map(|link| (link.ifindex, look(link)))
                 .collect(),
             ours,
+            sysctls,
         }
     }
 
@@ -199,38 +193,40 @@ pub(super) struct Obstacles {
 }
 
 impl Obstacles {
-    /// Programs of others on a port's tcx hooks, and offloads.
-    fn of(place: &Place, ours: &[u32], ethtool: Option<&Ethtool>) -> Self {
-        let features = ethtool.and_then(|ethtool| ethtool.features(&place.name).ok());
+    /// Programs of others on a port's tcx hooks, offloads, and netfilter in a bridge.
+    fn of(link: &Link, ours: &[u32], ethtool: Option<&Ethtool>, sysctls: &Sysctls) -> Self {
+        let features = ethtool.and_then(|ethtool| ethtool.features(&link.name).ok());
         let on = |name| {
             let features = features.as_ref();
             features.is_some_and(|f| f.get(name).copied().unwrap_or(false))
         };
         let mut obstacles = Self {
-            all: foreign_programs(place, ours),
+            all: foreign_programs(link.ifindex, ours),
             ..Self::default()
         };
+        let netfilter = kinds::bridge_netfilter(link, sysctls);
+        obstacles.all.extend(netfilter.map(str::to_owned));
         // A virtual link's tags stay inline when its configuration says that it is a wire.
-        if place.physical && on("rx-vlan-hw-parse") {
+        if link.kind.is_none() && on("rx-vlan-hw-parse") {
             obstacles.xdp.push(format!(
                 "rx-vlan-offload hides VLAN tags from XDP: ethtool -K {} rxvlan off",
-                place.name
+                link.name
             ));
         }
         // skb_segment_list() gives the others of a list the headers that they came with
         if on("rx-gro-list") {
             obstacles.tc.push(format!(
                 "rx-gro-list chains frames whose headers tc does not reach: ethtool -K {} rx-gro-list off",
-                place.name
+                link.name
             ));
         }
         obstacles
     }
 }
 
-fn foreign_programs(place: &Place, ours: &[u32]) -> Vec<String> {
+fn foreign_programs(ifindex: u32, ours: &[u32]) -> Vec<String> {
     let mut reasons = Vec::new();
-    if let Ok(Some(tcx)) = progs::tcx(place.ifindex) {
+    if let Ok(Some(tcx)) = progs::tcx(ifindex) {
         let programs = tcx.ingress.iter().chain(&tcx.egress);
         for program in programs.filter(|p| !ours.contains(&p.id)) {
             let name = match program.name.as_str() {

@@ -11,7 +11,7 @@ use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::{Family, Framing, Link, Prefix, Qdisc};
 
 use super::Engine;
-use super::poll::{Obstacles, Place};
+use super::poll::Obstacles;
 use crate::config::{Config, PathChoice};
 use crate::daemon::DaemonError;
 use crate::kinds;
@@ -312,13 +312,8 @@ impl Engine {
     }
 
     /// The ports that the polling thread looks at.
-    pub(super) fn places(&self) -> Vec<Place> {
-        let place = |link: &Link| Place {
-            ifindex: link.ifindex,
-            name: link.name.clone(),
-            physical: link.kind.is_none(),
-        };
-        self.business().map(place).collect()
+    pub(super) fn places(&self) -> Vec<Link> {
+        self.business().cloned().collect()
     }
 
     /// True if a port has lost redirected frames since it was judged.
@@ -424,19 +419,50 @@ impl Engine {
         }
     }
 
-    /// True if what is sent through tc is classified by its qdiscs as the kernel's own is.
+    /// True if what is sent through tc is classified by the qdiscs on its way as the kernel's own is.
     fn judge_classifiers(&self, link: &Link, port: &mut Port) -> bool {
-        let filters = self.mirror.filters().get(&link.ifindex);
-        let of_qdiscs = filters.into_iter().flatten().filter(|f| !f.is_hooked());
-        let other = of_qdiscs
-            .map(|f| f.kind.as_str())
-            .find(|kind| !CLASSIFIERS.contains(kind));
-        if let Some(kind) = other {
-            port.reasons.push(format!(
-                "a {kind} filter of its qdisc may go by what only the kernel's own packets have"
-            ));
+        for device in self.chain(link) {
+            let filters = self.mirror.filters().get(&device.ifindex);
+            let of_qdiscs = filters.into_iter().flatten().filter(|f| !f.is_hooked());
+            let other = of_qdiscs
+                .map(|f| f.kind.as_str())
+                .find(|kind| !CLASSIFIERS.contains(kind));
+            if let Some(kind) = other {
+                port.reasons.push(format!(
+                    "a {kind} filter of a qdisc of {} may go by what only the kernel's own packets have",
+                    device.name
+                ));
+                return false;
+            }
         }
-        other.is_none()
+        true
+    }
+
+    /// A link and those below it that frames sent there may leave through.
+    fn chain<'a>(&'a self, link: &'a Link) -> Vec<&'a Link> {
+        let links = self.mirror.links();
+        let mut chain = vec![link];
+        let mut next = 0;
+        while let Some(link) = chain.get(next).copied() {
+            next += 1;
+            let below: Vec<&Link> = match link.kind.as_deref() {
+                Some("vlan" | "macvlan") if link.link_netnsid.is_none() => {
+                    let lower = link.link.and_then(|index| links.get(&index));
+                    lower.into_iter().collect()
+                }
+                Some("bridge" | "bond") => {
+                    let members = links.values().filter(|l| l.master == Some(link.ifindex));
+                    members.collect()
+                }
+                _ => continue,
+            };
+            for link in below {
+                if !chain.iter().any(|known| known.ifindex == link.ifindex) {
+                    chain.push(link);
+                }
+            }
+        }
+        chain
     }
 
     /// True if XDP may send there; `tc`: else tc may.
