@@ -220,6 +220,7 @@ impl Capture {
         option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, QUEUE_BYTES)?;
         option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
         option(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        option(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
         let port = port.clone();
         Ok(Self {
             socket,
@@ -333,10 +334,38 @@ impl Capture {
     }
 }
 
-/// One frame with its kernel timestamp, if there is one.
+/// Length of the two MAC addresses, after which tags come.
+const MACS: usize = 12;
+
+/// `struct tpacket_auxdata` (linux/if_packet.h).
+#[repr(C)]
+struct Auxdata {
+    status: u32,
+    len: u32,
+    snaplen: u32,
+    mac: u16,
+    net: u16,
+    vlan_tci: u16,
+    vlan_tpid: u16,
+}
+
+/// Bits of the status: a tag was taken off, and its TPID is told, too.
+const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
+const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
+
+impl Auxdata {
+    /// The tag that the kernel took off before sockets see a frame (`skb_vlan_untag`).
+    fn tag(&self) -> Option<[u8; 4]> {
+        let both = TP_STATUS_VLAN_VALID | TP_STATUS_VLAN_TPID_VALID;
+        let ([a, b], [c, d]) = (self.vlan_tpid.to_be_bytes(), self.vlan_tci.to_be_bytes());
+        (self.status & both == both).then_some([a, b, c, d])
+    }
+}
+
+/// One frame as it was on the wire, with its kernel timestamp, if there is one.
 fn receive(socket: &OwnedFd) -> io::Result<Option<Captured>> {
     let mut bytes = vec![0u8; FRAME_MAX];
-    // Aligned as control messages need it; one timestamp takes 32 bytes.
+    // Aligned as control messages need it; a timestamp takes 32 bytes, auxiliary data 40.
     let mut control = [0u64; 16];
     let mut buffer = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
@@ -358,7 +387,7 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<Captured>> {
         };
     }
     bytes.truncate(len as usize);
-    let mut time_ns = 0;
+    let (mut time_ns, mut tag) = (0, None);
     // SAFETY: the kernel has filled in the control messages, and the macros stay within msg_controllen.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(&raw const message);
@@ -371,8 +400,17 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<Captured>> {
                     .read_unaligned();
                 time_ns = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
             }
+            if (*header).cmsg_level == libc::SOL_PACKET
+                && (*header).cmsg_type == libc::PACKET_AUXDATA
+            {
+                let auxdata = libc::CMSG_DATA(header).cast::<Auxdata>().read_unaligned();
+                tag = auxdata.tag();
+            }
             header = libc::CMSG_NXTHDR(&raw const message, header);
         }
+    }
+    if let Some(tag) = tag.filter(|_| bytes.len() >= MACS) {
+        bytes.splice(MACS..MACS, tag);
     }
     Ok(Some(Captured { time_ns, bytes }))
 }

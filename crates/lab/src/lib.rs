@@ -37,6 +37,7 @@ mod limit;
 pub mod measure;
 pub mod napi;
 pub mod netns;
+pub mod pppoe;
 pub mod prime;
 pub mod program;
 pub mod reference;

@@ -10,7 +10,8 @@
 //!                         +--------------------+   +-----------------+
 //! ```
 //!
-//! The hosts have no addresses and answer nothing. The routers forward; addresses, routes and rules are the user's.
+//! The hosts have no addresses and answer nothing. The routers forward; addresses, routes and rules are the user's. A port
+//! may be something else than the wire ([`Kind`]): it has the port's name, and the wire below it another.
 
 use std::fmt::Write;
 use std::fs;
@@ -20,12 +21,142 @@ use nix::unistd::geteuid;
 use crate::error::{Context, LabError};
 use crate::lab::{Port, batch, text, wait_for_carrier};
 use crate::netns::Netns;
+use crate::pppoe::{self, Session};
 use crate::{signal, sweep};
 
 /// The routers' ports.
 pub const PORTS: [&str; 3] = ["lan0", "wan0", "wan1"];
 /// Room for frames a little longer than the routers' MTU.
 const HOST_MTU: u32 = 1508;
+
+/// What a router's port is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The wire itself.
+    Wire,
+    /// An 802.1Q VLAN.
+    Vlan,
+    /// An 802.1Q VLAN in one of 802.1ad.
+    VlanInVlan,
+    /// A bridge whose only port is the wire.
+    Bridge,
+    /// The same with VLAN filtering; frames of the wire are a VLAN's without having a tag.
+    VlanAwareBridge,
+    /// A bond whose only part is the wire.
+    Bond,
+    /// A PPPoE session in an 802.1Q VLAN.
+    Pppoe,
+}
+
+/// The number of PPPoE sessions.
+const SESSION: u16 = 0x1234;
+
+impl Kind {
+    /// All.
+    pub const ALL: [Kind; 7] = [
+        Kind::Wire,
+        Kind::Vlan,
+        Kind::VlanInVlan,
+        Kind::Bridge,
+        Kind::VlanAwareBridge,
+        Kind::Bond,
+        Kind::Pppoe,
+    ];
+
+    /// The tags of frames on the wire, the outer one first: TPID and VLAN identifier.
+    fn tags(self) -> &'static [(u16, u16)] {
+        match self {
+            Kind::Vlan | Kind::Pppoe => &[(0x8100, 5)],
+            Kind::VlanInVlan => &[(0x88a8, 5), (0x8100, 7)],
+            _ => &[],
+        }
+    }
+
+    /// Octets of a frame that others do not have.
+    fn overhead(self) -> u32 {
+        let session = if self == Kind::Pppoe { 8 } else { 0 };
+        session + 4 * self.tags().len() as u32
+    }
+
+    /// An Ethernet frame as it is on the wire of such a port.
+    pub fn framed(self, frame: &[u8]) -> Vec<u8> {
+        let session = (self == Kind::Pppoe).then(|| pppoe::framed(frame, SESSION));
+        let session = session.flatten();
+        let frame = session.as_deref().unwrap_or(frame);
+        let (macs, rest) = frame.split_at(frame.len().min(12));
+        let mut bytes = macs.to_vec();
+        for (tpid, id) in self.tags() {
+            bytes.extend(tpid.to_be_bytes());
+            bytes.extend(id.to_be_bytes());
+        }
+        bytes.extend(rest);
+        bytes
+    }
+
+    /// The Ethernet frame of one of the wire; what is framed otherwise stays as it is.
+    pub fn unframed(self, frame: &[u8]) -> Vec<u8> {
+        let behind = 12 + 4 * self.tags().len();
+        let parts = [frame.get(..12), frame.get(behind..)].map(Option::unwrap_or_default);
+        let bare = parts.concat();
+        let bare = match self {
+            Kind::Pppoe => pppoe::unframed(&bare, SESSION).unwrap_or(bare),
+            _ => bare,
+        };
+        if frame.starts_with(&self.framed(&bare)) {
+            bare
+        } else {
+            frame.to_vec()
+        }
+    }
+
+    /// Name of the wire below a port of this kind.
+    fn wire(self, port: &str) -> String {
+        match self {
+            Kind::Wire => port.into(),
+            _ => format!("{port}w"),
+        }
+    }
+
+    /// What `ip -batch` makes the port of, once the wire is there.
+    fn commands(self, port: &str, mac: &str) -> String {
+        let wire = self.wire(port);
+        let (make, join) = match self {
+            Kind::Wire => return String::new(),
+            Kind::Vlan => (
+                format!("link add link {wire} name {port} mtu 1500 type vlan id 5\n"),
+                String::new(),
+            ),
+            Kind::Pppoe => {
+                return format!(
+                    "link add link {wire} name {port}o mtu 1500 type vlan id 5\nlink set {port}o up\n"
+                );
+            }
+            Kind::VlanInVlan => (
+                format!(
+                    "link add link {wire} name {port}o mtu 1504 type vlan id 5 protocol 802.1ad\n\
+                     link set {port}o up\n\
+                     link add link {port}o name {port} mtu 1500 type vlan id 7\n"
+                ),
+                String::new(),
+            ),
+            Kind::Bridge => (
+                format!("link add {port} address {mac} type bridge\n"),
+                format!("link set {wire} master {port}\n"),
+            ),
+            Kind::VlanAwareBridge => (
+                format!(
+                    "link add {port} address {mac} type bridge vlan_filtering 1 vlan_default_pvid 5\n"
+                ),
+                format!("link set {wire} master {port}\n"),
+            ),
+            Kind::Bond => (
+                format!("link add {port} address {mac} type bond mode active-backup\n"),
+                format!("link set {wire} down\nlink set {wire} master {port}\n"),
+            ),
+        };
+        format!("{make}{join}link set {port} mtu 1500 up\n")
+    }
+}
 
 /// The MAC address of a router's port.
 pub fn router_mac(port: usize) -> [u8; 6] {
@@ -41,6 +172,8 @@ pub fn host_mac(port: usize) -> [u8; 6] {
 #[derive(Debug)]
 pub struct Twins {
     ends: [[Port; 3]; 2],
+    kinds: [Kind; 3],
+    _sessions: Vec<Session>,
     spaces: Spaces,
 }
 
@@ -67,8 +200,8 @@ impl Drop for Spaces {
 }
 
 impl Twins {
-    /// Builds both. Leftovers of killed runs are removed first.
-    pub fn build() -> Result<Twins, LabError> {
+    /// Builds both, with ports of these kinds. Leftovers of killed runs are removed first.
+    pub fn build(kinds: [Kind; 3]) -> Result<Twins, LabError> {
         if !geteuid().is_root() {
             return Err(LabError::NotRoot);
         }
@@ -94,18 +227,39 @@ impl Twins {
         }
         let mut ends = Vec::new();
         for (router, letter) in spaces.routers.iter().zip(["a", "b"]) {
-            ends.push(join(router, &spaces.hosts, letter)?);
+            ends.push(join(router, &spaces.hosts, letter, kinds)?);
         }
         wait_for_carrier(&spaces.all())?;
         let ends = ends
             .try_into()
             .map_err(|_| LabError::Invalid("two routers".into()))?;
-        Ok(Twins { ends, spaces })
+        let mut sessions = Vec::new();
+        for router in &spaces.routers {
+            for (i, (port, kind)) in PORTS.iter().zip(kinds).enumerate() {
+                if kind == Kind::Pppoe {
+                    let below = format!("{port}o");
+                    let session = Session::open(router, &below, SESSION, host_mac(i), port)?;
+                    router.tool(&format!("ip link set {port} mtu 1492 up"))?;
+                    sessions.push(session);
+                }
+            }
+        }
+        Ok(Twins {
+            ends,
+            kinds,
+            _sessions: sessions,
+            spaces,
+        })
     }
 
     /// Both routers.
     pub fn routers(&self) -> &[Netns; 2] {
         &self.spaces.routers
+    }
+
+    /// What the ports are.
+    pub fn kinds(&self) -> [Kind; 3] {
+        self.kinds
     }
 
     /// The hosts' end at a port of a router.
@@ -125,9 +279,12 @@ impl Twins {
     /// through the router, and it meets many at a time; otherwise each has left when it is sent.
     pub fn set_threaded(&self, router: usize, threaded: bool) -> Result<(), LabError> {
         let value = if threaded { "1" } else { "0" };
-        let lines: Vec<String> = PORTS
+        let wires = PORTS
             .iter()
-            .map(|port| format!("echo {value} > /sys/class/net/{port}/threaded"))
+            .zip(self.kinds)
+            .map(|(port, kind)| kind.wire(port));
+        let lines: Vec<String> = wires
+            .map(|wire| format!("echo {value} > /sys/class/net/{wire}/threaded"))
             .collect();
         // The namespace's own /sys.
         let mut command = std::process::Command::new("ip");
@@ -165,25 +322,35 @@ pub fn write_sysctls(netns: &Netns, values: &[(&str, &str)]) -> Result<(), LabEr
 }
 
 /// Joins a router with the hosts; the offloads are as on a wire, and GRO is off at the router.
-fn join(router: &Netns, hosts: &Netns, letter: &str) -> Result<[Port; 3], LabError> {
+fn join(
+    router: &Netns,
+    hosts: &Netns,
+    letter: &str,
+    kinds: [Kind; 3],
+) -> Result<[Port; 3], LabError> {
     let mut commands = String::new();
-    for (i, port) in PORTS.iter().enumerate() {
+    let ports = || PORTS.iter().zip(kinds).enumerate();
+    for (i, (port, kind)) in ports() {
         let (mac, peer_mac) = (text(router_mac(i)), text(host_mac(i)));
+        let (mtu, host_mtu) = (1500 + kind.overhead(), HOST_MTU + kind.overhead());
         let _ = writeln!(
             commands,
-            "link add {port} mtu 1500 address {mac} type veth \
-             peer name {letter}{i} mtu {HOST_MTU} address {peer_mac} netns {}",
+            "link add {} mtu {mtu} address {mac} type veth \
+             peer name {letter}{i} mtu {host_mtu} address {peer_mac} netns {}",
+            kind.wire(port),
             hosts.name()
         );
-        let _ = writeln!(commands, "link set {port} up");
+        let _ = writeln!(commands, "link set {} up", kind.wire(port));
     }
     batch(router, &commands)?;
     let mut ends = Vec::new();
     let mut up = String::new();
-    for (i, port) in PORTS.iter().enumerate() {
+    for (i, (port, kind)) in ports() {
         router.tool(&format!(
-            "ethtool -K {port} tx off tso off gso off txvlan off gro off"
+            "ethtool -K {} tx off tso off gso off txvlan off tx-vlan-stag-hw-insert off gro off",
+            kind.wire(port)
         ))?;
+        batch(router, &kind.commands(port, &text(router_mac(i))))?;
         let name = format!("{letter}{i}");
         hosts.tool(&format!(
             "ethtool -K {name} tx off tso off gso off txvlan off gro on"
@@ -197,6 +364,10 @@ fn join(router: &Netns, hosts: &Netns, letter: &str) -> Result<[Port; 3], LabErr
         });
     }
     batch(hosts, &up)?;
+    for family in ["", "6"] {
+        // without it netfilter's IP hooks see what is bridged; a kernel without bridges has no such switch
+        let _ = router.sysctl(&format!("net/bridge/bridge-nf-call-ip{family}tables"), "0");
+    }
     router.tool("ip link set lo up")?;
     ends.try_into()
         .map_err(|_| LabError::Invalid("three ports".into()))

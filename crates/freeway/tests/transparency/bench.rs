@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use freeway_lab::twins::{PORTS, host_mac, router_mac, write_sysctls};
+use freeway_lab::twins::{Kind, PORTS, host_mac, router_mac, write_sysctls};
 use freeway_lab::{Capture, Injector, Twins};
 use serde_json::Value;
 
@@ -77,8 +77,8 @@ pub struct Bench {
 
 impl Bench {
     /// `path` is the configuration's, for all ports.
-    pub fn build(path: &str) -> Self {
-        let twins = Twins::build().unwrap();
+    pub fn build(path: &str, kinds: [Kind; 3]) -> Self {
+        let twins = Twins::build(kinds).unwrap();
         for router in twins.routers() {
             router
                 .tool_with_input("ip -batch -", &base_commands())
@@ -107,7 +107,7 @@ impl Bench {
             undo: Vec::new(),
             v6: false,
             threaded: false,
-            polled: path != "tc",
+            polled: path != "tc" && kinds == [Kind::Wire; 3],
             asked: 0,
         }
     }
@@ -222,9 +222,12 @@ impl Bench {
 
     /// Takes what has arrived from a router; waits until nothing has for so long.
     fn take(&mut self, router: usize, quiet: Duration, left: &mut Vec<Left>) {
+        let kinds = self.twins.kinds();
         for (port, capture) in self.captures[router].iter_mut().enumerate() {
-            for frame in capture.drain(quiet, forwarded).unwrap() {
-                let bytes = frame.bytes;
+            let kind = kinds[port];
+            let wanted = |frame: &[u8]| forwarded(&kind.unframed(frame));
+            for frame in capture.drain(quiet, wanted).unwrap() {
+                let bytes = kind.unframed(&frame.bytes);
                 left.push(Left { port, bytes });
             }
         }
@@ -236,18 +239,27 @@ impl Bench {
         self.asked += 1;
         for port in ports {
             let question = question(*port, self.asked);
-            self.injectors[router][*port].send(&question).unwrap();
+            self.inject(router, *port, &question);
         }
         for port in ports {
+            let kind = self.twins.kinds()[*port];
+            let answers = |frame: &[u8]| answers(&kind.unframed(frame), self.asked);
             let capture = &mut self.captures[router][*port];
-            let frames = capture.drain_until(PATIENCE, |frame| answers(frame, self.asked));
+            let frames = capture.drain_until(PATIENCE, answers);
             let frames = frames.unwrap().expect("the router does not answer");
-            let frames = frames.into_iter().filter(|frame| forwarded(&frame.bytes));
-            left.extend(frames.map(|frame| Left {
-                port: *port,
-                bytes: frame.bytes,
-            }));
+            let frames = frames.iter().map(|frame| kind.unframed(&frame.bytes));
+            left.extend(
+                frames
+                    .filter(|bytes| forwarded(bytes))
+                    .map(|bytes| Left { port: *port, bytes }),
+            );
         }
+    }
+
+    /// A frame to a router's port.
+    fn inject(&self, router: usize, port: usize, frame: &[u8]) {
+        let framed = self.twins.kinds()[port].framed(frame);
+        self.injectors[router][port].send(&framed).unwrap();
     }
 
     /// The same for all ports, and until what left is there: answers do not overtake it either.
@@ -454,9 +466,7 @@ impl Run<'_> {
         let before = self.left[FREEWAY].len();
         for frame in plan.frames(way) {
             for router in BOTH {
-                self.bench.injectors[router][way.enter]
-                    .send(&frame)
-                    .unwrap();
+                self.bench.inject(router, way.enter, &frame);
             }
         }
         for router in BOTH {
@@ -588,9 +598,7 @@ impl Run<'_> {
     fn inject(&mut self, router: usize, frame: &Sent) {
         let (flow, enter) = (frame.direction.0, frame.enter);
         self.noticed(router, flow);
-        self.bench.injectors[router][enter]
-            .send(&frame.bytes)
-            .unwrap();
+        self.bench.inject(router, enter, &frame.bytes);
         // What becomes of the next one, at whatever port, depends on this one. Of two that open a connection at a time
         // one is lost (`__nf_conntrack_confirm`).
         let opens = self.ways[flow][1].is_none();

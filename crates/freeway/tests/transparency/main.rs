@@ -39,6 +39,8 @@ use std::time::Instant;
 use bench::{Bench, Outcome};
 use case::Case;
 use compare::{Comparison, compare};
+use freeway_lab::Twins;
+use freeway_lab::twins::Kind;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use setup::Pace;
@@ -69,6 +71,8 @@ const BLOCKS: [u64; 12] = [
 ];
 /// Of the default ones, those that tc gets, too.
 const TC_BLOCKS: usize = 6;
+/// Seeds of the cases for other kinds of ports, one for each pair.
+const KINDS_SEED: u64 = 0x7000;
 /// A machine under load may learn late, or merge gaps.
 const ATTEMPTS: usize = 3;
 
@@ -136,6 +140,45 @@ fn tc_sends_what_the_kernel_sends() {
     same("tc", extent);
 }
 
+/// VLANs, bridges, bonds and PPPoE in the place of wires, two by two, or each with each.
+#[test]
+fn ports_of_other_kinds_send_what_the_kernel_sends() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let mut kinds = Kind::ALL.to_vec();
+    kinds.retain(|kind| match Twins::build([*kind; 3]) {
+        Ok(_) => true,
+        Err(error) => {
+            println!("without {kind:?}: {error}");
+            false
+        }
+    });
+    let extent = Extent::read();
+    let long = common::long();
+    let tally = Mutex::new(Tally::default());
+    let start = Instant::now();
+    let mut seed = KINDS_SEED;
+    let pairs: Vec<[Kind; 2]> = if long {
+        let each = |lan: &Kind| kinds.iter().map(|wan| [*lan, *wan]).collect::<Vec<_>>();
+        kinds.iter().flat_map(each).collect()
+    } else {
+        let others = &kinds[1..];
+        let pair = |pair: &[Kind]| [pair[0], *pair.get(1).unwrap_or(&Kind::Wire)];
+        others.chunks(2).map(pair).collect()
+    };
+    for [lan, wan] in pairs {
+        println!("{lan:?} and {wan:?}");
+        let mut bench = Bench::build("auto", [lan, wan, Kind::Wire]);
+        for _ in 0..if long { BLOCK } else { 1 } {
+            examine(&mut bench, &Case::random(seed, extent.frames), &tally);
+            seed += 1;
+        }
+        bench.stop();
+    }
+    conclude(tally, start, (seed - KINDS_SEED) as usize);
+}
+
 fn same(path: &str, extent: Extent) {
     let Some(_machine) = common::machine() else {
         return;
@@ -146,7 +189,7 @@ fn same(path: &str, extent: Extent) {
         for worker in 0..extent.workers {
             let (extent, tally) = (&extent, &tally);
             scope.spawn(move || {
-                let mut bench = Bench::build(path);
+                let mut bench = Bench::build(path, [Kind::Wire; 3]);
                 // Frames come out in the order in which they were sent; the daemon is not bound.
                 bind(worker);
                 // Which cases follow each other in a lab does not depend on time.
@@ -161,10 +204,15 @@ fn same(path: &str, extent: Extent) {
             });
         }
     });
+    conclude(tally, start, extent.blocks.iter().flatten().count());
+}
+
+/// So many cases were wanted.
+fn conclude(tally: Mutex<Tally>, start: Instant, cases: usize) {
     let tally = tally.into_inner().unwrap();
     println!("{tally}\nin {:.0} s", start.elapsed().as_secs_f64());
     assert!(tally.faults.is_empty(), "{}", tally.faults.join("\n\n"));
-    assert_eq!(tally.setups, extent.blocks.iter().flatten().count());
+    assert_eq!(tally.setups, cases);
     assert!(
         tally.fast_setups * 2 > tally.setups || tally.setups < 20,
         "too few setups say something"
