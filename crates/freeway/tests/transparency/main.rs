@@ -39,11 +39,12 @@ use std::time::Instant;
 use bench::{Bench, Outcome};
 use case::Case;
 use compare::{Comparison, compare};
+use freeway_kernel::probe::kernel_version;
 use freeway_lab::Twins;
 use freeway_lab::twins::Kind;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use setup::Pace;
+use setup::{Pace, Tracking};
 use tally::Tally;
 
 /// Of frames that leave, in setups that let the fast path have them.
@@ -298,7 +299,9 @@ fn late(case: &Case, outcome: &Outcome, comparison: &Comparison) -> Option<Strin
     } else {
         SHARE_MIN
     };
-    if share < least && case.setup.explains().is_empty() {
+    // before Linux 6.2 what a rule exempts from conntrack is the kernel's
+    let exempt = case.setup.tracking == Tracking::Notrack && kernel_version() < Some((6, 2));
+    if share < least && case.setup.explains().is_empty() && !exempt {
         return Some(format!("only {:.1} % were fast", 100.0 * share));
     }
     None
