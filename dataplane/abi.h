@@ -342,6 +342,7 @@ struct fw_cpu {
 	__u32 sample_seq;    /* makes XDP metadata unique */
 	__u32 refused;       /* a revalidation was, in this tick */
 	__u32 late_ticks;    /* by which revalidations are late, for lack of budget */
+	__u32 woken;         /* the tick after that in which the reader of events was */
 	struct fw_conn conn; /* more than the BPF stack has room for */
 	struct fw_tuple watched;
 };
@@ -434,7 +435,7 @@ FW_ABI_SIZE(fw_offer_set, 32);
 FW_ABI_SIZE(fw_observation_set, 32);
 FW_ABI_SIZE(fw_limit, 8);
 FW_ABI_SIZE(fw_policer, 24);
-FW_ABI_SIZE(fw_cpu, 164);
+FW_ABI_SIZE(fw_cpu, 168);
 FW_ABI_SIZE(fw_conn, 92);
 FW_ABI_SIZE(fw_event, 16);
 FW_ABI_SIZE(fw_candidate, 296);

@@ -169,9 +169,21 @@ static __always_inline void *fw_event_reserve(__u32 size)
 	}
 }
 
+/*
+ * Waking the reader costs an interrupt, much more than the event: each CPU does so for
+ * its first event of a tick, and the reader looks again when that tick is over.
+ */
 static __always_inline void fw_event_submit(void *event)
 {
-	bpf_ringbuf_submit(event, 0);
+	struct fw_cpu *cpu = fw_cpu_get();
+	__u64 wake = BPF_RB_FORCE_WAKEUP;
+	__u32 next = fw_now() + 1;
+
+	if (cpu && cpu->woken == next)
+		wake = BPF_RB_NO_WAKEUP;
+	else if (cpu)
+		cpu->woken = next;
+	bpf_ringbuf_submit(event, wake);
 }
 
 #endif

@@ -30,6 +30,12 @@ impl Clock {
         self.hz
     }
 
+    /// How long a tick is, rounded up to a millisecond.
+    #[must_use]
+    pub fn tick(&self) -> Duration {
+        Duration::from_millis(1000_u32.div_ceil(self.hz).into())
+    }
+
     /// The current tick; the last known one cannot be served if the call fails.
     pub fn now_tick(&self) -> Result<u32, DatapathError> {
         self.ask().map(|c| c.tick)

@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
-use std::sync::atomic::{Ordering, fence};
 
 use freeway_abi::{
     FW_EV_CANDIDATE, FW_EV_CHANGED, FW_EV_SUSPENDED, FW_EV_WATCH, Pod, fw_candidate, fw_event,
@@ -68,16 +67,10 @@ impl Events {
         })
     }
 
-    /// Takes at most `limit` events that are there now. With fewer, the descriptor becomes readable when there are more.
+    /// Takes at most `limit` events that are there now. The descriptor becomes readable for the first that a CPU writes
+    /// in a tick: who was woken looks again when a tick is over.
     pub fn take(&self, limit: usize) -> Vec<DataplaneEvent> {
         self.ring.consume_raw_n(limit);
-        let taken = self.read.borrow().len();
-        if taken < limit {
-            // The producer wakes only who has read all before, and may not have seen that we did: libbpf orders our
-            // position before our look at the next record no better than release and acquire do.
-            fence(Ordering::SeqCst);
-            self.ring.consume_raw_n(limit - taken);
-        }
         std::mem::take(&mut *self.read.borrow_mut())
     }
 }

@@ -97,15 +97,27 @@ pub async fn run(
     let mut poll = tokio::time::interval(POLL);
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut more_events = false;
+    // the data plane wakes once a tick, and the timer is no finer than a millisecond
+    let linger = engine.datapath.clock.tick() + Duration::from_millis(1);
+    let mut look_again: Option<tokio::time::Instant> = None;
     tokio::pin!(shutdown);
     loop {
         let walking = engine.walking();
+        let late = look_again.unwrap_or_else(tokio::time::Instant::now);
         // Those that are ready take turns at random; one that is not waited for gives the runtime a look around.
         let turn = tokio::select! {
             () = &mut shutdown => Turn::End,
             _ = heartbeat.tick() => Turn::Heartbeat,
             ready = kernel.wait() => { ready?; Turn::Kernel }
-            ready = dataplane.wait(), if !more_events => { ready?; Turn::Dataplane }
+            ready = dataplane.wait(), if !more_events => {
+                ready?;
+                look_again = Some(tokio::time::Instant::now() + linger);
+                Turn::Dataplane
+            }
+            () = tokio::time::sleep_until(late), if look_again.is_some() && !more_events => {
+                look_again = None;
+                Turn::Dataplane
+            }
             () = tokio::task::yield_now(), if more_events => Turn::Dataplane,
             _ = poll.tick() => Turn::Poll,
             polled = engine.poller.answer() => Turn::Polled(Box::new(polled?)),
@@ -116,7 +128,11 @@ pub async fn run(
         let looked = engine.drain(&kernel, Instant::now())?;
         match turn {
             Turn::End | Turn::Question(None) => break,
-            Turn::Heartbeat => engine.heartbeat()?,
+            Turn::Heartbeat => {
+                engine.heartbeat()?;
+                // ticks are late where a virtual CPU waits for a real one
+                more_events = engine.dataplane_events()?;
+            }
             Turn::Kernel => {}
             Turn::Dataplane => more_events = engine.dataplane_events()?,
             Turn::Poll => engine.ask_poller(),
