@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The tc target on a device without a link layer: tun, WireGuard, modems. Packets begin with their
- * IP header. */
+/* The tc target on a device without a link layer: tun, WireGuard, PPP, modems. Packets begin with
+ * their IP header. */
 #ifndef FW_TARGET_RAW_H
 #define FW_TARGET_RAW_H
 

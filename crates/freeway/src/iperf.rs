@@ -29,6 +29,17 @@ pub struct Spec {
     pub tos: u8,
     /// The CPU of either end.
     pub cpu: Option<usize>,
+    /// As fast as they can, or so.
+    pub writes: Option<Writes>,
+}
+
+/// What the sender hands to TCP, each at once in a frame if the path lets it.
+#[derive(Clone, Copy, Debug)]
+pub struct Writes {
+    /// Of each.
+    pub bytes: u32,
+    /// Of each stream.
+    pub per_s: u32,
 }
 
 impl Default for Spec {
@@ -40,6 +51,7 @@ impl Default for Spec {
             omit_seconds: 0,
             tos: 0,
             cpu: None,
+            writes: None,
         }
     }
 }
@@ -134,9 +146,21 @@ impl Client {
             ("-O", spec.omit_seconds.to_string()),
             ("-S", spec.tos.to_string()),
         ];
+        let paced = spec.writes.map(|writes| {
+            [
+                ("-l", writes.bytes.to_string()),
+                (
+                    "-b",
+                    (u64::from(writes.bytes) * 8 * u64::from(writes.per_s)).to_string(),
+                ),
+                ("--pacing-timer", (1_000_000 / writes.per_s).to_string()),
+            ]
+        });
         let arguments: Vec<String> = arguments
             .into_iter()
+            .chain(paced.into_iter().flatten())
             .flat_map(|(option, value)| [option.into(), value])
+            .chain(spec.writes.map(|_| "-N".into()))
             .chain(["-J".into()])
             .collect();
         let mut command = command(&arguments, spec.cpu);

@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports other than wires: tunnels without a link layer, vxlan, macvlan, VLANs, bridges, bonds. This kernel may lack some
-//! of them; those in the virtual machines (tests/vm) have all.
+//! Ports other than wires: tunnels without a link layer, WireGuard, vxlan, macvlan, VLANs, bridges, bonds. This kernel may
+//! lack some of them; those in the virtual machines (tests/vm) have all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
 use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::path::{send, until_path};
 use common::tunnel::{TUN, Tunnel};
 use common::*;
-use freeway_lab::{Filter, Lab, Options};
+use freeway_lab::{Filter, Lab, Netns, Options};
 use serde_json::Value;
 
-/// A port beside the lab's own, between the router and the server.
-struct Beside {
-    port: &'static str,
-    /// Of the client and of the server behind that port.
-    client: &'static str,
-    server: &'static str,
-}
+/// The lab's client, and the server at the other end of a link that `made` or `addressed` sees to.
+const CLIENT: &str = "192.0.2.2";
+const SERVER: &str = "203.0.113.2";
+/// Ports without a link layer.
+const BARE: [&str; 2] = [TUN, "wg0"];
 
 /// The router translates what leaves there.
 const MASQUERADE: &str = "table inet beside {\n\
      \tchain postrouting {\n\
      \t\ttype nat hook postrouting priority srcnat;\n\
-     \t\toifname { \"tun0\", \"vx0\", \"mv0\", \"vl0\", \"qi0\", \"br0\", \"bo0\" } masquerade\n\
+     \t\toifname { \"tun0\", \"wg0\", \"vx0\", \"mv0\", \"vl0\", \"qi0\", \"br0\", \"bo0\" } masquerade\n\
      \t}\n}\n";
 
 fn lab(topology: &str) -> Lab {
@@ -39,15 +38,14 @@ fn lab(topology: &str) -> Lab {
     build_with(topology, options)
 }
 
-/// UDP and TCP through the port, both ways in tc, and nothing of it lost or sent again.
-fn through(lab: &Lab, beside: &Beside) {
+/// UDP and TCP through a port beside the lab's own, both ways in tc, and nothing of it lost or sent again.
+fn through(lab: &Lab, port: &str, client: &str, server: &str) {
     // what belongs to a bridge or bond takes no part
     let links = lab.router().tool("ip -o link show wan0").unwrap();
-    let mut ports = vec!["lan0", beside.port];
+    let mut ports = vec!["lan0", port];
     ports.extend((!links.contains(" master ")).then_some("wan0"));
     let router = Router::start_in(lab.router(), &lab.config_toml(""), freeway(), &ports);
     let of = |host: &str, port: u16| -> SocketAddr { format!("{host}:{port}").parse().unwrap() };
-    let (client, server) = (beside.client, beside.server);
     let ends = (
         udp(lab.client(), of(client, 40_000)),
         udp(lab.server(), of(server, 5000)),
@@ -66,9 +64,8 @@ fn through(lab: &Lab, beside: &Beside) {
     );
     let flows = router.wait_fast_while("proto tcp", 2, 1, || exchange_blocks(&mut tcp, 10));
     assert!(flows.iter().all(|flow| flow["path"] == "tc"), "{flows:#?}");
-    let bare = beside.port == TUN;
     for flow in &flows {
-        let leaves_bare = bare && flow["port_out"] == TUN;
+        let leaves_bare = flow["port_out"] == port && BARE.contains(&port);
         assert_eq!(flow["dst_mac_out"].is_null(), leaves_bare, "{flow:#}");
     }
     let before = router.stats().fast_bytes();
@@ -81,7 +78,7 @@ fn through(lab: &Lab, beside: &Beside) {
     exchange_blocks(&mut tcp, blocks);
     let fast = router.stats().fast_bytes() - before;
     let sent = 2 * blocks as u64 * BLOCK as u64;
-    println!("{}: {fast} fast bytes for {sent}", beside.port);
+    println!("{port}: {fast} fast bytes for {sent}");
     assert!(
         fast > sent * 8 / 10,
         "{fast} of {sent} bytes fast\n{}",
@@ -93,7 +90,7 @@ fn through(lab: &Lab, beside: &Beside) {
         &format!("{client}:40000"),
         &format!("{server}:5000"),
     ]);
-    assert_eq!(explained["flow"]["port_out"], beside.port, "{explained:#}");
+    assert_eq!(explained["flow"]["port_out"], port, "{explained:#}");
     router.stop();
 }
 
@@ -101,12 +98,7 @@ fn through(lab: &Lab, beside: &Beside) {
 fn tunnels_without_a_link_layer() {
     let Some(_machine) = machine() else { return };
     for (topology, client, ends, server) in [
-        (
-            "routed",
-            "192.0.2.2",
-            ["10.9.0.1/24", "10.9.0.2/24"],
-            "10.9.0.2",
-        ),
+        ("routed", CLIENT, ["10.9.0.1/24", "10.9.0.2/24"], "10.9.0.2"),
         (
             "routed6",
             "[2001:db8:1::2]",
@@ -121,14 +113,7 @@ fn tunnels_without_a_link_layer() {
                 .unwrap();
             host.tool(&format!("ip link set {TUN} up")).unwrap();
         }
-        through(
-            &lab,
-            &Beside {
-                port: TUN,
-                client,
-                server,
-            },
-        );
+        through(&lab, TUN, client, server);
         drop(tunnel);
     }
 }
@@ -145,14 +130,7 @@ fn vxlan() {
         let commands = format!("{link}\naddress add {address} dev vx0\nlink set vx0 up\n");
         host.tool_with_input("ip -batch -", &commands).unwrap();
     }
-    through(
-        &lab,
-        &Beside {
-            port: "vx0",
-            client: "192.0.2.2",
-            server: "10.8.0.2",
-        },
-    );
+    through(&lab, "vx0", CLIENT, "10.8.0.2");
 }
 
 #[test]
@@ -165,23 +143,19 @@ fn macvlan() {
     lab.server()
         .tool("ip address add 203.0.113.2/24 dev eth0")
         .unwrap();
-    through(
-        &lab,
-        &Beside {
-            port: "mv0",
-            client: "192.0.2.2",
-            server: "203.0.113.2",
-        },
-    );
+    through(&lab, "mv0", CLIENT, SERVER);
 }
 
-/// Both ends' links as `ip -batch` reads them, each with an address of 203.0.113.0/24 on `port`; false, and says so, where this
-/// kernel has no such links.
+/// As `ip -batch` reads it: an end of a link with its address.
+fn addressed(port: &str, host: u8) -> String {
+    format!("address add 203.0.113.{host}/24 dev {port}\nlink set {port} up\n")
+}
+
+/// Both ends' links as `ip -batch` reads them, each with an address on `port`; false, and says so, where this kernel has no
+/// such links.
 fn made(lab: &Lab, port: &str, commands: impl Fn(&str) -> String) -> bool {
     for (host, own, address) in [(lab.router(), "wan0", 1), (lab.server(), "eth0", 2)] {
-        let addressed =
-            format!("address add 203.0.113.{address}/24 dev {port}\nlink set {port} up\n");
-        let text = commands(own) + &addressed;
+        let text = commands(own) + &addressed(port, address);
         if let Err(error) = host.tool_with_input("ip -batch -", &text) {
             let unknown = ["Unknown device type", "Operation not supported"];
             assert!(
@@ -195,56 +169,111 @@ fn made(lab: &Lab, port: &str, commands: impl Fn(&str) -> String) -> bool {
     true
 }
 
-fn through_beside(lab: &Lab, port: &'static str) {
-    let (client, server) = ("192.0.2.2", "203.0.113.2");
-    through(
-        lab,
-        &Beside {
-            port,
-            client,
-            server,
-        },
-    );
+/// Through links that are made so.
+fn through_made(port: &str, commands: impl Fn(&str) -> String) {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    if made(&lab, port, commands) {
+        through(&lab, port, CLIENT, SERVER);
+    }
 }
 
 #[test]
 fn vlan() {
-    let Some(_machine) = machine() else { return };
-    let lab = lab("routed");
-    let tagged = |own: &str| format!("link add link {own} name vl0 type vlan id 5\n");
-    if made(&lab, "vl0", tagged) {
-        through_beside(&lab, "vl0");
-    }
+    through_made("vl0", |own| {
+        format!("link add link {own} name vl0 type vlan id 5\n")
+    });
 }
 
 #[test]
 fn vlan_in_vlan() {
-    let Some(_machine) = machine() else { return };
-    let lab = lab("routed");
-    let tagged = |own: &str| {
+    through_made("qi0", |own| {
         format!(
             "link add link {own} name vl0 type vlan id 5 protocol 802.1ad\nlink set vl0 up\n\
              link add link vl0 name qi0 mtu 1496 type vlan id 7\n"
         )
-    };
-    if made(&lab, "qi0", tagged) {
-        through_beside(&lab, "qi0");
-    }
+    });
 }
 
 #[test]
 fn bond() {
-    let Some(_machine) = machine() else { return };
-    let lab = lab("routed");
-    let bonded = |own: &str| {
+    through_made("bo0", |own| {
         format!(
             "link add bo0 type bond mode active-backup\nlink set {own} down\n\
              link set {own} master bo0\n"
         )
-    };
-    if made(&lab, "bo0", bonded) {
-        through_beside(&lab, "bo0");
+    });
+}
+
+/// Keys and peers of the two ends' WireGuard devices.
+fn acquaint(lab: &Lab, devices: [&str; 2]) {
+    let ends = [
+        (lab.router(), devices[0], "198.51.100.2"),
+        (lab.server(), devices[1], "198.51.100.1"),
+    ];
+    let keys = ends.each_ref().map(|(netns, ..)| {
+        let secret = netns.tool("wg genkey").unwrap();
+        let public = netns.tool_with_input("wg pubkey", &secret).unwrap();
+        (secret, public)
+    });
+    for (i, (netns, device, peer)) in ends.iter().enumerate() {
+        let settings = format!(
+            "wg set {device} listen-port 51820 private-key /dev/stdin peer {} \
+             allowed-ips 203.0.113.0/24 endpoint {peer}:51820",
+            keys[1 - i].1.trim()
+        );
+        netns.tool_with_input(&settings, &keys[i].0).unwrap();
     }
+}
+
+#[test]
+fn wireguard() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    if made(&lab, "wg0", |_| "link add wg0 type wireguard\n".into()) {
+        acquaint(&lab, ["wg0", "wg0"]);
+        through(&lab, "wg0", CLIENT, SERVER);
+    }
+}
+
+/// WireGuard's program, which makes a tun device; it ends with this value, and the device with it.
+struct WireguardGo(Child);
+
+impl WireguardGo {
+    fn start(netns: &Netns, device: &str) -> Self {
+        let mut command = Command::new("wireguard-go");
+        command.args(["--foreground", device]).stdin(Stdio::null());
+        let program = Self(netns.spawn(&mut command).unwrap());
+        until(
+            "WireGuard's device is there",
+            Duration::from_secs(10),
+            || netns.tool(&format!("wg show {device}")).ok(),
+        );
+        program
+    }
+}
+
+impl Drop for WireguardGo {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn wireguard_in_user_space() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    // their control sockets have the devices' names
+    let devices = ["wg0", "wg1"];
+    let hosts = [lab.router(), lab.server()];
+    let _programs = [0, 1].map(|i| WireguardGo::start(hosts[i], devices[i]));
+    for (i, address) in [(0, 1), (1, 2)] {
+        let text = addressed(devices[i], address);
+        hosts[i].tool_with_input("ip -batch -", &text).unwrap();
+    }
+    acquaint(&lab, devices);
+    through(&lab, "wg0", CLIENT, SERVER);
 }
 
 /// Routed to and from a bridge; netfilter must not see what is bridged.
@@ -281,7 +310,7 @@ fn through_bridge(aware: bool) {
         });
         router.stop();
     }
-    through_beside(&lab, "br0");
+    through(&lab, "br0", CLIENT, SERVER);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flows become fast, on whatever kernel runs this: UDP and TCP through a masquerade, in XDP and in tc, and through
-//! WireGuard and PPPoE, by sockets; ports of a VRF and parts of a bond are left to the kernel. `make test-vm` runs it on Debian's kernels;
+//! PPPoE and Wi-Fi, by sockets; ports of a VRF and parts of a bond are left to the kernel. `make test-vm` runs it on Debian's kernels;
 //! software emulation is slow, so no rate is asserted.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -250,6 +250,21 @@ fn wait_until_fast(daemon: &Daemon, proto: &str, mut meanwhile: impl FnMut()) {
 /// One test at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
 
+/// A lab, and the machine for it; none, and says why, where this is not a virtual machine.
+fn lab_in_vm(
+    why: &str,
+    topology: &str,
+    options: Options,
+) -> Option<(MutexGuard<'static, ()>, Lab)> {
+    if std::env::var_os("IN_VM").is_none() {
+        println!("skipped: {why}, and this is not a virtual machine");
+        return None;
+    }
+    let machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let lab = Lab::build(Topology::parse(topology).unwrap(), options).unwrap();
+    Some((machine, lab))
+}
+
 /// UDP both ways and a TCP download, fast in both directions and right.
 fn exchange(lab: &Lab, daemon: &Daemon, to: &'static str) {
     let end = Arc::new(AtomicBool::new(false));
@@ -304,6 +319,14 @@ fn exchange(lab: &Lab, daemon: &Daemon, to: &'static str) {
     println!("{}", daemon.dump().lines().next().unwrap());
 }
 
+/// The same, all of it in tc.
+fn exchange_in_tc(lab: &Lab, daemon: &Daemon, to: &'static str) {
+    exchange(lab, daemon, to);
+    for flow in daemon.get(&["flows"])["flows"].as_array().unwrap() {
+        assert_eq!(flow["path"], "tc", "{flow:#}");
+    }
+}
+
 #[test]
 fn nat_flows_become_fast() {
     if !nix::unistd::geteuid().is_root() {
@@ -325,52 +348,6 @@ fn nat_flows_become_fast() {
         daemon.stop();
         leaves_nothing(&lab);
     }
-}
-
-/// The kernel's WireGuard, between the router and the server.
-#[test]
-fn wireguard_flows_become_fast() {
-    if std::env::var_os("IN_VM").is_none() {
-        println!("skipped: this kernel may have no WireGuard, and this is not a virtual machine");
-        return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let options = Options {
-        filter: Some(Filter::Tracked),
-        ..Options::default()
-    };
-    let lab = Lab::build(Topology::parse("nat").unwrap(), options).unwrap();
-    let ends = [
-        (lab.router(), "10.9.0.1", "198.51.100.2"),
-        (lab.server(), "10.9.0.2", "198.51.100.1"),
-    ];
-    let keys = ends.each_ref().map(|(netns, ..)| {
-        let secret = netns.tool("wg genkey").unwrap();
-        let public = netns.tool_with_input("wg pubkey", &secret).unwrap();
-        (secret, public)
-    });
-    for (i, (netns, address, peer)) in ends.iter().enumerate() {
-        let (secret, public) = (&keys[i].0, keys[1 - i].1.trim());
-        netns.tool("ip link add wg0 type wireguard").unwrap();
-        let settings = format!(
-            "wg set wg0 listen-port 51820 private-key /dev/stdin peer {public} \
-             allowed-ips 10.9.0.0/24,192.0.2.0/24 endpoint {peer}:51820"
-        );
-        netns.tool_with_input(&settings, secret).unwrap();
-        netns
-            .tool(&format!("ip address add {address}/24 dev wg0"))
-            .unwrap();
-        netns.tool("ip link set wg0 up").unwrap();
-    }
-    lab.server()
-        .tool("ip route add 192.0.2.0/24 dev wg0")
-        .unwrap();
-    let daemon = Daemon::start(&lab, "", &["wg0"]);
-    exchange(&lab, &daemon, "10.9.0.2");
-    for flow in daemon.get(&["flows"])["flows"].as_array().unwrap() {
-        assert_eq!(flow["path"], "tc", "{flow:#}");
-    }
-    daemon.stop();
 }
 
 /// A program of a namespace, ended with this value.
@@ -401,11 +378,6 @@ impl Drop for Helper {
 #[test]
 fn pppoe_flows_become_fast() {
     const SESSION: &str = "noauth\nnodefaultroute\nnoccp\nnovj\nmtu 1492\nmru 1492\n";
-    if std::env::var_os("IN_VM").is_none() {
-        println!("skipped: this kernel may have no PPPoE, and this is not a virtual machine");
-        return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let options = Options {
         filter: Some(Filter::Tracked),
         extra_nft: "table inet beside {\n\tchain postrouting {\n\
@@ -414,7 +386,10 @@ fn pppoe_flows_become_fast() {
             .into(),
         ..Options::default()
     };
-    let lab = Lab::build(Topology::parse("routed").unwrap(), options).unwrap();
+    let Some((_machine, lab)) = lab_in_vm("this kernel may have no PPPoE", "routed", options)
+    else {
+        return;
+    };
     let file = PathBuf::from("/run/freeway-vm-session");
     std::fs::write(&file, SESSION).unwrap();
     let _concentrator = Helper::start(
@@ -443,10 +418,7 @@ fn pppoe_flows_become_fast() {
     };
     let mut pppd = dial();
     let daemon = Daemon::start(&lab, "", &["ppp0"]);
-    exchange(&lab, &daemon, "10.6.0.1");
-    for flow in daemon.get(&["flows"])["flows"].as_array().unwrap() {
-        assert_eq!(flow["path"], "tc", "{flow:#}");
-    }
+    exchange_in_tc(&lab, &daemon, "10.6.0.1");
     pppd.end();
     let _again = dial();
     exchange(&lab, &daemon, "10.6.0.1");
@@ -457,17 +429,15 @@ fn pppoe_flows_become_fast() {
 /// from one to the other.
 #[test]
 fn flows_of_a_roaming_station_become_fast() {
-    if std::env::var_os("IN_VM").is_none() {
-        println!("skipped: mac80211_hwsim is the whole machine's, and this is not a virtual one");
-        return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let options = Options {
         filter: Some(Filter::Tracked),
         static_neighbours: false,
         ..Options::default()
     };
-    let lab = Lab::build(Topology::parse("routed").unwrap(), options).unwrap();
+    let why = "mac80211_hwsim is the whole machine's";
+    let Some((_machine, lab)) = lab_in_vm(why, "routed", options) else {
+        return;
+    };
     let loaded = Command::new("modprobe")
         .args(["mac80211_hwsim", "radios=3"])
         .status()
@@ -517,10 +487,7 @@ fn flows_of_a_roaming_station_become_fast() {
             }
             assert!(start.elapsed() < PATIENCE, "{point}: {state}");
         }
-        exchange(&lab, &daemon, SERVER);
-        for flow in daemon.get(&["flows"])["flows"].as_array().unwrap() {
-            assert_eq!(flow["path"], "tc", "{flow:#}");
-        }
+        exchange_in_tc(&lab, &daemon, SERVER);
     }
     daemon.stop();
     drop(points);
@@ -529,14 +496,10 @@ fn flows_of_a_roaming_station_become_fast() {
 /// A bond to the client and a VRF around everything: the kernel forwards, and status says why.
 #[test]
 fn ports_of_bonds_and_vrfs_are_the_kernels() {
-    if std::env::var_os("IN_VM").is_none() {
-        println!(
-            "skipped: this kernel may have no bonds and VRFs, and this is not a virtual machine"
-        );
+    let why = "this kernel may have no bonds and VRFs";
+    let Some((_machine, lab)) = lab_in_vm(why, "routed", Options::default()) else {
         return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let lab = Lab::build(Topology::parse("routed").unwrap(), Options::default()).unwrap();
+    };
     let bond = "link add bond0 address 02:00:00:00:07:01 type bond mode active-backup\n\
                 link set lan0 down\nlink set lan0 master bond0\nlink set bond0 up\n\
                 link add vrf0 type vrf table 100\nlink set vrf0 up\n\
@@ -619,12 +582,10 @@ fn ask(socket: &UdpSocket, patience: Duration) -> bool {
 /// the limit, so a machine of its own is needed.
 #[test]
 fn a_full_conntrack_table_leaves_what_is_fast() {
-    if std::env::var_os("IN_VM").is_none() {
-        println!("skipped: nf_conntrack_max is the whole machine's, and this is not a virtual one");
+    let why = "nf_conntrack_max is the whole machine's";
+    let Some((_machine, lab)) = lab_in_vm(why, "nat", Options::default()) else {
         return;
-    }
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let lab = Lab::build(Topology::parse("nat").unwrap(), Options::default()).unwrap();
+    };
     let daemon = Daemon::start(&lab, "", &[]);
     let end = Arc::new(AtomicBool::new(false));
     let echo = udp_echo(lab.server(), &end);

@@ -18,7 +18,7 @@ use super::{median, options, progress, ratio};
 use crate::cli::BulkArgs;
 use crate::config::PathChoice;
 use crate::exit::Stop;
-use crate::iperf::{Client, Server, Spec};
+use crate::iperf::{Client, Server, Spec, Writes};
 use crate::lab;
 use crate::machine::Machine;
 use crate::render::{self, Page, Terminal, Tone};
@@ -29,9 +29,11 @@ const SCENARIO: &str = "nat";
 const WARMUP: Duration = Duration::from_secs(2);
 /// The program is counted for so long.
 const COUNTED_S: u32 = 2;
-/// What GRO merges to at most: the kernel's default, and less than two frames.
-const GRO_BYTES: u32 = 65_536;
-const GRO_BYTES_SINGLE: u32 = 1_600;
+/// What the sender writes where the program is counted: for a merged frame, and for one that a wire could carry.
+const MERGED_BYTES: u32 = 60_000;
+const SINGLE_BYTES: u32 = 1_400;
+/// Few enough that the hosts keep up, so that there is a frame for each.
+const WRITES_PER_S: u32 = 4_000;
 /// Between the end of a sample and that of its streams, so that nothing ends within the sample.
 const MARGIN_S: u32 = 1;
 
@@ -87,12 +89,13 @@ pub struct Figures {
 }
 
 /// Mean times of tc's program for a frame, medians of the runs, as the kernel counts them (kernel.bpf_stats_enabled); what
-/// counting adds is part of them.
+/// counting adds is part of them. The sender's TCP makes as many frames of either kind, and veths hand them over as they
+/// are: so the program finds the CPU's caches alike.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProgramTime {
-    /// Of frames as they come from the wire.
+    /// Of frames that a wire could carry.
     pub single_ns: f64,
-    /// Of those that GRO has merged.
+    /// Of merged ones.
     pub merged_ns: f64,
     /// Mean length of the merged ones.
     pub merged_bytes: f64,
@@ -111,6 +114,10 @@ struct Counted {
 impl Counted {
     fn data(&self) -> u64 {
         self.runs.count.saturating_sub(self.acks)
+    }
+
+    fn mean_bytes(&self) -> f64 {
+        self.data_bytes as f64 / self.data() as f64
     }
 
     /// For a frame of data, if one that is not merged takes so long.
@@ -171,10 +178,11 @@ impl Site {
         name: &'static str,
         topology: &'static Topology,
         path: Option<PathChoice>,
+        wires: bool,
         args: &BulkArgs,
     ) -> Result<Site, Stop> {
         let options = Options {
-            wires: true,
+            wires,
             ..options(0)
         };
         let lab = Lab::build(topology, options)?;
@@ -203,11 +211,18 @@ impl Site {
     }
 
     /// Streams that have their speed, for so long and a margin.
-    fn streams(&self, streams: u32, seconds: u32, args: &BulkArgs) -> Result<Client, Stop> {
+    fn streams(
+        &self,
+        streams: u32,
+        seconds: u32,
+        writes: Option<Writes>,
+        args: &BulkArgs,
+    ) -> Result<Client, Stop> {
         let spec = Spec {
             streams,
             seconds: WARMUP.as_secs() as u32 + seconds + MARGIN_S,
             cpu: Some(args.host_cpu),
+            writes,
             ..Spec::default()
         };
         let client = Client::start(&self.lab, &spec)?;
@@ -215,18 +230,16 @@ impl Site {
         Ok(client)
     }
 
-    /// The program at the input counted, with frames merged to so many bytes at most.
-    fn counted(&self, gro_bytes: u32, args: &BulkArgs) -> Result<Option<Counted>, Stop> {
-        let port = self.lab.lan_port();
-        let Some(program) = input_program(port)? else {
+    /// The program at the input counted, with frames for so many bytes each.
+    fn counted(&self, bytes: u32, args: &BulkArgs) -> Result<Option<Counted>, Stop> {
+        let Some(program) = input_program(self.lab.lan_port())? else {
             return Ok(None);
         };
-        let limit = |bytes| {
-            let command = format!("ip link set {} gro_max_size {bytes}", port.name);
-            self.lab.router().tool(&command)
+        let writes = Writes {
+            bytes,
+            per_s: WRITES_PER_S,
         };
-        limit(gro_bytes)?;
-        let client = self.streams(1, COUNTED_S, args)?;
+        let client = self.streams(1, COUNTED_S, Some(writes), args)?;
         let _counting = Counting::begin()?;
         let (runs, forwarded) = (program.run_time()?, self.forwarded()?);
         thread::sleep(Duration::from_secs(COUNTED_S.into()));
@@ -235,7 +248,6 @@ impl Site {
             self.forwarded()?.since(&forwarded),
         );
         client.received_bit_s()?;
-        limit(GRO_BYTES)?;
         Ok(Some(Counted {
             runs,
             acks: forwarded.client_packets,
@@ -244,7 +256,7 @@ impl Site {
     }
 
     fn sample(&self, streams: u32, args: &BulkArgs) -> Result<Sample, Stop> {
-        let client = self.streams(streams, args.seconds, args)?;
+        let client = self.streams(streams, args.seconds, None, args)?;
         let began = Instant::now();
         let (cpu, forwarded) = (self.threads.cpu_time()?, self.forwarded()?);
         thread::sleep(Duration::from_secs(args.seconds.into()));
@@ -267,9 +279,9 @@ impl Site {
 
 fn run(args: &BulkArgs, topology: &'static Topology) -> Result<Bulk, Stop> {
     let sites = [
-        Site::build("kernel", topology, None, args)?,
-        Site::build("Freeway", topology, Some(PathChoice::Auto), args)?,
-        Site::build("tc", topology, Some(PathChoice::Tc), args)?,
+        Site::build("kernel", topology, None, true, args)?,
+        Site::build("Freeway", topology, Some(PathChoice::Auto), true, args)?,
+        Site::build("tc", topology, Some(PathChoice::Tc), true, args)?,
     ];
     let mut streams = Vec::new();
     for number in &args.streams {
@@ -289,11 +301,10 @@ fn run(args: &BulkArgs, topology: &'static Topology) -> Result<Bulk, Stop> {
             tc,
         });
     }
-    let [_, _, in_tc] = &sites;
-    let tc_program = program_time(in_tc, args)?;
     for site in sites {
         site.daemon.map(RouterDaemon::stop).transpose()?;
     }
+    let tc_program = program_time(topology, args)?;
     Ok(Bulk {
         scenario: topology.name.into(),
         mtu: options(0).mtu,
@@ -306,25 +317,26 @@ fn run(args: &BulkArgs, topology: &'static Topology) -> Result<Bulk, Stop> {
 }
 
 /// What tc's program takes for frames that are merged, and that are not.
-fn program_time(site: &Site, args: &BulkArgs) -> Result<Option<ProgramTime>, Stop> {
+fn program_time(topology: &'static Topology, args: &BulkArgs) -> Result<Option<ProgramTime>, Stop> {
+    let site = Site::build("veths", topology, Some(PathChoice::Tc), false, args)?;
     let (mut single_ns, mut merged_ns, mut merged_bytes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..args.runs {
         let (Some(single), Some(merged)) = (
-            site.counted(GRO_BYTES_SINGLE, args)?,
-            site.counted(GRO_BYTES, args)?,
+            site.counted(SINGLE_BYTES, args)?,
+            site.counted(MERGED_BYTES, args)?,
         ) else {
             return Ok(None);
         };
-        let ns = single.runs.mean_ns();
-        single_ns.push(ns);
-        merged_ns.push(merged.data_ns(ns));
-        merged_bytes.push(merged.data_bytes as f64 / merged.data() as f64);
+        let (frame, ns) = (single.mean_bytes(), single.runs.mean_ns());
+        let (data_ns, bytes) = (merged.data_ns(ns), merged.mean_bytes());
         progress(&format!(
-            "tc's program: {ns:.0} ns a frame, {:.0} ns a merged one of {:.0} bytes",
-            merged.data_ns(ns),
-            merged.data_bytes as f64 / merged.data() as f64
+            "tc's program: {ns:.0} ns a frame of {frame:.0} bytes, {data_ns:.0} ns a merged one of {bytes:.0}"
         ));
+        single_ns.push(ns);
+        merged_ns.push(data_ns);
+        merged_bytes.push(bytes);
     }
+    site.daemon.map(RouterDaemon::stop).transpose()?;
     Ok(Some(ProgramTime {
         merged_ratio: ratio(&merged_ns, &single_ns),
         single_ns: median(single_ns),

@@ -481,7 +481,7 @@ impl Engine {
 
     fn question(&self) -> Question {
         Question {
-            places: self.places(),
+            places: self.business().cloned().collect(),
             ours: self.datapath.prog_ids(),
         }
     }

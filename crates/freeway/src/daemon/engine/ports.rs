@@ -306,14 +306,9 @@ impl Engine {
     }
 
     /// The links that are Freeway's business.
-    fn business(&self) -> impl Iterator<Item = &Link> {
+    pub(super) fn business(&self) -> impl Iterator<Item = &Link> {
         let links = self.mirror.links().values();
         links.filter(|l| (l.kind.is_some() || l.hw_type != ARPHRD_LOOPBACK) && self.concerns(l))
-    }
-
-    /// The ports that the polling thread looks at.
-    pub(super) fn places(&self) -> Vec<Link> {
-        self.business().cloned().collect()
     }
 
     /// True if a port has lost redirected frames since it was judged.
