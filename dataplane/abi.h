@@ -24,6 +24,9 @@ enum fw_const {
 	FW_OFFER_WAYS = 4,
 	/* As many as a link can have VLANs. */
 	FW_PORTS_MAX = 4096,
+	/* 802.1Q tags of a frame, of four octets each. */
+	FW_TAGS_MAX = 2,
+	FW_TAG_LEN = 4,
 	FW_EVENTS_SIZE = 1 << 22,
 	FW_REASONS_MAX = 128,
 	/* One packet seen once is not yet a pattern. */
@@ -158,9 +161,20 @@ struct fw_flow {
 	__u32 daddr6_be[4];
 };
 
+/*
+ * Tags between the MAC addresses and what the frame carries, outermost first:
+ * protocol, then VLAN, priority 0. Unused ones are 0.
+ */
+struct fw_tag {
+	__u16 tpid_be;
+	__u16 tci_be;
+};
+
 /* Where a flow leaves: immutable once valid, then only invalidated. */
 struct fw_nexthop {
-	__u8 l2[FW_L2_MAX];
+	__u8 l2[FW_L2_MAX - 8]; /* without tags */
+	/* that the device below writes; of flows that XDP owns */
+	struct fw_tag tag[FW_TAGS_MAX];
 	__u32 port; /* egress ifindex */
 	__u32 devmap_slot;
 	__u32 valid;
@@ -168,7 +182,14 @@ struct fw_nexthop {
 	/* of the skb, for qdiscs and their filters; of flows that tc owns */
 	__u32 mark;
 	__u32 priority;
-	__u32 pad[2];
+	__u32 tags_len; /* octets */
+	__u32 pad;
+};
+
+/* A device whose frames come in tagged at another one, for XDP. */
+struct fw_framing {
+	__u32 port; /* at which they come in, ifindex */
+	struct fw_tag tag[FW_TAGS_MAX];
 };
 
 /*
@@ -427,6 +448,7 @@ FW_ABI_SIZE(fw_key6, 40);
 FW_ABI_SIZE(fw_state, 64);
 FW_ABI_SIZE(fw_flow, 192);
 FW_ABI_SIZE(fw_nexthop, 64);
+FW_ABI_SIZE(fw_framing, 12);
 FW_ABI_SIZE(fw_seen, 64);
 FW_ABI_SIZE(fw_control, 64);
 FW_ABI_SIZE(fw_watch, 40);

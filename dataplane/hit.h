@@ -11,6 +11,7 @@
 #include "abi.h"
 #include "csum.h"
 #include "flow.h"
+#include "framing.h"
 #include "guard.h"
 #include "lookup.h"
 #include "parse.h"
@@ -91,6 +92,17 @@ static __always_inline void fw_hit_done(fw_ctx *ctx, struct fw_state *st, void *
 	(void)fw_trim(ctx, &data, &end, len);
 }
 
+/* Behind the rewriting: a frame that leaves tagged gets its tags. */
+static __always_inline const struct fw_nexthop *fw_hit_sent(fw_ctx *ctx, struct fw_state *st,
+							    const struct fw_nexthop *nh)
+{
+	if (fw_unlikely(fw_leaves_tagged(nh))) {
+		st->bytes += nh->tags_len;
+		(void)fw_tag(ctx, nh);
+	}
+	return nh;
+}
+
 /* None, or not this path's. */
 static __always_inline int fw_hit_foreign(const struct fw_flow *f)
 {
@@ -119,8 +131,9 @@ static __always_inline enum fw_missed fw_hit_missed(fw_ctx *ctx, const void *dat
 	return fw_tcp_bulk(proto, len_l3) ? FW_MISSED_BULK : FW_MISSED;
 }
 
-static __always_inline const struct fw_nexthop *
-fw_hit4(fw_ctx *ctx, void *data, void *end, const __u8 proto, __u32 now, enum fw_missed *missed)
+static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data, void *end,
+							__u32 port, const __u8 proto, __u32 now,
+							enum fw_missed *missed)
 {
 	const __u32 len_l4_min = proto == FW_PROTO_TCP ? FW_TCP_LEN : FW_UDP_LEN;
 	const struct fw_l4 *l4 = data + FW_ETH_LEN + FW_IP4_LEN;
@@ -134,7 +147,7 @@ fw_hit4(fw_ctx *ctx, void *data, void *end, const __u8 proto, __u32 now, enum fw
 
 	if (data + FW_ETH_LEN + FW_IP4_LEN + len_l4_min > end)
 		return NULL;
-	key = fw_key4_of(data, fw_port(ctx), proto);
+	key = fw_key4_of(data, port, proto);
 	f = fw_find4(&key);
 	if (fw_unlikely(fw_hit_foreign(f))) {
 		differs = (ip->version_ihl ^ 0x45) | (ip->frag_be & fw_htons(0x3fff));
@@ -158,13 +171,18 @@ fw_hit4(fw_ctx *ctx, void *data, void *end, const __u8 proto, __u32 now, enum fw
 	FW_GATHER(differs, fw_hit_state(f, nh));
 	if (fw_unlikely(differs))
 		return NULL;
+	if (fw_unlikely(fw_leaves_tagged(nh)) &&
+	    (!fw_tag_room(ctx, nh, &data, &end) ||
+	     data + FW_ETH_LEN + FW_IP4_LEN + len_l4_min > end))
+		return NULL;
 	fw_rewrite4(data, f, nh, proto);
 	fw_hit_done(ctx, &f->state, data, end, FW_ETH_LEN + len, now);
-	return nh;
+	return fw_hit_sent(ctx, &f->state, nh);
 }
 
-static __always_inline const struct fw_nexthop *
-fw_hit6(fw_ctx *ctx, void *data, void *end, const __u8 proto, __u32 now, enum fw_missed *missed)
+static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data, void *end,
+							__u32 port, const __u8 proto, __u32 now,
+							enum fw_missed *missed)
 {
 	const __u32 len_l4_min = proto == FW_PROTO_TCP ? FW_TCP_LEN : FW_UDP_LEN;
 	const struct fw_l4 *l4 = data + FW_ETH_LEN + FW_IP6_LEN;
@@ -178,7 +196,7 @@ fw_hit6(fw_ctx *ctx, void *data, void *end, const __u8 proto, __u32 now, enum fw
 
 	if (data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end)
 		return NULL;
-	key = fw_key6_of(data, fw_port(ctx), proto);
+	key = fw_key6_of(data, port, proto);
 	f = fw_find6(&key);
 	if (fw_unlikely(fw_hit_foreign(f))) {
 		differs = (fw_ntohl(ip->word0_be) >> 28) ^ 6;
@@ -202,16 +220,21 @@ fw_hit6(fw_ctx *ctx, void *data, void *end, const __u8 proto, __u32 now, enum fw
 	FW_GATHER(differs, fw_hit_state(f, nh));
 	if (fw_unlikely(differs))
 		return NULL;
+	if (fw_unlikely(fw_leaves_tagged(nh)) &&
+	    (!fw_tag_room(ctx, nh, &data, &end) ||
+	     data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end))
+		return NULL;
 	fw_rewrite6(data, f, nh, proto);
 	fw_hit_done(ctx, &f->state, data, end, FW_ETH_LEN + len, now);
-	return nh;
+	return fw_hit_sent(ctx, &f->state, nh);
 }
 
 /*
- * Where the frame now goes, or NULL with nothing written. *missed is the caller's
- * FW_MISSED_UNKNOWN, until more is known.
+ * Where the frame, which came in at `port`, now goes, or NULL with nothing written. *missed is the
+ * caller's FW_MISSED_UNKNOWN, until more is known.
  */
-static __always_inline const struct fw_nexthop *fw_hit(fw_ctx *ctx, enum fw_missed *missed)
+static __always_inline const struct fw_nexthop *fw_hit(fw_ctx *ctx, __u32 port,
+						       enum fw_missed *missed)
 {
 	void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	const fw_u16_any *ethertype = data + FW_ETH_MAC2;
@@ -223,15 +246,15 @@ static __always_inline const struct fw_nexthop *fw_hit(fw_ctx *ctx, enum fw_miss
 	if (*ethertype == fw_htons(FW_ETH_IP)) {
 		proto = ((const struct fw_ip4 *)(data + FW_ETH_LEN))->proto;
 		if (proto == FW_PROTO_UDP)
-			return fw_hit4(ctx, data, end, FW_PROTO_UDP, fw_now(), missed);
+			return fw_hit4(ctx, data, end, port, FW_PROTO_UDP, fw_now(), missed);
 		if (proto == FW_PROTO_TCP)
-			return fw_hit4(ctx, data, end, FW_PROTO_TCP, fw_now(), missed);
+			return fw_hit4(ctx, data, end, port, FW_PROTO_TCP, fw_now(), missed);
 	} else if (*ethertype == fw_htons(FW_ETH_IP6)) {
 		proto = ((const struct fw_ip6 *)(data + FW_ETH_LEN))->next_header;
 		if (proto == FW_PROTO_UDP)
-			return fw_hit6(ctx, data, end, FW_PROTO_UDP, fw_now(), missed);
+			return fw_hit6(ctx, data, end, port, FW_PROTO_UDP, fw_now(), missed);
 		if (proto == FW_PROTO_TCP)
-			return fw_hit6(ctx, data, end, FW_PROTO_TCP, fw_now(), missed);
+			return fw_hit6(ctx, data, end, port, FW_PROTO_TCP, fw_now(), missed);
 	}
 	return NULL;
 }

@@ -8,6 +8,7 @@
 
 #include "abi.h"
 #include "flow.h"
+#include "framing.h"
 #include "fresh.h"
 #include "guard.h"
 #include "hit.h"
@@ -56,7 +57,7 @@ static __always_inline void fw_account(struct fw_state *st, const struct fw_next
 	__u32 frames = gso ? (len_data + gso - 1) / gso : 1;
 
 	st->packets += frames;
-	st->bytes += len_data + frames * (nh->l2_len + len_headers);
+	st->bytes += len_data + frames * (nh->l2_len + nh->tags_len + len_headers);
 	st->used_tick = p->now_tick;
 }
 
@@ -74,8 +75,8 @@ static __always_inline struct fw_flow *fw_find(const void *data, __u32 port, con
 	return fw_find4(&key4);
 }
 
-static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, struct fw_pkt *p, const int v6,
-						 const struct fw_nexthop **out)
+static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct fw_pkt *p,
+						 const int v6, const struct fw_nexthop **out)
 {
 	const __u32 l4_at = FW_ETH_LEN + (v6 ? FW_IP6_LEN : FW_IP4_LEN);
 	void *data = fw_data(ctx), *end = fw_data_end(ctx);
@@ -87,7 +88,7 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, struct fw_pkt *p, 
 	if (data + l4_at + FW_UDP_LEN > end)
 		return FW_R_SHORT;
 	p->len_segment = gso ? fw_segment_len(data, end, p, gso) : p->len_l3;
-	flow = fw_find(data, fw_port(ctx), p, v6);
+	flow = fw_find(data, port, p, v6);
 	if (!flow)
 		return fw_tcp_closes(p) ? FW_R_MISS_CLOSE : FW_R_MISS;
 	p->owned = !!(flow->flags & FW_FLOW_TC) == FW_TARGET_IS_TC;
@@ -101,6 +102,8 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, struct fw_pkt *p, 
 		return FW_R_REDIRECT;
 	if (fw_unlikely(!fw_resum(ctx, &data, &end, flow, p)))
 		return FW_R_REDIRECT;
+	if (fw_unlikely(fw_leaves_tagged(nh)) && !fw_tag_room(ctx, nh, &data, &end))
+		return FW_R_REDIRECT;
 	if (p->proto == FW_PROTO_TCP) {
 		if (data + l4_at + FW_TCP_LEN > end)
 			return FW_R_REDIRECT;
@@ -111,13 +114,15 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, struct fw_pkt *p, 
 		fw_rewrite6(data, flow, nh, p->proto);
 	else
 		fw_rewrite4(data, flow, nh, p->proto);
+	if (fw_unlikely(fw_leaves_tagged(nh)) && !fw_tag(ctx, nh))
+		return FW_R_REDIRECT;
 	fw_account(&flow->state, nh, p, gso);
 	*out = nh;
 	return FW_R_NONE;
 }
 
-/* Says how the frame was forwarded, or why the kernel gets it unchanged. */
-static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, struct fw_pkt *p,
+/* Says how the frame that came in at `port` was forwarded, or why the kernel gets it unchanged. */
+static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, __u32 port, struct fw_pkt *p,
 						  const struct fw_nexthop **out)
 {
 	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
@@ -130,7 +135,8 @@ static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, struct fw_pkt *p,
 	reason = fw_parse(data, end, fw_frame_len(ctx), p);
 	if (fw_unlikely(reason))
 		return reason;
-	return p->family == FW_AF_INET ? fw_forward(ctx, p, 0, out) : fw_forward(ctx, p, 1, out);
+	return p->family == FW_AF_INET ? fw_forward(ctx, port, p, 0, out)
+				       : fw_forward(ctx, port, p, 1, out);
 }
 
 /* A miss that can never be a flow has a more telling name. */

@@ -28,7 +28,7 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 	/* The tuple as it came in: a rewrite would hide it. */
 	if (fw_unlikely(fw_ctl.watch))
 		watch = fw_watch_note(&seen, fw_data(ctx), fw_data_end(ctx));
-	reason = fw_pipeline(ctx, &p, &nh);
+	reason = fw_pipeline(ctx, fw_port(ctx), &p, &nh);
 	if (!reason && nh) {
 		if (fw_unlikely(watch))
 			fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_TC_INGRESS, FW_R_FAST);

@@ -300,36 +300,62 @@ __u32 fw_user_event(struct fw_env *env, void *event, __u32 size)
 	return len;
 }
 
-__u32 fw_user_forward(struct fw_env *env, void *frame, __u32 *len, __u32 port, __u32 *port_out)
+int fw_user_set_framing(struct fw_env *env, const struct fw_framing *framing, __u32 port)
 {
-	fw_ctx ctx = {.data = frame, .end = (__u8 *)frame + *len, .port = port};
-	const struct fw_nexthop *nh = NULL;
-	struct fw_pkt p = {};
+	for (int i = 0; i < FW_USER_FRAMINGS; i++) {
+		if (env->framed[i])
+			continue;
+		env->framings[i] = *framing;
+		env->framed[i] = port;
+		return 0;
+	}
+	return -1;
+}
+
+/* As the XDP program, ahead of what it does with the answer. */
+static enum fw_reason fw_user_decide(fw_ctx *ctx, __u32 port, const struct fw_nexthop **nh)
+{
 	enum fw_missed missed = FW_MISSED_UNKNOWN;
+	struct fw_pkt p = {};
 	enum fw_reason reason;
+
+	*nh = fw_env->no_hit ? NULL : fw_hit(ctx, port, &missed);
+	fw_env->hits += !!*nh;
+	if (missed != FW_MISSED_UNKNOWN && !fw_cfg.police) {
+		fw_env->misses++;
+		return missed == FW_MISSED_OTHER ? FW_R_OWNER : FW_R_MISS;
+	}
+	reason = *nh ? FW_R_NONE : fw_pipeline(ctx, port, &p, nh);
+	if (!reason && *nh)
+		return FW_R_FAST;
+	reason = fw_name_miss(ctx->data, ctx->end, &p, reason);
+	if (fw_cfg.police && fw_police(ctx->data, ctx->end, &p, reason))
+		reason = FW_R_POLICED;
+	return reason;
+}
+
+__u32 fw_user_forward(struct fw_env *env, void *buffer, __u32 *at, __u32 *len, __u32 port,
+		      __u32 *port_out)
+{
+	fw_ctx ctx = {
+		.room = buffer, .data = buffer + *at, .end = buffer + *at + *len, .port = port};
+	const struct fw_nexthop *nh = NULL;
+	struct fw_head head;
+	enum fw_reason reason;
+	__u32 within;
 
 	fw_env = env;
 	if (env->control.on)
 		env->control.on = FW_ST_ACTIVE;
-	nh = env->no_hit ? NULL : fw_hit(&ctx, &missed);
-	env->hits += !!nh;
-	if (missed != FW_MISSED_UNKNOWN && !fw_cfg.police) {
-		env->misses++;
-		reason = missed == FW_MISSED_OTHER ? FW_R_OWNER : FW_R_MISS;
-		fw_count(reason);
-		return reason;
-	}
-	reason = nh ? FW_R_NONE : fw_pipeline(&ctx, &p, &nh);
-	if (!reason && nh) {
-		*len = fw_frame_len(&ctx);
-		*port_out = nh->port;
-		fw_count(FW_R_FAST);
-		return FW_R_FAST;
-	}
-	reason = fw_name_miss(ctx.data, ctx.end, &p, reason);
-	if (fw_cfg.police && fw_police(ctx.data, ctx.end, &p, reason))
-		reason = FW_R_POLICED;
+	within = fw_is_tagged(&ctx) ? fw_untag(&ctx, &head) : 0;
+	reason = fw_user_decide(&ctx, within ? within : port, &nh);
 	fw_count(reason);
+	if (reason == FW_R_FAST)
+		*port_out = nh->port;
+	else if (within && reason != FW_R_POLICED)
+		(void)fw_retag(&ctx, &head);
+	*at = ctx.data - buffer;
+	*len = fw_frame_len(&ctx);
 	return reason;
 }
 

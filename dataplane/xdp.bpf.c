@@ -30,8 +30,13 @@ static __noinline enum fw_reason fw_sample(struct xdp_md *ctx)
 	return FW_R_SAMPLED;
 }
 
+static __always_inline int fw_send(const struct fw_nexthop *nh)
+{
+	return bpf_redirect_map(&fw_ports, nh->devmap_slot, XDP_PASS);
+}
+
 /* A function of its own keeps the ways of a hit and of a plain miss short. */
-static __noinline int fw_step_by_step(struct xdp_md *ctx)
+static __noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
 {
 	const struct fw_nexthop *nh = NULL;
 	struct fw_pkt p = {};
@@ -42,11 +47,11 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx)
 	/* The tuple as it came in: a rewrite would hide it. */
 	if (fw_unlikely(fw_ctl.watch))
 		watch = fw_watch_note(&seen, fw_data(ctx), fw_data_end(ctx));
-	reason = fw_pipeline(ctx, &p, &nh);
+	reason = fw_pipeline(ctx, port, &p, &nh);
 	if (fw_likely(!reason && nh)) {
 		if (fw_unlikely(watch))
-			fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_XDP, FW_R_FAST);
-		return bpf_redirect_map(&fw_ports, nh->devmap_slot, XDP_PASS);
+			fw_watch(&seen, &p, port, FW_STAGE_XDP, FW_R_FAST);
+		return fw_send(nh);
 	}
 	reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), &p, reason);
 	if (fw_cfg.police && fw_police(fw_data(ctx), fw_data_end(ctx), &p, reason)) {
@@ -56,8 +61,39 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx)
 	if (reason == FW_R_MISS && fw_tcp_bulk(p.proto, p.len_l3))
 		reason = fw_sample(ctx);
 	if (fw_unlikely(watch))
-		fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_XDP, reason);
+		fw_watch(&seen, &p, port, FW_STAGE_XDP, reason);
 	fw_count(reason);
+	return verdict;
+}
+
+static __always_inline int fw_no_hit(struct xdp_md *ctx, __u32 port, enum fw_missed missed)
+{
+	if (missed == FW_MISSED_UNKNOWN || fw_cfg.police)
+		return fw_step_by_step(ctx, port);
+	if (missed == FW_MISSED_OTHER)
+		fw_count(FW_R_OWNER);
+	else
+		fw_count(missed == FW_MISSED_BULK ? fw_sample(ctx) : FW_R_MISS);
+	return XDP_PASS;
+}
+
+/* A frame with tags, as the device that takes them off would show it. */
+static __always_inline int fw_tagged(struct xdp_md *ctx)
+{
+	enum fw_missed missed = FW_MISSED_UNKNOWN;
+	const struct fw_nexthop *nh;
+	struct fw_head head;
+	__u32 port = fw_untag(ctx, &head);
+	int verdict;
+
+	if (!port)
+		return fw_step_by_step(ctx, fw_port(ctx));
+	nh = fw_hit(ctx, port, &missed);
+	if (fw_likely(nh))
+		return fw_send(nh);
+	verdict = fw_no_hit(ctx, port, missed);
+	if (verdict == XDP_PASS && !fw_retag(ctx, &head))
+		return XDP_ABORTED;
 	return verdict;
 }
 
@@ -65,17 +101,13 @@ SEC("xdp")
 int freeway_xdp(struct xdp_md *ctx)
 {
 	enum fw_missed missed = FW_MISSED_UNKNOWN;
-	const struct fw_nexthop *nh = fw_hit(ctx, &missed);
+	const struct fw_nexthop *nh = fw_hit(ctx, fw_port(ctx), &missed);
 
 	if (fw_likely(nh))
-		return bpf_redirect_map(&fw_ports, nh->devmap_slot, XDP_PASS);
-	if (missed == FW_MISSED_UNKNOWN || fw_cfg.police)
-		return fw_step_by_step(ctx);
-	if (missed == FW_MISSED_OTHER)
-		fw_count(FW_R_OWNER);
-	else
-		fw_count(missed == FW_MISSED_BULK ? fw_sample(ctx) : FW_R_MISS);
-	return XDP_PASS;
+		return fw_send(nh);
+	if (missed == FW_MISSED_UNKNOWN && fw_is_tagged(ctx))
+		return fw_tagged(ctx);
+	return fw_no_hit(ctx, fw_port(ctx), missed);
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -64,6 +64,19 @@ static __always_inline void fw_pull(fw_ctx *ctx)
 	bpf_skb_pull_data(ctx, ctx->len < len ? ctx->len : len);
 }
 
+/* Devices tag, and take tags off, for tc. */
+static __always_inline int fw_adjust_head(fw_ctx *ctx, int delta)
+{
+	(void)ctx;
+	return delta;
+}
+
+static __always_inline const __u32 *fw_framing_get(const struct fw_framing *framing)
+{
+	(void)framing;
+	return NULL;
+}
+
 /* Is there what the parser would not see, or would see otherwise than the kernel? */
 static __always_inline int fw_hidden(fw_ctx *ctx)
 {

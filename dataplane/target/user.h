@@ -13,6 +13,7 @@
 #define FW_TARGET_IS_TC 0
 
 typedef struct fw_user_ctx {
+	void *room; /* of which the frame may take */
 	void *data;
 	void *end;
 	__u32 port;
@@ -22,6 +23,8 @@ typedef struct fw_user_ctx {
 	__u32 priority;
 } fw_ctx;
 #include "wire.h"
+
+enum { FW_USER_FRAMINGS = 8 };
 
 /* All that the BPF targets keep in maps. */
 struct fw_env {
@@ -35,6 +38,8 @@ struct fw_env {
 	struct fw_offer_set *offers;
 	struct fw_observation_set *observations;
 	struct fw_seen *seen;
+	struct fw_framing framings[FW_USER_FRAMINGS];
+	__u32 framed[FW_USER_FRAMINGS]; /* the port of each */
 	struct fw_cpu cpu;
 	struct fw_watch watch;
 	/* what conntrack answers */
@@ -103,10 +108,26 @@ static __always_inline void fw_pull(fw_ctx *ctx)
 
 static __always_inline int fw_trim(fw_ctx *ctx, void **data, void **end, __u32 len)
 {
-	ctx->end = ctx->data + len;
+	ctx->end = *data + len;
 	*data = ctx->data;
 	*end = ctx->end;
 	return 1;
+}
+
+static __always_inline int fw_adjust_head(fw_ctx *ctx, int delta)
+{
+	if (delta < ctx->room - ctx->data || delta > ctx->end - ctx->data - FW_ETH_LEN)
+		return -1;
+	ctx->data += delta;
+	return 0;
+}
+
+static __always_inline const __u32 *fw_framing_get(const struct fw_framing *framing)
+{
+	for (int i = 0; i < FW_USER_FRAMINGS; i++)
+		if (fw_env->framed[i] && !memcmp(framing, &fw_env->framings[i], sizeof(*framing)))
+			return &fw_env->framed[i];
+	return NULL;
 }
 
 static __always_inline __u32 fw_now(void)

@@ -55,6 +55,17 @@ static __always_inline int fw_trim(fw_ctx *ctx, void **data, void **end, __u32 l
 	return *data + FW_ETH_LEN <= *end;
 }
 
+/* Room ahead of the frame, or less of it: as bpf_xdp_adjust_head(). */
+static __always_inline int fw_adjust_head(fw_ctx *ctx, int delta)
+{
+	return bpf_xdp_adjust_head(ctx, delta);
+}
+
+static __always_inline const __u32 *fw_framing_get(const struct fw_framing *framing)
+{
+	return bpf_map_lookup_elem(&fw_framings, framing);
+}
+
 static __always_inline struct nf_conn *fw_conn_find(fw_ctx *ctx, struct bpf_sock_tuple *tuple,
 						    __u32 len, struct bpf_ct_opts *opts)
 {

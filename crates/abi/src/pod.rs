@@ -37,6 +37,7 @@ pod!(
     fw_flow,
     fw_state,
     fw_nexthop,
+    fw_framing,
     fw_control,
     fw_watch,
     fw_config,

@@ -13,7 +13,7 @@ use crate::manager::{Around, Changes, MEMORY_MAX, Manager};
 use crate::nexthop::NexthopKey;
 use crate::op::Op;
 use crate::policy::RuleScope;
-use crate::port::Path;
+use crate::port::{Path, Tags};
 use crate::record::Record;
 use crate::refusal::Refusal;
 
@@ -36,10 +36,10 @@ impl Manager {
         if c.ev.kind == FW_EV_CHANGED {
             self.check_stable(key, now_tick)?;
         }
-        let (mtu, slot) = self
+        let (mtu, slot, tags) = self
             .ports
             .get(&c.port_out)
-            .map_or((0, 0), |p| (p.mtu, p.slot));
+            .map_or_else(Default::default, |p| (p.mtu, p.slot, p.tags));
         if u32::from(c.len_l3) > mtu {
             return Err(Refusal::Length);
         }
@@ -74,6 +74,11 @@ impl Manager {
             port: c.port_out,
             l2: c.l2_out,
             l2_len: c.l2_out_len as u8,
+            tags: if path == Path::Xdp {
+                tags
+            } else {
+                Tags::default()
+            },
             mark: if path == Path::Tc { c.mark } else { 0 },
             priority: if path == Path::Tc { c.priority } else { 0 },
         };

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use freeway_abi::{FW_L2_MAX, fw_nexthop};
 
+use crate::port::{Tag, Tags, tags_len};
+
 const L2_MAX: usize = FW_L2_MAX as usize;
 
 /// What makes two next hops one. In order by port, then by destination MAC, which an L2 header begins with.
@@ -13,6 +15,8 @@ pub(crate) struct NexthopKey {
     pub port: u32,
     pub l2: [u8; L2_MAX],
     pub l2_len: u8,
+    /// None for tc, which sends through the device that writes them.
+    pub tags: Tags,
     /// Of the skb; 0 for XDP, which has none.
     pub mark: u32,
     pub priority: u32,
@@ -96,11 +100,8 @@ impl Nexthops {
             let mut l2 = [rest; L2_MAX];
             l2[..6].copy_from_slice(&mac);
             NexthopKey {
-                port,
                 l2,
-                l2_len: rest,
-                mark: u32::from_ne_bytes([rest; 4]),
-                priority: u32::from_ne_bytes([rest; 4]),
+                ..NexthopKey::extreme(port, rest)
             }
         };
         let range = self.by_key.range(key(0)..=key(u8::MAX));
@@ -109,13 +110,7 @@ impl Nexthops {
 
     /// Next hops at a port.
     pub fn at_port(&self, port: u32) -> Vec<u32> {
-        let key = |rest: u8| NexthopKey {
-            port,
-            l2: [rest; L2_MAX],
-            l2_len: rest,
-            mark: u32::from_ne_bytes([rest; 4]),
-            priority: u32::from_ne_bytes([rest; 4]),
-        };
+        let key = |rest: u8| NexthopKey::extreme(port, rest);
         let range = self.by_key.range(key(0)..=key(u8::MAX));
         range.map(|(_, index)| *index).collect()
     }
@@ -131,9 +126,31 @@ impl Nexthops {
 }
 
 impl NexthopKey {
+    /// The first or the last of a port: 0 or 255 in each octet.
+    fn extreme(port: u32, rest: u8) -> Self {
+        let (half, word) = (u16::from_ne_bytes([rest; 2]), u32::from_ne_bytes([rest; 4]));
+        let tag = Tag {
+            protocol: half,
+            vlan: half,
+        };
+        Self {
+            port,
+            l2: [rest; L2_MAX],
+            l2_len: rest,
+            tags: [tag; 2],
+            mark: word,
+            priority: word,
+        }
+    }
+
     pub fn record(&self, slot: u32) -> fw_nexthop {
+        let mut l2 = fw_nexthop::default().l2;
+        let len = l2.len();
+        l2.copy_from_slice(&self.l2[..len]);
         fw_nexthop {
-            l2: self.l2,
+            l2,
+            tag: self.tags.map(Tag::record),
+            tags_len: tags_len(&self.tags),
             port: self.port,
             devmap_slot: slot,
             valid: 1,

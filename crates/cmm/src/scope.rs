@@ -22,8 +22,8 @@ impl Manager {
             return;
         }
         // what it became fit for may be a better path
-        let moves = |old: &Port| (old.xdp, old.tc, old.slot) != (port.xdp, port.tc, port.slot);
-        let moves = old.is_some_and(moves);
+        let means = |p: &Port| (p.xdp, p.tc, p.slot, p.tags);
+        let moves = old.is_some_and(|old| means(old) != means(&port));
         self.ports.insert(ifindex, port);
         let flows = self.flows_at(ifindex);
         if moves {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
-    FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_limit, fw_nexthop, fw_policer,
-    fw_port_fault, fw_watch,
+    FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_framing, fw_limit, fw_nexthop,
+    fw_policer, fw_port_fault, fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
@@ -264,6 +264,21 @@ impl Datapath {
             fw_port_fault::default().as_bytes(),
         )?;
         self.update("fw_ports", &slot.to_ne_bytes(), &ifindex.to_ne_bytes())
+    }
+
+    /// What is sent to this slot leaves at another port, which has an entry of its own.
+    pub fn set_output(&self, slot: u32, ifindex: u32) -> Result<(), DatapathError> {
+        self.update("fw_ports", &slot.to_ne_bytes(), &ifindex.to_ne_bytes())
+    }
+
+    /// What comes in at `framing`'s port with its tags is `port`'s.
+    pub fn set_framing(&self, framing: &fw_framing, port: u32) -> Result<(), DatapathError> {
+        self.update("fw_framings", framing.as_bytes(), &port.to_ne_bytes())
+    }
+
+    /// The same is nobody's.
+    pub fn clear_framing(&self, framing: &fw_framing) -> Result<(), DatapathError> {
+        self.delete("fw_framings", framing.as_bytes())
     }
 
     /// Takes a port out of the device map.

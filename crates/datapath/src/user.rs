@@ -3,10 +3,16 @@
 
 use std::ptr::NonNull;
 
-use freeway_abi::{fw_candidate, fw_conn, fw_control, fw_flow, fw_limit, fw_nexthop};
+use freeway_abi::{
+    FW_TAG_LEN, FW_TAGS_MAX, fw_candidate, fw_conn, fw_control, fw_flow, fw_framing, fw_limit,
+    fw_nexthop,
+};
 
 use crate::DataplaneEvent;
 use crate::object::limit;
+
+/// Room ahead of a frame: tags may be put on.
+const HEADROOM: u32 = FW_TAGS_MAX * FW_TAG_LEN;
 
 #[repr(C)]
 struct Env {
@@ -34,9 +40,11 @@ unsafe extern "C" {
     fn fw_user_forget(env: *mut Env, index: u32);
     fn fw_user_set_full(env: *mut Env, full: u32);
     fn fw_user_event(env: *mut Env, event: *mut u8, size: u32) -> u32;
+    fn fw_user_set_framing(env: *mut Env, framing: *const fw_framing, port: u32) -> i32;
     fn fw_user_forward(
         env: *mut Env,
-        frame: *mut u8,
+        buffer: *mut u8,
+        at: *mut u32,
         len: *mut u32,
         port: u32,
         out: *mut u32,
@@ -193,24 +201,33 @@ impl Pipeline {
         DataplaneEvent::decode(record.get(..len as usize)?)
     }
 
-    /// The fast path: rewrites `frame` in place, trimming its padding.
+    /// What comes in at `framing`'s port with its tags is `port`'s; false if there are too many.
+    #[must_use]
+    pub fn set_framing(&mut self, framing: &fw_framing, port: u32) -> bool {
+        // SAFETY: copied during the call.
+        unsafe { fw_user_set_framing(self.0.as_ptr(), framing, port) == 0 }
+    }
+
+    /// The fast path: rewrites `frame`, trimming its padding, taking tags off and putting them on.
     pub fn forward(&mut self, frame: &mut Vec<u8>, port: u32) -> Verdict {
         let mut len = u32::try_from(frame.len()).unwrap_or(0);
-        let mut out = 0;
-        // SAFETY: the frame is `len` bytes long, and C stays within.
+        let (mut at, mut out) = (HEADROOM, 0);
+        let mut buffer = vec![0; HEADROOM as usize];
+        buffer.append(frame);
+        // SAFETY: the buffer is `at` and `len` bytes long, and C stays within.
         let reason = unsafe {
             fw_user_forward(
                 self.0.as_ptr(),
-                frame.as_mut_ptr(),
+                buffer.as_mut_ptr(),
+                &mut at,
                 &mut len,
                 port,
                 &mut out,
             )
         };
         let fast = reason == freeway_abi::FW_R_FAST;
-        if fast {
-            frame.truncate(len as usize);
-        }
+        let frame_now = at as usize..at as usize + len as usize;
+        frame.extend_from_slice(buffer.get(frame_now).unwrap_or_default());
         Verdict {
             reason,
             port_out: fast.then_some(out),

@@ -158,6 +158,7 @@ pub mod tests {
                     protocol: 0x8100,
                     reorder_header,
                     ingress_map,
+                    egress_map: false,
                 },
                 ..link(Some("vlan"))
             };

@@ -40,17 +40,29 @@ fn lab(topology: &str) -> Lab {
 
 /// UDP and TCP through a port beside the lab's own, both ways in tc, and nothing of it lost or sent again.
 fn through(lab: &Lab, port: &str, client: &str, server: &str) {
+    through_on("tc", lab, port, client, server);
+}
+
+fn forced(path: &str) -> &str {
+    if path == "tc" { "tc" } else { "auto" }
+}
+
+/// The same on a path, which the configuration must want if it is tc's instead of XDP's.
+fn through_on(path: &str, lab: &Lab, port: &str, client: &str, server: &str) {
     // what belongs to a bridge or bond takes no part
     let links = lab.router().tool("ip -o link show wan0").unwrap();
     let mut ports = vec!["lan0", port];
+    // an inner VLAN's outer one
+    ports.extend((port == "qi0").then_some("vl0"));
     ports.extend((!links.contains(" master ")).then_some("wan0"));
-    let router = Router::start_in(lab.router(), &lab.config_toml(""), freeway(), &ports);
+    let config = lab.config_toml("") + &format!("[port.{port}]\npath = \"{}\"\n", forced(path));
+    let router = Router::start_in(lab.router(), &config, freeway(), &ports);
     let of = |host: &str, port: u16| -> SocketAddr { format!("{host}:{port}").parse().unwrap() };
     let ends = (
         udp(lab.client(), of(client, 40_000)),
         udp(lab.server(), of(server, 5000)),
     );
-    until_path(&router, &ends, of(server, 5000), "tc");
+    until_path(&router, &ends, of(server, 5000), path);
     let before = router.stats().fast();
     send(&ends, of(server, 5000), 300);
     let fast = router.stats().fast() - before;
@@ -63,7 +75,7 @@ fn through(lab: &Lab, port: &str, client: &str, server: &str) {
         &listener,
     );
     let flows = router.wait_fast_while("proto tcp", 2, 1, || exchange_blocks(&mut tcp, 10));
-    assert!(flows.iter().all(|flow| flow["path"] == "tc"), "{flows:#?}");
+    assert!(flows.iter().all(|flow| flow["path"] == path), "{flows:#?}");
     for flow in &flows {
         let leaves_bare = flow["port_out"] == port && BARE.contains(&port);
         assert_eq!(flow["dst_mac_out"].is_null(), leaves_bare, "{flow:#}");
@@ -178,16 +190,75 @@ fn through_made(port: &str, commands: impl Fn(&str) -> String) {
     }
 }
 
+/// Tags are in the frames, as on a wire, not beside them.
+const INLINE: &str = "ethtool -K eth0 txvlan off tx-vlan-stag-hw-insert off";
+
+/// In XDP at the device below, and in tc.
+fn through_tagged(port: &str, commands: impl Fn(&str) -> String) {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    lab.server().tool(INLINE).unwrap();
+    if !made(&lab, port, commands) {
+        return;
+    }
+    through(&lab, port, CLIENT, SERVER);
+    through_on("xdp", &lab, port, CLIENT, SERVER);
+}
+
 #[test]
 fn vlan() {
-    through_made("vl0", |own| {
+    through_tagged("vl0", |own| {
         format!("link add link {own} name vl0 type vlan id 5\n")
     });
 }
 
+/// What sees its frames below takes it out of XDP, as long as it is there.
+#[test]
+fn vlan_is_as_fit_as_what_is_below() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    lab.server().tool(INLINE).unwrap();
+    if !made(&lab, "vl0", |own| {
+        format!("link add link {own} name vl0 type vlan id 5\n")
+    }) {
+        return;
+    }
+    let ports = ["lan0", "wan0", "vl0"];
+    let router = Router::start_in(lab.router(), &lab.config_toml(""), freeway(), &ports);
+    let server: SocketAddr = format!("{SERVER}:5000").parse().unwrap();
+    let client: SocketAddr = format!("{CLIENT}:40000").parse().unwrap();
+    let ends = (udp(lab.client(), client), udp(lab.server(), server));
+    let goes = |path: &str| until_path(&router, &ends, server, path);
+    goes("xdp");
+    let tool = |command: &str| lab.router().tool(command).unwrap();
+
+    tool("tc qdisc replace dev wan0 root tbf rate 1gbit burst 100kb latency 50ms");
+    goes("tc");
+    tool("tc qdisc del dev wan0 root");
+    goes("xdp");
+
+    for filter in ["udp port 5000", "vlan 5 and udp port 5000"] {
+        let mut command = Command::new("tcpdump");
+        command.args(["-i", "wan0", "-n", filter]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut tcpdump = lab.router().spawn(command.stderr(Stdio::null())).unwrap();
+        goes("tc");
+        tcpdump.kill().unwrap();
+        tcpdump.wait().unwrap();
+        goes("xdp");
+    }
+
+    tool("ip link set vl0 type vlan egress-qos-map 0:3");
+    goes("tc");
+    let status = router.status();
+    let reasons = status["ports"].to_string();
+    assert!(reasons.contains("egress-qos-map"), "{status:#}");
+    router.stop();
+}
+
 #[test]
 fn vlan_in_vlan() {
-    through_made("qi0", |own| {
+    through_tagged("qi0", |own| {
         format!(
             "link add link {own} name vl0 type vlan id 5 protocol 802.1ad\nlink set vl0 up\n\
              link add link vl0 name qi0 mtu 1496 type vlan id 7\n"

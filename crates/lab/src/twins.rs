@@ -117,6 +117,15 @@ impl Kind {
         }
     }
 
+    /// Names of the links below a VLAN, at which XDP serves it.
+    fn below(self, port: &str) -> Vec<String> {
+        match self {
+            Kind::Vlan => vec![self.wire(port)],
+            Kind::VlanInVlan => vec![self.wire(port), format!("{port}o")],
+            _ => Vec::new(),
+        }
+    }
+
     /// What `ip -batch` makes the port of, once the wire is there.
     fn commands(self, port: &str, mac: &str) -> String {
         let wire = self.wire(port);
@@ -267,12 +276,20 @@ impl Twins {
         &self.ends[router][port]
     }
 
+    /// The names of a router's links that are the Freeway daemon's business: the ports, and what serves VLANs below.
+    pub fn links(&self) -> Vec<String> {
+        let below = PORTS.iter().zip(self.kinds);
+        let below = below.flat_map(|(port, kind)| kind.below(port));
+        PORTS.map(str::to_owned).into_iter().chain(below).collect()
+    }
+
     /// The Freeway daemon's configuration for one of the routers: a plain veth is not fit for XDP, these are.
     /// `keys` are further lines for each port.
     pub fn config_toml(&self, keys: &str) -> String {
-        PORTS
-            .map(|port| format!("[port.{port}]\nwire_true = true\n{keys}\n"))
-            .concat()
+        let links = self.links().into_iter();
+        links
+            .map(|link| format!("[port.{link}]\nwire_true = true\n{keys}\n"))
+            .collect()
     }
 
     /// Whether a router's ports are polled by kernel threads. Then frames are sent without waiting for their way

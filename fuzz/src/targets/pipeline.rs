@@ -7,10 +7,11 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use freeway_abi::{
-    FW_R_COUNT, FW_R_FAST, FW_ST_ACTIVE, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_state,
+    FW_R_COUNT, FW_R_FAST, FW_ST_ACTIVE, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_framing, fw_state,
+    fw_tag,
 };
 use freeway_cmm::{
-    Around, ConnKey, Fitness, FlowKey, Manager, Op, Policy, Port, RuleScope, StateView,
+    Around, ConnKey, Fitness, FlowKey, Manager, Op, Policy, Port, RuleScope, StateView, Tag, Tags,
 };
 use freeway_datapath::DataplaneEvent;
 use freeway_datapath::user::Pipeline;
@@ -24,6 +25,12 @@ use crate::support::router::{NOW, Router, connection, manager};
 const HZ: u32 = 250;
 const FLOWS: u32 = 32;
 const STEPS: usize = 64;
+/// Frames with this tag at that port are port 1's.
+const TRUNK: u32 = 9;
+const TAG: Tag = Tag {
+    protocol: 0x8100,
+    vlan: 0x123,
+};
 
 /// A direction of a conversation, and what the kernel does to it now.
 struct Way {
@@ -66,11 +73,36 @@ fn pair() -> [Pipeline; 2] {
     let new = || Pipeline::new(FLOWS, 16).expect("memory");
     let mut pair = [new(), new()];
     pair[1].set_straight(false);
+    let framing = fw_framing {
+        port: TRUNK,
+        tag: [TAG.record(), fw_tag::default()],
+    };
+    for pipeline in &mut pair {
+        assert!(pipeline.set_framing(&framing, 1), "room");
+    }
     pair
+}
+
+/// A frame with tags.
+fn tagged(bytes: &[u8], tags: &[fw_tag]) -> Vec<u8> {
+    let (macs, rest) = bytes.split_at(bytes.len().min(12));
+    let tags = tags.iter().filter(|tag| tag.tpid_be != 0);
+    let tags = tags.flat_map(|tag| [tag.tpid_be.to_ne_bytes(), tag.tci_be.to_ne_bytes()]);
+    [macs, &tags.flatten().collect::<Vec<u8>>(), rest].concat()
+}
+
+/// What leaves at port 2 is tagged, or not.
+fn tags(bytes: &[u8]) -> Tags {
+    match bytes.first() {
+        Some(first) if first & 1 != 0 => [TAG, Tag::default()],
+        Some(first) if first & 2 != 0 => [TAG, TAG],
+        _ => Tags::default(),
+    }
 }
 
 impl World {
     fn new(pair: [Pipeline; 2], now: u32, epoch: u32, input: &mut Input<'_>) -> Self {
+        let tags = tags(input.0);
         let ways = (0..4).map(|n| way(n, input)).collect();
         let mut world = Self {
             pair,
@@ -81,6 +113,16 @@ impl World {
         };
         // another epoch each time: what an earlier input taught counts for nothing
         let mut ops = Vec::new();
+        let port = Port {
+            ifindex: 2,
+            slot: 2,
+            mtu: 9000,
+            mac: None,
+            tags,
+            xdp: Fitness::FULL,
+            tc: Fitness::default(),
+        };
+        world.manager.set_port(port, now, &mut ops);
         while world.manager.epoch() < epoch {
             world.manager.new_epoch(&mut ops);
         }
@@ -228,9 +270,14 @@ impl World {
             let nexthop = *pipeline.nexthop(flow.nexthop)?;
             Some((flow, nexthop, *pipeline.control()))
         });
+        // some as a trunk has them
+        let (sent, at) = match bytes.len() {
+            len if port == 1 && len > 12 && len % 3 == 0 => (tagged(bytes, &[TAG.record()]), TRUNK),
+            _ => (bytes.to_vec(), port),
+        };
         let [(fast, left), other] = self.each(|pipeline| {
-            let mut frame = exactly(bytes);
-            let verdict = pipeline.forward(&mut frame, port);
+            let mut frame = exactly(&sent);
+            let verdict = pipeline.forward(&mut frame, at);
             assert!(verdict.reason < FW_R_COUNT);
             (verdict, frame)
         });
@@ -243,10 +290,13 @@ impl World {
             #[allow(clippy::expect_used)]
             let (flow, nexthop, control) = before.expect("a flow that the manager knows");
             forwarded::permitted(bytes, &flow, &nexthop, &control, self.now);
-            forwarded::rewritten(bytes, &flow, &nexthop, &left);
+            let len = nexthop.tags_len as usize;
+            let untagged = [&left[..12], &left[12 + len..]].concat();
+            assert_eq!(left, tagged(&untagged, &nexthop.tag), "tags");
+            forwarded::rewritten(bytes, &flow, &nexthop, &untagged);
             assert_eq!(fast.port_out, Some(nexthop.port));
         } else {
-            assert_eq!(left, bytes, "the kernel's frame was touched");
+            assert_eq!(left, sent, "the kernel's frame was touched");
         }
         if let Some(index) = index {
             let [state, other] = self.each(|p| p.flow(index).map(|flow| flow.state));
@@ -475,6 +525,7 @@ impl World {
                     slot: ifindex,
                     mtu: 9000,
                     mac: None,
+                    tags: Default::default(),
                     xdp: Fitness {
                         input: true,
                         output,

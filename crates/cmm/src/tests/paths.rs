@@ -4,7 +4,7 @@
 use freeway_abi::{FW_FLOW_TC, fw_candidate, fw_flow, fw_nexthop};
 
 use super::{Around, Fitness, LAN, Op, Seen, WAN, World, around, port};
-use crate::{Path, Port, Refusal, Settings};
+use crate::{Path, Port, Refusal, Settings, Tag};
 
 const UDP: u8 = 17;
 
@@ -215,4 +215,40 @@ fn paths_change_with_a_port_and_with_a_sniffer() {
     assert!(!world.has(seen));
     assert!(offer(world, seen, taken, |_| {}).is_none());
     assert_eq!(world.manager.stats().refused[&Refusal::Sniffed], 1);
+}
+
+#[test]
+fn xdp_tags_what_leaves_and_tc_does_not() {
+    let world = &mut world();
+    let tag = Tag {
+        protocol: 0x8100,
+        vlan: 5,
+    };
+    let tagged = Port {
+        tags: [tag, Tag::default()],
+        tc: Fitness::FULL,
+        ..port(WAN)
+    };
+    world.call(|m, now, ops| m.set_port(tagged.clone(), now, ops));
+    let plain: Change = |_| {};
+    let marked: Change = |c| c.mark = 7;
+    for (number, change, len) in [(1, plain, 4), (2, marked, 0)] {
+        let (flow, nexthop) = offer(world, Seen::new(UDP, number), around(1), change).unwrap();
+        let nexthop = nexthop.unwrap();
+        assert_eq!(is_tc(&flow), len == 0);
+        assert_eq!(nexthop.tags_len, len);
+        let tags = if len == 0 { Tag::default() } else { tag };
+        assert_eq!(nexthop.tag[0].tpid_be, tags.record().tpid_be);
+        assert_eq!(nexthop.tag[0].tci_be, tags.record().tci_be);
+        assert_eq!((nexthop.l2_len, &nexthop.l2[12..14]), (14, &[8, 0][..]));
+    }
+    // other tags: what was learned of the first does not hold
+    let other = Port {
+        tags: [tag, tag],
+        ..tagged
+    };
+    world.call(|m, now, ops| m.set_port(other, now, ops));
+    assert_eq!(path(world, Seen::new(UDP, 1)), None);
+    let (_, nexthop) = offer(world, Seen::new(UDP, 3), around(1), plain).unwrap();
+    assert_eq!(nexthop.unwrap().tags_len, 8);
 }

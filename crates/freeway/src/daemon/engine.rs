@@ -464,7 +464,7 @@ impl Engine {
     }
 
     fn sniffed(&self, key: &FlowKey, c: &freeway_abi::fw_candidate) -> bool {
-        out_of(c).is_some_and(|out| self.polled.sniffed(key, &out, c.port_out))
+        out_of(c).is_some_and(|out| self.is_sniffed(key, &out, c.port_out))
     }
 
     /// Frames that left under the candidate's token, if its slot still is its own.

@@ -98,7 +98,9 @@ impl Bench {
         });
         let router = &twins.routers()[FREEWAY];
         let config = twins.config_toml(&format!("path = \"{path}\"\n"));
-        let daemon = Router::start_in(router, &config, freeway(), &PORTS);
+        let links = twins.links();
+        let links: Vec<&str> = links.iter().map(String::as_str).collect();
+        let daemon = Router::start_in(router, &config, freeway(), &links);
         Self {
             twins,
             daemon,
@@ -114,6 +116,16 @@ impl Bench {
 
     pub fn stop(self) {
         self.daemon.stop();
+    }
+
+    /// Names of the ports that XDP serves.
+    pub fn in_xdp(&self) -> Vec<String> {
+        let status = self.daemon.status();
+        let ports = status["ports"].as_array().unwrap().iter();
+        let in_xdp = ports.filter(|port| port["path"] == "xdp");
+        in_xdp
+            .map(|port| port["name"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     /// The ports as the daemon judges them.

@@ -41,7 +41,7 @@ use case::Case;
 use compare::{Comparison, compare};
 use freeway_kernel::probe::kernel_version;
 use freeway_lab::Twins;
-use freeway_lab::twins::Kind;
+use freeway_lab::twins::{Kind, PORTS};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use setup::{Pace, Tracking};
@@ -169,8 +169,15 @@ fn ports_of_other_kinds_send_what_the_kernel_sends() {
         others.chunks(2).map(pair).collect()
     };
     for [lan, wan] in pairs {
-        println!("{lan:?} and {wan:?}");
-        let mut bench = Bench::build("auto", [lan, wan, Kind::Wire]);
+        let kinds = [lan, wan, Kind::Wire];
+        let mut bench = Bench::build("auto", kinds);
+        let in_xdp = bench.in_xdp();
+        println!("{lan:?} and {wan:?}, in XDP: {}", in_xdp.join(" "));
+        for (port, kind) in PORTS.iter().zip(kinds) {
+            let wanted = [Kind::Wire, Kind::Vlan, Kind::VlanInVlan].contains(&kind);
+            let is = in_xdp.iter().any(|name| name == port);
+            assert_eq!(is, wanted, "{port}, {kind:?}: {}", bench.ports());
+        }
         for _ in 0..if long { BLOCK } else { 1 } {
             examine(&mut bench, &Case::random(seed, extent.frames), &tally);
             seed += 1;

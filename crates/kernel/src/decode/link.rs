@@ -146,6 +146,7 @@ fn detail(kind: &str, attrs: Attrs<'_>) -> LinkDetail {
                 .unwrap_or(0x8100),
             // struct ifla_vlan_flags
             reorder_header: u32_of(2).unwrap_or(0) & VLAN_FLAG_REORDER_HDR != 0,
+            egress_map: attrs.clone().find(3).is_some(),
             ingress_map: attrs.clone().find(4).is_some(),
         },
         "bridge" => LinkDetail::Bridge {

@@ -120,6 +120,8 @@ pub enum LinkDetail {
         reorder_header: bool,
         /// The tag of a frame gives it a priority (ingress-qos-map).
         ingress_map: bool,
+        /// A packet's priority gives its frame's tag one (egress-qos-map).
+        egress_map: bool,
     },
     /// A bridge.
     Bridge {

@@ -7,6 +7,8 @@ use crate::nla::{Attr, Attrs, attrs_after};
 /// sizeof(struct nfgenmsg).
 const NFGENMSG: usize = 4;
 const NFTA_LIST_ELEM: u16 = 1;
+/// NFT_DATA_VALUE_MAXLEN: keys come from registers, which hold as much.
+const KEY_LEN_MAX: u32 = 64;
 
 fn u32_of(attrs: &Attrs<'_>, kind: u16) -> Option<u32> {
     attrs.clone().find(kind)?.be32()
@@ -104,7 +106,7 @@ pub fn set(payload: &[u8]) -> Option<((u8, String), String, Set)> {
     let table = (*payload.first()?, text_of(&attrs, 1)?);
     let set = Set {
         flags: u32_of(&attrs, 3).unwrap_or(0),
-        key_len: u32_of(&attrs, 5).unwrap_or(0),
+        key_len: u32_of(&attrs, 5).unwrap_or(0).min(KEY_LEN_MAX),
         data_type: u32_of(&attrs, 6).unwrap_or(0),
         object_type: u32_of(&attrs, 15).unwrap_or(0),
         expressions: expression_names(&attrs, 17, 18),

@@ -17,7 +17,8 @@ use freeway_kernel::sysctl::Sysctls;
 
 use tokio::sync::mpsc;
 
-use super::sample::Frames;
+use super::ports::Tagged;
+use super::sample::{self, Frames};
 use crate::api::{Feature, FeatureState};
 use crate::daemon::DaemonError;
 use crate::kinds;
@@ -147,15 +148,36 @@ impl Polled {
     }
 
     /// True if a packet socket takes a flow's frames, coming in or leaving.
-    pub(super) fn sniffed(&self, key: &FlowKey, out: &Tuple, port_out: u32) -> bool {
+    /// `below`: how the frames of either port are tagged at the devices below it.
+    pub(super) fn sniffed(
+        &self,
+        key: &FlowKey,
+        (out, port_out): (&Tuple, u32),
+        below: [Option<&Tagged>; 2],
+    ) -> bool {
         if self.sniffers.is_empty() {
             return false;
         }
         let frames = Frames::of(&key.tuple, out);
-        self.sniffers.iter().any(|socket| {
-            socket.accepts(key.port, &frames.incoming, false)
-                || socket.accepts(port_out, &frames.outgoing, true)
-        })
+        let ways = [
+            (key.port, frames.incoming, false),
+            (port_out, frames.outgoing, true),
+        ];
+        ways.iter()
+            .zip(below)
+            .any(|((port, frame, outgoing), below)| {
+                let taken = |port: u32, frame: &[u8]| {
+                    let mut sockets = self.sniffers.iter();
+                    sockets.any(|socket| socket.accepts(port, frame, *outgoing))
+                };
+                // below, tags are in the frame or beside it
+                let taken_below = |tagged: &Tagged| {
+                    let with_tags = sample::tagged(frame, &tagged.tags);
+                    let mut ports = tagged.below.iter();
+                    ports.any(|port| taken(*port, frame) || taken(*port, &with_tags))
+                };
+                taken(*port, frame) || below.is_some_and(taken_below)
+            })
     }
 
     /// Names of a port's XDP features, and whether it sends redirected frames. A

@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use freeway_cmm::{Exclusion, Fitness, Policy, Port as ManagedPort};
+use freeway_abi::fw_framing;
+use freeway_cmm::{Exclusion, Fitness, Policy, Port as ManagedPort, Tag, Tags};
 use freeway_datapath::{Attachment, Datapath, DatapathError, Hook};
 use freeway_kernel::clsact;
 use freeway_kernel::mirror::Mirror;
-use freeway_kernel::model::{Family, Framing, Link, Prefix, Qdisc};
+use freeway_kernel::model::{Family, Framing, Link, LinkDetail, Prefix, Qdisc};
 
 use super::Engine;
 use super::poll::Obstacles;
@@ -38,6 +39,28 @@ const FAULTS_MAX: u64 = 8;
 /// (`tcx_entry_sync()` in include/net/tcx.h), and events must not wait for hundreds of them.
 const ATTACH_TURN: Duration = Duration::from_millis(100);
 
+/// A VLAN whose frames XDP takes and sends, with their tags, at the device below.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tagged {
+    /// The devices below, the one with XDP last.
+    pub below: Vec<u32>,
+    /// Outermost first.
+    pub tags: Tags,
+}
+
+impl Tagged {
+    fn base(&self) -> Option<u32> {
+        self.below.last().copied()
+    }
+
+    fn framing(&self) -> Option<fw_framing> {
+        Some(fw_framing {
+            port: self.base()?,
+            tag: self.tags.map(Tag::record),
+        })
+    }
+}
+
 /// A port as it was last judged.
 #[derive(Debug, Default)]
 pub(super) struct Port {
@@ -54,6 +77,8 @@ pub(super) struct Port {
     /// At the last look its driver could not send redirected frames.
     mute: bool,
     xdp_program: Option<Attachment>,
+    /// XDP serves it at the device below.
+    pub tagged: Option<Tagged>,
     tc_programs: Vec<Attachment>,
     /// The tc programs know that there is none of XDP.
     alone: bool,
@@ -87,6 +112,11 @@ impl Port {
             self.tc_programs.clear();
         }
         self.xdp_program.take_if(|program| !program.holds());
+    }
+
+    /// XDP sees its frames.
+    fn has_xdp(&self) -> bool {
+        self.xdp_program.is_some() || self.tagged.is_some()
     }
 
     /// Takes the programs off, and clsact if nobody else uses it.
@@ -205,13 +235,15 @@ fn unfit(link: &Link, config: &Config) -> Option<String> {
     kinds::unsupported(link)
 }
 
+fn wants_tc(link: &Link, config: &Config) -> Option<String> {
+    let path = config.port.get(&link.name).map(|options| options.path);
+    (path == Some(PathChoice::Tc)).then(|| "the configuration wants tc".into())
+}
+
 /// What keeps XDP from a port that tc may forward for.
 fn without_xdp(link: &Link, config: &Config) -> Option<String> {
-    let options = config.port.get(&link.name).cloned().unwrap_or_default();
-    if options.path == PathChoice::Tc {
-        return Some("the configuration wants tc".into());
-    }
-    kinds::without_xdp(link, options.wire_true)
+    let wire_true = config.port.get(&link.name).is_some_and(|p| p.wire_true);
+    wants_tc(link, config).or_else(|| kinds::without_xdp(link, wire_true))
 }
 
 /// The configuration's policy in the manager's terms.
@@ -269,10 +301,15 @@ impl Engine {
         let links = self.mirror.links();
         let ports = self.ports.by_index.keys().copied();
         let gone: Vec<u32> = ports.filter(|index| !links.contains_key(index)).collect();
-        let links: Vec<Link> = self.business().cloned().collect();
+        let mut links: Vec<Link> = self.business().cloned().collect();
+        // a VLAN is as fit for XDP as the device below
+        links.sort_by_key(|link| (self.vlans_below(link), link.ifindex));
         for ifindex in gone {
             self.manager.remove_port(ifindex, now_tick, &mut ops);
             let port = self.ports.by_index.remove(&ifindex);
+            if let Some(port) = &port {
+                let _ = self.untag(port);
+            }
             if let Some(slot) = port.and_then(|port| port.slot) {
                 let _ = self.datapath.clear_port(slot, ifindex);
                 self.ports.slots.release(slot);
@@ -302,7 +339,99 @@ impl Engine {
                 self.update_port(&link, now_tick, &mut ops);
             }
         }
-        self.execute(ops)
+        self.execute(ops)?;
+        // VLANs are as fit as the devices below, which may have come late
+        let vlans = |link: &Link| matches!(link.detail, LinkDetail::Vlan { .. });
+        if self.ports.waiting.is_empty() && self.business().any(vlans) {
+            self.update_ports()?;
+        }
+        Ok(())
+    }
+
+    fn vlans_below(&self, link: &Link) -> usize {
+        let vlan = |l: &&Link| matches!(l.detail, LinkDetail::Vlan { .. });
+        self.chain(link).iter().copied().filter(|l| vlan(l)).count()
+    }
+
+    /// How XDP can serve a VLAN at the device below, and what that is fit for; or why it cannot.
+    fn tagged(&self, link: &Link) -> Result<(Tagged, Fitness), String> {
+        let none = || Err(kinds::without_xdp(link, false).unwrap_or_default());
+        let LinkDetail::Vlan {
+            id,
+            protocol,
+            egress_map,
+            ..
+        } = link.detail
+        else {
+            return none();
+        };
+        if egress_map {
+            return Err(
+                "the priorities of its packets are its tags' (egress-qos-map): tc forwards".into(),
+            );
+        }
+        let lower = link.link.filter(|_| link.link_netnsid.is_none());
+        let Some((lower, port)) = lower.and_then(|l| Some((l, self.ports.by_index.get(&l)?)))
+        else {
+            return none();
+        };
+        let mut tagged = match &port.tagged {
+            Some(tagged) => tagged.clone(),
+            None if port.xdp_program.is_some() => Tagged {
+                below: Vec::new(),
+                tags: Tags::default(),
+            },
+            None => return Err("XDP does not run at the device below: tc forwards".into()),
+        };
+        let Some(free) = tagged.tags.iter_mut().find(|tag| tag.protocol == 0) else {
+            return Err("it has more tags than XDP takes off: tc forwards".into());
+        };
+        *free = Tag { protocol, vlan: id };
+        tagged.below.insert(0, lower);
+        Ok((tagged, port.xdp))
+    }
+
+    /// What comes in with a VLAN's tags is no longer its.
+    fn untag(&self, port: &Port) -> Result<(), DatapathError> {
+        match port.tagged.as_ref().and_then(Tagged::framing) {
+            Some(framing) => self.datapath.clear_framing(&framing),
+            None => Ok(()),
+        }
+    }
+
+    /// Has XDP serve a VLAN at the device below, if that can be; returns what that is fit for.
+    fn serve_below(&self, link: &Link, port: &mut Port, slot: u32) -> Result<Fitness, String> {
+        let wanted = match wants_tc(link, &self.config) {
+            Some(reason) => Err(reason),
+            None => self.tagged(link),
+        };
+        let (tagged, fitness) = match wanted {
+            Ok((tagged, fitness)) => (Some(tagged), Ok(fitness)),
+            Err(reason) => (None, Err(reason)),
+        };
+        if port.tagged == tagged {
+            return fitness;
+        }
+        let result = self.untag(port).and_then(|()| {
+            let (Some(framing), Some(base)) = (
+                tagged.as_ref().and_then(Tagged::framing),
+                tagged.as_ref().and_then(Tagged::base),
+            ) else {
+                return Ok(());
+            };
+            self.datapath.set_output(slot, base)?;
+            self.datapath.set_framing(&framing, link.ifindex)
+        });
+        match result {
+            Ok(()) => {
+                port.tagged = tagged;
+                fitness
+            }
+            Err(error) => {
+                port.tagged = None;
+                Err(error.to_string())
+            }
+        }
     }
 
     /// The links that are Freeway's business.
@@ -340,6 +469,7 @@ impl Engine {
                 slot: port.slot.unwrap_or(0),
                 mtu: link.mtu,
                 mac: link.mac.map(|m| m.0),
+                tags: port.tagged.as_ref().map_or_else(Tags::default, |t| t.tags),
                 xdp: port.xdp,
                 tc: port.tc,
             },
@@ -387,10 +517,22 @@ impl Engine {
         }
         let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
         port.forget_lost(&link.name);
-        let without_xdp = without_xdp(link, &self.config);
-        if let Err(reason) = attach_xdp(&self.datapath, link, port, slot, without_xdp) {
+        let vlan = matches!(link.detail, LinkDetail::Vlan { .. });
+        let below = match vlan {
+            true => self.serve_below(link, port, slot),
+            false => attach_xdp(
+                &self.datapath,
+                link,
+                port,
+                slot,
+                without_xdp(link, &self.config),
+            )
+            .map(|()| Fitness::FULL),
+        };
+        let below = below.unwrap_or_else(|reason| {
             port.reasons.push(reason);
-        }
+            Fitness::default()
+        });
         if let Err(reason) = attach_tc(&self.datapath, link, port, had_clsact) {
             port.reasons.push(reason);
             return;
@@ -403,11 +545,11 @@ impl Engine {
         let options = self.config.port.get(&link.name);
         let tc = options.is_none_or(|options| options.path != PathChoice::Xdp);
         let up = link.up && link.carrier;
-        port.xdp.input = port.xdp_program.is_some() && obstacles.xdp.is_empty();
+        port.xdp.input = below.input && obstacles.xdp.is_empty();
         port.tc.input = tc && obstacles.tc.is_empty();
         port.tc.output = tc && up && self.judge_classifiers(link, port);
         let sends = self.judge_xdp_output(link, port, tc);
-        port.xdp.output = sends && up;
+        port.xdp.output = below.output && sends && up;
         port.reasons.extend(obstacles.xdp);
         if tc {
             port.reasons.extend(obstacles.tc);
@@ -434,7 +576,7 @@ impl Engine {
     }
 
     /// A link and those below it that frames sent there may leave through.
-    fn chain<'a>(&'a self, link: &'a Link) -> Vec<&'a Link> {
+    pub(super) fn chain<'a>(&'a self, link: &'a Link) -> Vec<&'a Link> {
         let links = self.mirror.links();
         let mut chain = vec![link];
         let mut next = 0;
@@ -462,7 +604,7 @@ impl Engine {
 
     /// True if XDP may send there; `tc`: else tc may.
     fn judge_xdp_output(&self, link: &Link, port: &mut Port, tc: bool) -> bool {
-        if port.xdp_program.is_none() {
+        if !port.has_xdp() {
             return false;
         }
         let shaping = |q: &&Qdisc| q.parent != 0xffff_fff1 && !UNSHAPED.contains(&q.kind.as_str());
@@ -473,6 +615,9 @@ impl Engine {
                 qdisc.kind,
                 if tc { "tc" } else { "the kernel" }
             ));
+        }
+        if port.tagged.is_some() {
+            return shaper.is_none();
         }
         let (features, can_send) = self.polled.xdp_features(link.ifindex);
         port.xdp_features = features;
@@ -593,7 +738,7 @@ fn attach_tc(
     port: &mut Port,
     had_clsact: bool,
 ) -> Result<(), String> {
-    let alone = port.xdp_program.is_none();
+    let alone = !port.has_xdp();
     if !port.tc_programs.is_empty() && port.alone == alone {
         return Ok(());
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use freeway_cmm::{Op, RuleScope};
-use freeway_kernel::model::{Family, Link, Tuple};
+use freeway_kernel::model::{Family, Link, LinkDetail, Tuple};
 use freeway_kernel::nft::{self, SetChanges};
 use freeway_kernel::reachability::{Finding, IfMatch, PacketState, SetName, SetUse, analyse_state};
 
@@ -183,7 +183,12 @@ impl Engine {
         let ports = |wanted: &[IfMatch]| {
             (!wanted.is_empty()).then(|| {
                 let links = self.mirror.links().values();
-                let hit = |l: &&Link| wanted.iter().any(|w| w.matches(l.ifindex, &l.name));
+                let named = |l: &Link| wanted.iter().any(|w| w.matches(l.ifindex, &l.name));
+                // the hooks of the device below see a VLAN's frames, too
+                let hit = |l: &&Link| match l.detail {
+                    LinkDetail::Vlan { .. } => self.chain(l).into_iter().any(named),
+                    _ => named(l),
+                };
                 links.filter(hit).map(|l| l.ifindex).collect()
             })
         };

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use freeway_cmm::Tags;
 use freeway_kernel::model::Tuple;
 
 /// One frame that comes in and one that leaves.
@@ -18,6 +19,14 @@ impl Frames {
             outgoing: frame(out),
         }
     }
+}
+
+/// The frame with tags.
+pub(super) fn tagged(frame: &[u8], tags: &Tags) -> Vec<u8> {
+    let (macs, rest) = frame.split_at(frame.len().min(12));
+    let tags = tags.iter().filter(|tag| tag.protocol != 0);
+    let tags = tags.flat_map(|tag| [tag.protocol.to_be_bytes(), tag.vlan.to_be_bytes()]);
+    [macs, &tags.flatten().collect::<Vec<u8>>(), rest].concat()
 }
 
 /// A frame of plausible size; MAC addresses are left 0.
@@ -57,6 +66,8 @@ fn frame(t: &Tuple) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use freeway_cmm::Tag;
+
     use super::*;
 
     #[test]
@@ -78,5 +89,19 @@ mod tests {
             v6.len(),
             54 + usize::from(u16::from_be_bytes([v6[18], v6[19]]))
         );
+    }
+
+    #[test]
+    fn tags_are_between_addresses_and_type() {
+        let tag = |vlan| Tag {
+            protocol: 0x8100,
+            vlan,
+        };
+        let frame: Vec<u8> = (0..20).collect();
+        assert_eq!(tagged(&frame, &Tags::default()), frame);
+        let two = tagged(&frame, &[tag(5), tag(0x123)]);
+        assert_eq!(two[..12], frame[..12]);
+        assert_eq!(two[12..20], [0x81, 0, 0, 5, 0x81, 0, 1, 0x23]);
+        assert_eq!(two[20..], frame[12..]);
     }
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flows whose frames a packet socket takes go to tc, where it sees them, and back when it no longer does; in pieces.
 
+use freeway_cmm::FlowKey;
+use freeway_kernel::model::Tuple;
+
 use super::Engine;
 use crate::daemon::DaemonError;
 
@@ -25,6 +28,16 @@ impl Sniff {
 }
 
 impl Engine {
+    /// True if a packet socket takes a flow's frames, at its ports or at the devices below.
+    pub(super) fn is_sniffed(&self, key: &FlowKey, out: &Tuple, port_out: u32) -> bool {
+        let tagged = |port: u32| {
+            let port = self.ports.by_index.get(&port);
+            port.and_then(|port| port.tagged.as_ref())
+        };
+        let below = [tagged(key.port), tagged(port_out)];
+        self.polled.sniffed(key, (out, port_out), below)
+    }
+
     pub(super) fn sniff_piece(&mut self) -> Result<(), DaemonError> {
         let Some(from) = self.sniff.cursor else {
             return Ok(());
@@ -35,7 +48,7 @@ impl Engine {
         let mut ops = Vec::new();
         for index in from..to {
             if let Some(flow) = self.manager.flow(index) {
-                let sniffed = self.polled.sniffed(&flow.key, &flow.out, flow.port_out);
+                let sniffed = self.is_sniffed(&flow.key, &flow.out, flow.port_out);
                 self.manager.set_sniffed(index, sniffed, now_tick, &mut ops);
             }
         }
