@@ -69,8 +69,20 @@ pub fn without_xdp(link: &Link, wire_true: bool) -> Option<String> {
     if link.framing() == Framing::Bare {
         return Some("its packets have no Ethernet header: tc forwards them".into());
     }
+    if let LinkDetail::Vlan {
+        egress_map: true, ..
+    } = link.detail
+    {
+        return Some(
+            "its packets' priorities become its tags' (egress-qos-map): tc forwards".into(),
+        );
+    }
     match link.kind.as_deref() {
         None => None,
+        Some("vlan") => Some(
+            "XDP serves a VLAN at the device below, if that is a port with XDP; else tc forwards"
+                .into(),
+        ),
         Some("veth") if wire_true => None,
         Some("veth") => Some(format!(
             "veth: its peer may send merged frames and unfinished checksums, which tc forwards; \

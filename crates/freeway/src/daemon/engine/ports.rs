@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use freeway_abi::fw_framing;
+use freeway_abi::{FW_TAG_LEN, fw_framing};
 use freeway_cmm::{Exclusion, Fitness, Policy, Port as ManagedPort, Tag, Tags};
 use freeway_datapath::{Attachment, Datapath, DatapathError, Hook};
 use freeway_kernel::clsact;
@@ -32,6 +32,8 @@ const UNSHAPED: [&str; 8] = [
 const CLASSIFIERS: [&str; 5] = ["u32", "fw", "flower", "matchall", "bpf"];
 /// Hardware type of the loopback (linux/if_arp.h).
 const ARPHRD_LOOPBACK: u16 = 772;
+/// Octets by which a redirected frame may exceed the MTU beside its Ethernet header (`xdp_ok_fwd_dev()`).
+const VLAN_HLEN: u32 = 4;
 /// Failed redirects after which an output is left to the kernel.
 const FAULTS_MAX: u64 = 8;
 
@@ -49,6 +51,12 @@ pub(super) struct Tagged {
 }
 
 impl Tagged {
+    /// Octets of the tags.
+    fn len(&self) -> u32 {
+        let tags = self.tags.iter().filter(|tag| tag.protocol != 0);
+        tags.count() as u32 * FW_TAG_LEN
+    }
+
     fn base(&self) -> Option<u32> {
         self.below.last().copied()
     }
@@ -359,17 +367,12 @@ impl Engine {
         let LinkDetail::Vlan {
             id,
             protocol,
-            egress_map,
+            egress_map: false,
             ..
         } = link.detail
         else {
             return none();
         };
-        if egress_map {
-            return Err(
-                "the priorities of its packets are its tags' (egress-qos-map): tc forwards".into(),
-            );
-        }
         let lower = link.link.filter(|_| link.link_netnsid.is_none());
         let Some((lower, port)) = lower.and_then(|l| Some((l, self.ports.by_index.get(&l)?)))
         else {
@@ -381,13 +384,23 @@ impl Engine {
                 below: Vec::new(),
                 tags: Tags::default(),
             },
-            None => return Err("XDP does not run at the device below: tc forwards".into()),
+            None => return none(),
         };
         let Some(free) = tagged.tags.iter_mut().find(|tag| tag.protocol == 0) else {
             return Err("it has more tags than XDP takes off: tc forwards".into());
         };
         *free = Tag { protocol, vlan: id };
         tagged.below.insert(0, lower);
+        let base = tagged
+            .base()
+            .and_then(|base| self.mirror.links().get(&base));
+        let room = base.map_or(0, |base| base.mtu + VLAN_HLEN);
+        if link.mtu + tagged.len() > room {
+            return Err(format!(
+                "its frames of {} bytes and their tags are longer than XDP may send at the device below (at most {room}): tc forwards",
+                link.mtu
+            ));
+        }
         Ok((tagged, port.xdp))
     }
 
@@ -545,7 +558,9 @@ impl Engine {
         let options = self.config.port.get(&link.name);
         let tc = options.is_none_or(|options| options.path != PathChoice::Xdp);
         let up = link.up && link.carrier;
-        port.xdp.input = below.input && obstacles.xdp.is_empty();
+        // what comes in for a VLAN that is down is dropped, but not at the device below
+        let takes = port.tagged.is_none() || link.up;
+        port.xdp.input = below.input && takes && obstacles.xdp.is_empty();
         port.tc.input = tc && obstacles.tc.is_empty();
         port.tc.output = tc && up && self.judge_classifiers(link, port);
         let sends = self.judge_xdp_output(link, port, tc);
