@@ -76,7 +76,8 @@ enum fw_flow_flag {
 };
 
 /*
- * Flow key: physical ingress port and 5-tuple as the frame came in.
+ * Flow key: ingress port, which of tagged frames is the VLAN's device, and 5-tuple as
+ * the frame came in.
  * port_proto is ifindex << 8 | IP protocol; FW_KEY_IP6 marks IPv6.
  */
 struct fw_key4 {

@@ -29,7 +29,8 @@ enum { FW_TCI_VLAN = 0x0fff };
 
 /* How a tagged frame begins. */
 struct fw_head {
-	__u64 macs[2]; /* the last four octets are not used */
+	__u64 mac8; /* the first octets of both addresses, */
+	__u32 mac4; /* and the last */
 	struct fw_tag tag[FW_TAGS_MAX];
 	__u32 tags_len;
 };
@@ -62,8 +63,8 @@ static __noinline __u32 fw_untag(fw_ctx *ctx, struct fw_head *head)
 	/* room for an IP packet, too */
 	if (data + FW_ETH_LEN + FW_TAGS_MAX * FW_TAG_LEN > end)
 		return 0;
-	head->macs[0] = *(const fw_u64_any *)data;
-	head->macs[1] = *(const fw_u32_any *)(data + 8);
+	head->mac8 = *(const fw_u64_any *)data;
+	head->mac4 = *(const fw_u32_any *)(data + 8);
 	tag[0] = word[0];
 	tag[1] = 0;
 	head->tags_len = FW_TAG_LEN;
@@ -81,7 +82,7 @@ static __noinline __u32 fw_untag(fw_ctx *ctx, struct fw_head *head)
 	inner = fw_data(ctx);
 	if (inner + FW_ETH_LEN > fw_data_end(ctx))
 		return 0;
-	fw_head_write(inner, head->macs, NULL, 0);
+	fw_head_write(inner, &head->mac8, NULL, 0);
 	return *port;
 }
 
@@ -95,7 +96,7 @@ static __always_inline int fw_retag(fw_ctx *ctx, const struct fw_head *head)
 	data = fw_data(ctx);
 	if (data + FW_ETH_LEN + FW_TAGS_MAX * FW_TAG_LEN > fw_data_end(ctx))
 		return 0;
-	fw_head_write(data, head->macs, head->tag, head->tags_len);
+	fw_head_write(data, &head->mac8, head->tag, head->tags_len);
 	return 1;
 }
 #endif

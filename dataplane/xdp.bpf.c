@@ -77,37 +77,30 @@ static __always_inline int fw_no_hit(struct xdp_md *ctx, __u32 port, enum fw_mis
 	return XDP_PASS;
 }
 
-/* A frame with tags, as the device that takes them off would show it. */
-static __always_inline int fw_tagged(struct xdp_md *ctx)
-{
-	enum fw_missed missed = FW_MISSED_UNKNOWN;
-	const struct fw_nexthop *nh;
-	struct fw_head head;
-	__u32 port = fw_untag(ctx, &head);
-	int verdict;
-
-	if (!port)
-		return fw_step_by_step(ctx, fw_port(ctx));
-	nh = fw_hit(ctx, port, &missed);
-	if (fw_likely(nh))
-		return fw_send(nh);
-	verdict = fw_no_hit(ctx, port, missed);
-	if (verdict == XDP_PASS && !fw_retag(ctx, &head))
-		return XDP_ABORTED;
-	return verdict;
-}
-
 SEC("xdp")
 int freeway_xdp(struct xdp_md *ctx)
 {
 	enum fw_missed missed = FW_MISSED_UNKNOWN;
-	const struct fw_nexthop *nh = fw_hit(ctx, fw_port(ctx), &missed);
+	__u32 port = fw_port(ctx), within = 0;
+	const struct fw_nexthop *nh = fw_hit(ctx, port, &missed);
+	struct fw_head head;
+	int verdict;
 
 	if (fw_likely(nh))
 		return fw_send(nh);
+	/* a frame with tags, as the device that takes them off would show it */
 	if (missed == FW_MISSED_UNKNOWN && fw_is_tagged(ctx))
-		return fw_tagged(ctx);
-	return fw_no_hit(ctx, fw_port(ctx), missed);
+		within = fw_untag(ctx, &head);
+	if (within) {
+		port = within;
+		nh = fw_hit(ctx, port, &missed);
+		if (fw_likely(nh))
+			return fw_send(nh);
+	}
+	verdict = fw_no_hit(ctx, port, missed);
+	if (within && verdict == XDP_PASS && !fw_retag(ctx, &head))
+		return XDP_ABORTED;
+	return verdict;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -71,12 +71,6 @@ static __always_inline int fw_adjust_head(fw_ctx *ctx, int delta)
 	return delta;
 }
 
-static __always_inline const __u32 *fw_framing_get(const struct fw_framing *framing)
-{
-	(void)framing;
-	return NULL;
-}
-
 /* Is there what the parser would not see, or would see otherwise than the kernel? */
 static __always_inline int fw_hidden(fw_ctx *ctx)
 {

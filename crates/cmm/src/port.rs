@@ -46,7 +46,8 @@ impl Tag {
 }
 
 /// Octets of tags in a frame.
-pub(crate) fn tags_len(tags: &Tags) -> u32 {
+#[must_use]
+pub fn tags_len(tags: &Tags) -> u32 {
     tags.iter().filter(|tag| tag.protocol != 0).count() as u32 * FW_TAG_LEN
 }
 

@@ -263,7 +263,7 @@ impl Datapath {
             &ifindex.to_ne_bytes(),
             fw_port_fault::default().as_bytes(),
         )?;
-        self.update("fw_ports", &slot.to_ne_bytes(), &ifindex.to_ne_bytes())
+        self.set_output(slot, ifindex)
     }
 
     /// What is sent to this slot leaves at another port, which has an entry of its own.

@@ -52,6 +52,55 @@ pub fn bridge_netfilter(link: &Link, sysctls: &Sysctls) -> Option<&'static str> 
     (link.kind.as_deref() == Some("bridge") && on).then_some(NF_CALL)
 }
 
+/// Why XDP must not take what comes in at a device whose features these are: it takes tags off, and another VLAN's
+/// frames look like its own.
+pub fn hidden_tags(name: &str, on: impl Fn(&str) -> bool) -> Option<String> {
+    let offloads = [
+        ("rx-vlan-hw-parse", "rxvlan"),
+        ("rx-vlan-stag-hw-parse", "rx-vlan-stag-hw-parse"),
+    ];
+    let mut hiding = offloads.iter().filter(|(feature, _)| on(feature));
+    hiding.next().map(|(_, switch)| {
+        format!("rx-vlan-offload hides VLAN tags from XDP: ethtool -K {name} {switch} off")
+    })
+}
+
+/// A VLAN as it is, if that differs from what netlink told: ioctls (vconfig) change its maps and flags in silence.
+pub fn changed_by_ioctl(link: &Link) -> Option<Link> {
+    let LinkDetail::Vlan { .. } = link.detail else {
+        return None;
+    };
+    let text = std::fs::read_to_string(format!("/proc/thread-self/net/vlan/{}", link.name));
+    let now = Link {
+        detail: vlan_of(&link.detail, &text.ok()?)?,
+        ..link.clone()
+    };
+    (now.detail != link.detail).then_some(now)
+}
+
+/// As `vlandev_seq_show()` in net/8021q/vlanproc.c writes it.
+fn vlan_of(known: &LinkDetail, text: &str) -> Option<LinkDetail> {
+    let &LinkDetail::Vlan { id, protocol, .. } = known else {
+        return None;
+    };
+    let behind = |words: &str| {
+        let mut lines = text.lines();
+        lines.find_map(|line| Some(line.split_once(words)?.1))
+    };
+    let maps = |words: &str| {
+        let pairs = behind(words).unwrap_or_default().split_whitespace();
+        let mut to = pairs.filter_map(|pair| pair.split_once(':').map(|(_, to)| to));
+        to.any(|to| to != "0")
+    };
+    Some(LinkDetail::Vlan {
+        id,
+        protocol,
+        reorder_header: behind("REORDER_HDR: ")?.starts_with('1'),
+        ingress_map: maps("INGRESS priority mappings:"),
+        egress_map: maps("EGRESS priority mappings:"),
+    })
+}
+
 /// Why what belongs to another link does not take part itself.
 fn belongs(link: &Link) -> Option<&'static str> {
     link.master?;
@@ -250,5 +299,43 @@ pub mod tests {
         assert_eq!(without_xdp(&link(Some("veth")), true), None);
         let reason = without_xdp(&link(Some("veth")), false).unwrap_or_default();
         assert!(reason.contains("wire_true"), "{reason}");
+    }
+
+    #[test]
+    fn vlans_changed_by_ioctl() {
+        let known = |reorder_header, ingress_map, egress_map| LinkDetail::Vlan {
+            id: 5,
+            protocol: 0x8100,
+            reorder_header,
+            ingress_map,
+            egress_map,
+        };
+        let text = |reorder, ingress, egress| {
+            format!(
+                "vl0  VID: 5\t REORDER_HDR: {reorder}  dev->priv_flags: 1021\n         total frames received            0\n\
+                 Device: wan0\nINGRESS priority mappings: 0:{ingress}  1:0  2:0  3:0  4:0  5:0  6:0 7:0\n \
+                 EGRESS priority mappings: {egress}\n"
+            )
+        };
+        let plain = known(true, false, false);
+        for (reorder, ingress, egress, now) in [
+            (1, 0, "", plain.clone()),
+            (1, 0, "0:0 ", plain.clone()),
+            (1, 0, "0:3 ", known(true, false, true)),
+            (1, 2, "", known(true, true, false)),
+            (0, 0, "", known(false, false, false)),
+        ] {
+            assert_eq!(vlan_of(&plain, &text(reorder, ingress, egress)), Some(now));
+        }
+        assert_eq!(vlan_of(&plain, ""), None);
+        assert_eq!(changed_by_ioctl(&link(None)), None);
+    }
+
+    #[test]
+    fn tags_that_the_hardware_takes_off() {
+        let reason = |on: &str| hidden_tags("p0", |feature| feature == on).unwrap_or_default();
+        assert!(reason("rx-vlan-hw-parse").ends_with("-K p0 rxvlan off"));
+        assert!(reason("rx-vlan-stag-hw-parse").ends_with("-K p0 rx-vlan-stag-hw-parse off"));
+        assert_eq!(reason("rx-gro-list"), "");
     }
 }

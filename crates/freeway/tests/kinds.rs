@@ -272,6 +272,9 @@ fn vlan_is_as_fit_as_what_is_below() {
 
     // the kernel drops what comes in for it, and so does Freeway
     tool("ip link set vl0 down");
+    until("its flows leave", Duration::from_secs(5), || {
+        router.flows("proto udp").is_empty().then_some(())
+    });
     let before = router.stats().fast();
     for n in 0..100u32 {
         ends.1
@@ -281,6 +284,17 @@ fn vlan_is_as_fit_as_what_is_below() {
     let fast = router.stats().fast() - before;
     assert_eq!(fast, 0, "{}", router.stats());
     tool("ip link set vl0 up");
+    goes("xdp");
+
+    // what decides by a tag's priority, which no flow is told by, must see each frame
+    let hooked = "table netdev below {\n\tchain in {\n\t\ttype filter hook ingress device wan0 priority 0;\n\
+                  \t\tvlan pcp 6 drop\n\t}\n}\n";
+    lab.router().tool_with_input("nft -f -", hooked).unwrap();
+    until("flows from there leave", Duration::from_secs(5), || {
+        let mut flows = router.flows("proto udp").into_iter();
+        flows.all(|flow| flow["port_in"] != "vl0").then_some(())
+    });
+    tool("nft delete table netdev below");
     goes("xdp");
 
     tool("ip link set vl0 type vlan egress-qos-map 0:3");

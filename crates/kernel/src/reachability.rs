@@ -88,6 +88,9 @@ pub struct Finding {
     pub expression: String,
     /// Why it matters, in words.
     pub reason: String,
+    /// It is at a device's hook, which sees the frames of what is above, too.
+    #[serde(skip)]
+    pub of_device: bool,
     /// Only packets from these L3 interfaces (or ingress devices) reach it; empty: any.
     pub iif: Vec<IfMatch>,
     /// Only packets to these L3 interfaces (or egress devices) reach it; empty: any.

@@ -139,7 +139,7 @@ impl Packet {
             16 if exact => constant(&[self.protocol]),
             1 => unknown(2),
             15 | 16 | 19 => unknown(1),
-            // priority (of TOS or PCP, which are guarded), mark, realm, groups.
+            // priority (of TOS, which is guarded; VLANs whose tags give one take no part), mark, realm, groups.
             2 | 3 | 13 | 21 | 22 | 33 => unknown(4),
             4 => index(true),
             5 => index(false),
@@ -196,8 +196,12 @@ impl Packet {
     /// Reads bytes of the packet (`nft_payload_eval`).
     pub fn payload(&self, base: u32, offset: u32, len: u32, stage: Stage) -> Reading {
         let byte = match base {
-            // The whole L2 header with its tags is guarded.
-            0 => |_: &Packet, at: u32| if at < 22 { (0, 0, 0) } else { (0, 0, 0xff) },
+            // The L2 header is guarded, of tags protocol and VLAN, not priority and DEI.
+            0 => |_: &Packet, at: u32| match at {
+                14 | 18 => (0, 0, 0xf0),
+                0..22 => (0, 0, 0),
+                _ => (0, 0, 0xff),
+            },
             1 => Packet::network_byte,
             2 => Packet::transport_byte,
             _ => return Varies("an inner header"),

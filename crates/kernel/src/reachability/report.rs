@@ -13,6 +13,8 @@ use crate::model::Family;
 /// What the packets of a path have in common, at least; empty: any.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Constraint {
+    /// The interfaces are devices whose hook it is.
+    pub of_device: bool,
     pub iif: Vec<IfMatch>,
     pub oif: Vec<IfMatch>,
     pub src: Vec<AddrRange>,
@@ -160,6 +162,7 @@ impl Report {
                 rule_index: key.rule_index,
                 expression: key.expression,
                 reason: key.reason,
+                of_device: key.constraint.of_device,
                 iif: key.constraint.iif,
                 oif: key.constraint.oif,
                 src: key.constraint.src,

@@ -152,7 +152,10 @@ impl Walker<'_> {
             _ => Stage::AfterConntrack,
         };
         let devices: Vec<IfMatch> = hook.devices.iter().map(|device| literal(device)).collect();
-        let mut constraint = Constraint::default();
+        let mut constraint = Constraint {
+            of_device: !devices.is_empty(),
+            ..Constraint::default()
+        };
         if family == NFPROTO_NETDEV && hook.number == 1 {
             constraint.oif = devices;
         } else {

@@ -170,11 +170,14 @@ impl Polled {
                     let mut sockets = self.sniffers.iter();
                     sockets.any(|socket| socket.accepts(port, frame, *outgoing))
                 };
-                // below, tags are in the frame or beside it
+                // below, tags are in the frame or beside it; the nearest device sees the innermost alone
                 let taken_below = |tagged: &Tagged| {
-                    let with_tags = sample::tagged(frame, &tagged.tags);
-                    let mut ports = tagged.below.iter();
-                    ports.any(|port| taken(*port, frame) || taken(*port, &with_tags))
+                    let outermost = tagged.below.len();
+                    let mut ports = tagged.below.iter().enumerate();
+                    ports.any(|(number, port)| {
+                        let tags = &tagged.tags[outermost - number - 1..outermost];
+                        taken(*port, frame) || taken(*port, &sample::tagged(frame, tags))
+                    })
                 };
                 taken(*port, frame) || below.is_some_and(taken_below)
             })
@@ -218,7 +221,7 @@ impl Obstacles {
     /// Programs of others on a port's tcx hooks, offloads, and netfilter in a bridge.
     fn of(link: &Link, ours: &[u32], ethtool: Option<&Ethtool>, sysctls: &Sysctls) -> Self {
         let features = ethtool.and_then(|ethtool| ethtool.features(&link.name).ok());
-        let on = |name| {
+        let on = |name: &str| {
             let features = features.as_ref();
             features.is_some_and(|f| f.get(name).copied().unwrap_or(false))
         };
@@ -229,11 +232,12 @@ impl Obstacles {
         let netfilter = kinds::bridge_netfilter(link, sysctls);
         obstacles.all.extend(netfilter.map(str::to_owned));
         // A virtual link's tags stay inline when its configuration says that it is a wire.
-        if link.kind.is_none() && on("rx-vlan-hw-parse") {
-            obstacles.xdp.push(format!(
-                "rx-vlan-offload hides VLAN tags from XDP: ethtool -K {} rxvlan off",
-                link.name
-            ));
+        if link.kind.is_none() {
+            obstacles.xdp.extend(kinds::hidden_tags(&link.name, on));
+        }
+        if let Some(now) = kinds::changed_by_ioctl(link) {
+            obstacles.all.extend(kinds::unsupported(&now));
+            obstacles.xdp.extend(kinds::without_xdp(&now, false));
         }
         // skb_segment_list() gives the others of a list the headers that they came with
         if on("rx-gro-list") {

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use freeway_abi::{FW_TAG_LEN, fw_framing};
-use freeway_cmm::{Exclusion, Fitness, Policy, Port as ManagedPort, Tag, Tags};
+use freeway_abi::fw_framing;
+use freeway_cmm::{Exclusion, Fitness, Policy, Port as ManagedPort, Tag, Tags, tags_len};
 use freeway_datapath::{Attachment, Datapath, DatapathError, Hook};
 use freeway_kernel::clsact;
 use freeway_kernel::mirror::Mirror;
@@ -51,12 +51,6 @@ pub(super) struct Tagged {
 }
 
 impl Tagged {
-    /// Octets of the tags.
-    fn len(&self) -> u32 {
-        let tags = self.tags.iter().filter(|tag| tag.protocol != 0);
-        tags.count() as u32 * FW_TAG_LEN
-    }
-
     fn base(&self) -> Option<u32> {
         self.below.last().copied()
     }
@@ -306,19 +300,24 @@ impl Engine {
         self.ports.waiting.clear();
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
-        let links = self.mirror.links();
-        let ports = self.ports.by_index.keys().copied();
-        let gone: Vec<u32> = ports.filter(|index| !links.contains_key(index)).collect();
         let mut links: Vec<Link> = self.business().cloned().collect();
+        let mut gone: BTreeSet<u32> = self.ports.by_index.keys().copied().collect();
+        for link in &links {
+            gone.remove(&link.ifindex);
+        }
         // a VLAN is as fit for XDP as the device below
-        links.sort_by_key(|link| (self.vlans_below(link), link.ifindex));
+        links.sort_by_cached_key(|link| (self.vlans_below(link), link.ifindex));
+        for ifindex in &gone {
+            self.manager.remove_port(*ifindex, now_tick, &mut ops);
+        }
+        // no flow may name a slot that leads elsewhere
+        self.execute(std::mem::take(&mut ops))?;
         for ifindex in gone {
-            self.manager.remove_port(ifindex, now_tick, &mut ops);
-            let port = self.ports.by_index.remove(&ifindex);
-            if let Some(port) = &port {
-                let _ = self.untag(port);
-            }
-            if let Some(slot) = port.and_then(|port| port.slot) {
+            let Some(mut port) = self.ports.by_index.remove(&ifindex) else {
+                continue;
+            };
+            self.leave(ifindex, &mut port);
+            if let Some(slot) = port.slot {
                 let _ = self.datapath.clear_port(slot, ifindex);
                 self.ports.slots.release(slot);
             }
@@ -356,9 +355,15 @@ impl Engine {
         Ok(())
     }
 
+    /// How many VLANs one in another a link is, at most what XDP could serve and one more.
     fn vlans_below(&self, link: &Link) -> usize {
-        let vlan = |l: &&Link| matches!(l.detail, LinkDetail::Vlan { .. });
-        self.chain(link).iter().copied().filter(|l| vlan(l)).count()
+        let below = |link: &&Link| match link.detail {
+            LinkDetail::Vlan { .. } => self.mirror.links().get(&link.link?),
+            _ => None,
+        };
+        std::iter::successors(Some(link), below)
+            .take(Tags::default().len() + 2)
+            .count()
     }
 
     /// How XDP can serve a VLAN at the device below, and what that is fit for; or why it cannot.
@@ -373,6 +378,9 @@ impl Engine {
         else {
             return none();
         };
+        if !link.xdp.is_empty() {
+            return Err("a foreign XDP program must see its packets".into());
+        }
         let lower = link.link.filter(|_| link.link_netnsid.is_none());
         let Some((lower, port)) = lower.and_then(|l| Some((l, self.ports.by_index.get(&l)?)))
         else {
@@ -395,13 +403,20 @@ impl Engine {
             .base()
             .and_then(|base| self.mirror.links().get(&base));
         let room = base.map_or(0, |base| base.mtu + VLAN_HLEN);
-        if link.mtu + tagged.len() > room {
+        if link.mtu + tags_len(&tagged.tags) > room {
             return Err(format!(
                 "its frames of {} bytes and their tags are longer than XDP may send at the device below (at most {room}): tc forwards",
                 link.mtu
             ));
         }
         Ok((tagged, port.xdp))
+    }
+
+    /// Nothing of Freeway stays at a port.
+    fn leave(&self, ifindex: u32, port: &mut Port) {
+        let _ = self.untag(port);
+        port.tagged = None;
+        port.detach(ifindex);
     }
 
     /// What comes in with a VLAN's tags is no longer its.
@@ -422,10 +437,12 @@ impl Engine {
             Ok((tagged, fitness)) => (Some(tagged), Ok(fitness)),
             Err(reason) => (None, Err(reason)),
         };
-        if port.tagged == tagged {
-            return fitness;
-        }
-        let result = self.untag(port).and_then(|()| {
+        let result = if port.tagged == tagged {
+            Ok(())
+        } else {
+            self.untag(port)
+        };
+        let result = result.and_then(|()| {
             let (Some(framing), Some(base)) = (
                 tagged.as_ref().and_then(Tagged::framing),
                 tagged.as_ref().and_then(Tagged::base),
@@ -505,7 +522,7 @@ impl Engine {
                 .push("it does not forward (net.ipv4.ip_forward, net.ipv6.conf forwarding)".into());
         }
         if !port.reasons.is_empty() {
-            port.detach(link.ifindex);
+            self.leave(link.ifindex, port);
             return;
         }
         port.slot = port.slot.or_else(|| self.ports.slots.take());
@@ -546,7 +563,11 @@ impl Engine {
             port.reasons.push(reason);
             Fitness::default()
         });
-        if let Err(reason) = attach_tc(&self.datapath, link, port, had_clsact) {
+        let other_hooks = !port.tc_programs.is_empty() && port.alone == port.has_xdp();
+        if other_hooks && !in_time {
+            // those that are there do, but for counters and what GRO hides
+            self.ports.waiting.insert(link.ifindex);
+        } else if let Err(reason) = attach_tc(&self.datapath, link, port, had_clsact) {
             port.reasons.push(reason);
             return;
         }

@@ -180,21 +180,21 @@ impl Engine {
     }
 
     fn scopes(&self, ruleset: &Ruleset) -> Vec<RuleScope> {
-        let ports = |wanted: &[IfMatch]| {
+        let ports = |wanted: &[IfMatch], of_device: bool| {
             (!wanted.is_empty()).then(|| {
                 let links = self.mirror.links().values();
                 let named = |l: &Link| wanted.iter().any(|w| w.matches(l.ifindex, &l.name));
                 // the hooks of the device below see a VLAN's frames, too
                 let hit = |l: &&Link| match l.detail {
-                    LinkDetail::Vlan { .. } => self.chain(l).into_iter().any(named),
+                    LinkDetail::Vlan { .. } if of_device => self.chain(l).into_iter().any(named),
                     _ => named(l),
                 };
                 links.filter(hit).map(|l| l.ifindex).collect()
             })
         };
         let scope = |f: &Finding| RuleScope {
-            iif: ports(&f.iif),
-            oif: ports(&f.oif),
+            iif: ports(&f.iif, f.of_device),
+            oif: ports(&f.oif, f.of_device),
             ipv4: f.ip.is_empty() || f.ip.contains(&Family::Ipv4),
             ipv6: f.ip.is_empty() || f.ip.contains(&Family::Ipv6),
             protos: f.protocols.clone(),

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use freeway_cmm::Tags;
+use freeway_cmm::Tag;
 use freeway_kernel::model::Tuple;
 
 /// One frame that comes in and one that leaves.
@@ -22,7 +22,7 @@ impl Frames {
 }
 
 /// The frame with tags.
-pub(super) fn tagged(frame: &[u8], tags: &Tags) -> Vec<u8> {
+pub(super) fn tagged(frame: &[u8], tags: &[Tag]) -> Vec<u8> {
     let (macs, rest) = frame.split_at(frame.len().min(12));
     let tags = tags.iter().filter(|tag| tag.protocol != 0);
     let tags = tags.flat_map(|tag| [tag.protocol.to_be_bytes(), tag.vlan.to_be_bytes()]);
@@ -66,8 +66,6 @@ fn frame(t: &Tuple) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use freeway_cmm::Tag;
-
     use super::*;
 
     #[test]
@@ -98,7 +96,7 @@ mod tests {
             vlan,
         };
         let frame: Vec<u8> = (0..20).collect();
-        assert_eq!(tagged(&frame, &Tags::default()), frame);
+        assert_eq!(tagged(&frame, &[Tag::default()]), frame);
         let two = tagged(&frame, &[tag(5), tag(0x123)]);
         assert_eq!(two[..12], frame[..12]);
         assert_eq!(two[12..20], [0x81, 0, 0, 5, 0x81, 0, 1, 0x23]);
