@@ -35,11 +35,6 @@ struct fw_head {
 	__u32 tags_len;
 };
 
-static __always_inline int fw_is_tag(__u16 ethertype_be)
-{
-	return ethertype_be == fw_htons(FW_ETH_8021Q) || ethertype_be == fw_htons(FW_ETH_8021AD);
-}
-
 /* For frames that are no plain hit. */
 static __always_inline int fw_is_tagged(const fw_ctx *ctx)
 {

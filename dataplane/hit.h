@@ -82,7 +82,8 @@ static __always_inline __u64 fw_hit_l4(const struct fw_l4 *l4, const __u8 proto,
 	       (((len - FW_TCP_LEN) | (len_l4 - len)) >> 31);
 }
 
-static __always_inline void fw_hit_done(fw_ctx *ctx, struct fw_state *st, void *data, void *end,
+static __always_inline void fw_hit_done(fw_ctx *ctx, struct fw_state *st,
+					const struct fw_nexthop *nh, void *data, void *end,
 					__u32 len, __u32 now)
 {
 	st->packets++;
@@ -90,17 +91,10 @@ static __always_inline void fw_hit_done(fw_ctx *ctx, struct fw_state *st, void *
 	st->used_tick = now;
 	/* The sender's padding goes last, for it moves the frame's end. */
 	(void)fw_trim(ctx, &data, &end, len);
-}
-
-/* Behind the rewriting: a frame that leaves tagged gets its tags. */
-static __always_inline const struct fw_nexthop *fw_hit_sent(fw_ctx *ctx, struct fw_state *st,
-							    const struct fw_nexthop *nh)
-{
 	if (fw_unlikely(fw_leaves_tagged(nh))) {
 		st->bytes += nh->tags_len;
 		(void)fw_tag(ctx, nh);
 	}
-	return nh;
 }
 
 /* None, or not this path's. */
@@ -176,8 +170,8 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	     data + FW_ETH_LEN + FW_IP4_LEN + len_l4_min > end))
 		return NULL;
 	fw_rewrite4(data, f, nh, proto);
-	fw_hit_done(ctx, &f->state, data, end, FW_ETH_LEN + len, now);
-	return fw_hit_sent(ctx, &f->state, nh);
+	fw_hit_done(ctx, &f->state, nh, data, end, FW_ETH_LEN + len, now);
+	return nh;
 }
 
 static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data, void *end,
@@ -225,8 +219,8 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	     data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end))
 		return NULL;
 	fw_rewrite6(data, f, nh, proto);
-	fw_hit_done(ctx, &f->state, data, end, FW_ETH_LEN + len, now);
-	return fw_hit_sent(ctx, &f->state, nh);
+	fw_hit_done(ctx, &f->state, nh, data, end, FW_ETH_LEN + len, now);
+	return nh;
 }
 
 /*

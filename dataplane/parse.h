@@ -115,6 +115,11 @@ static __always_inline __u16 fw_ethertype_be(const void *data, const void *end)
 	return ethertype_be;
 }
 
+static __always_inline int fw_is_tag(__u16 ethertype_be)
+{
+	return ethertype_be == fw_htons(FW_ETH_8021Q) || ethertype_be == fw_htons(FW_ETH_8021AD);
+}
+
 /* To more than one receiver, says the link layer. */
 static __always_inline int fw_link_multicast(const void *data)
 {
@@ -237,9 +242,7 @@ static __always_inline enum fw_reason fw_parse(const void *data, const void *end
 		return fw_parse_ip4(data, end, frame_len, p);
 	if (ethertype_be == fw_htons(FW_ETH_IP6))
 		return fw_parse_ip6(data, end, frame_len, p);
-	if (ethertype_be == fw_htons(FW_ETH_8021Q) || ethertype_be == fw_htons(FW_ETH_8021AD))
-		return FW_R_VLAN;
-	return FW_R_NOT_IP;
+	return fw_is_tag(ethertype_be) ? FW_R_VLAN : FW_R_NOT_IP;
 }
 
 /* Only the kernel judges how connections begin and end. */

@@ -18,13 +18,7 @@ const FRAMES: u32 = 300_000;
 
 fn flow(random: &mut Random) -> Flow {
     let v6 = random.one_in(2);
-    let address = |v4: [u8; 4], v6_last: u16| -> IpAddr {
-        if v6 {
-            [0x2001, 0xdb8, 0, 0, 0, 0, 0, v6_last].into()
-        } else {
-            v4.into()
-        }
-    };
+    let address = |v4, v6_last| support::frame::address(v6, v4, v6_last);
     let nat = random.one_in(2);
     let to = |address: IpAddr| nat.then_some(address);
     let tick = |text: &str| Tick(text.into());

@@ -5,8 +5,6 @@
 
 mod support;
 
-use std::net::IpAddr;
-
 use freeway_abi::{FW_TAG_LEN, fw_control, fw_framing, fw_tag};
 use freeway_datapath::Hook;
 use support::frame::Frame;
@@ -31,13 +29,9 @@ fn tags(list: &[(u16, u16)]) -> [fw_tag; 2] {
     tags
 }
 
-fn came_with(number: usize) -> Vec<(u16, u16)> {
-    [vec![], vec![SINGLE], vec![OUTER, INNER]][number].clone()
-}
-
-fn leaves_with(number: usize) -> Vec<(u16, u16)> {
-    [vec![], vec![LEAVES], vec![OUTER, LEAVES]][number].clone()
-}
+/// Those of each port, and those that a frame leaves with, by their number.
+const CAME_WITH: [&[(u16, u16)]; 3] = [&[], &[SINGLE], &[OUTER, INNER]];
+const LEAVES_WITH: [&[(u16, u16)]; 3] = [&[], &[LEAVES], &[OUTER, LEAVES]];
 
 /// A frame with tags of which the first has a priority.
 fn tagged(frame: &[u8], tags: &[(u16, u16)], priority: u16) -> Vec<u8> {
@@ -52,13 +46,7 @@ fn tagged(frame: &[u8], tags: &[(u16, u16)], priority: u16) -> Vec<u8> {
 }
 
 fn flow(v6: bool, proto: u8, nat: bool) -> Flow {
-    let address = |v4: [u8; 4], v6_last: u16| -> IpAddr {
-        if v6 {
-            [0x2001, 0xdb8, 0, 0, 0, 0, 0, v6_last].into()
-        } else {
-            v4.into()
-        }
-    };
+    let address = |v4, v6_last| support::frame::address(v6, v4, v6_last);
     Flow {
         proto,
         src: address([192, 0, 2, 2], 2),
@@ -105,7 +93,7 @@ fn targets() -> Vec<Box<dyn Target>> {
         for number in [1, 2] {
             let framing = fw_framing {
                 port: BASE,
-                tag: tags(&came_with(number)),
+                tag: tags(CAME_WITH[number]),
             };
             target.framing(&framing, PORTS[number]);
         }
@@ -123,7 +111,7 @@ fn tagged_frames_are_forwarded_as_untagged_ones() {
             let (came, left) = (case % 3, case / 3 % 3);
             let (v6, nat) = (case / 9 % 2 == 1, case / 36 % 2 == 1);
             let flow = flow(v6, [6, 17][case / 18 % 2], nat);
-            let (came, leaves) = (came_with(came), leaves_with(left));
+            let (came, leaves) = (CAME_WITH[came], LEAVES_WITH[left]);
             for padding in [0, 18] {
                 let frame = Frame {
                     payload: random.pick(&[18, 40, 1000]),
@@ -136,13 +124,13 @@ fn tagged_frames_are_forwarded_as_untagged_ones() {
                 assert!(plain.fast, "{at}: {frame:02x?}");
                 let bytes = target.state(1).bytes;
 
-                prepare(&mut **target, &flow, PORTS[came.len()], &leaves);
+                prepare(&mut **target, &flow, PORTS[came.len()], leaves);
                 let priority = random.pick(&[0, 0x6000, 0x1000, 0xf000]);
-                let sent = tagged(&frame, &came, priority);
+                let sent = tagged(&frame, came, priority);
                 let outcome = target.run(&sent, BASE);
                 let case = format!("{at}: {came:x?} to {leaves:x?}: {sent:02x?}");
                 assert!(outcome.fast, "{case}");
-                assert_eq!(outcome.frame, tagged(&plain.frame, &leaves, 0), "{case}");
+                assert_eq!(outcome.frame, tagged(&plain.frame, leaves, 0), "{case}");
                 let state = target.state(1);
                 assert_eq!(state.packets, 1, "{case}");
                 assert_eq!(

@@ -40,20 +40,20 @@ fn lab(topology: &str) -> Lab {
 
 /// UDP and TCP through a port beside the lab's own, both ways in tc, and nothing of it lost or sent again.
 fn through(lab: &Lab, port: &str, client: &str, server: &str) {
-    through_on("tc", lab, port, client, server);
+    through_on("tc", lab, &[port], client, server);
 }
 
 fn forced(path: &str) -> &str {
     if path == "tc" { "tc" } else { "auto" }
 }
 
-/// The same on a path, which the configuration must want if it is tc's instead of XDP's.
-fn through_on(path: &str, lab: &Lab, port: &str, client: &str, server: &str) {
+/// The same through the first of ports one above the other, on a path, which the configuration must want if it is tc's
+/// instead of XDP's.
+fn through_on(path: &str, lab: &Lab, ports: &[&str], client: &str, server: &str) {
+    let port = ports[0];
     // what belongs to a bridge or bond takes no part
     let links = lab.router().tool("ip -o link show wan0").unwrap();
-    let mut ports = vec!["lan0", port];
-    // an inner VLAN's outer one
-    ports.extend((port == "qi0").then_some("vl0"));
+    let mut ports = [&["lan0"], ports].concat();
     ports.extend((!links.contains(" master ")).then_some("wan0"));
     let config = lab.config_toml("") + &format!("[port.{port}]\npath = \"{}\"\n", forced(path));
     let router = Router::start_in(lab.router(), &config, freeway(), &ports);
@@ -193,58 +193,65 @@ fn through_made(port: &str, commands: impl Fn(&str) -> String) {
 /// Tags are in the frames, as on a wire, not beside them.
 const INLINE: &str = "ethtool -K eth0 txvlan off tx-vlan-stag-hw-insert off";
 
-/// In XDP at the device below, and in tc.
-fn through_tagged(port: &str, commands: impl Fn(&str) -> String) {
-    let Some(_machine) = machine() else { return };
+/// As `ip -batch` reads it.
+fn vlan_5(own: &str, protocol: &str) -> String {
+    format!("link add link {own} name vl0 type vlan id 5 protocol {protocol}\n")
+}
+
+/// Links made so on a wire; nothing, and says so, where this kernel has none.
+fn tagged(port: &str, commands: impl Fn(&str) -> String) -> Option<Lab> {
     let lab = lab("routed");
     lab.server().tool(INLINE).unwrap();
-    if !made(&lab, port, commands) {
-        return;
+    made(&lab, port, commands).then_some(lab)
+}
+
+/// Through the first of VLANs one in another: in XDP at the device below, and in tc.
+fn through_vlans(lab: &Lab, ports: &[&str]) {
+    for path in ["tc", "xdp"] {
+        through_on(path, lab, ports, CLIENT, SERVER);
     }
-    through(&lab, port, CLIENT, SERVER);
-    through_on("xdp", &lab, port, CLIENT, SERVER);
-    if port != "qi0" {
-        return;
-    }
-    // longer than a redirected frame may be
-    lab.router().tool("ip link set qi0 mtu 1500").unwrap();
-    let ports = ["lan0", "wan0", "vl0", "qi0"];
-    let router = Router::start_in(lab.router(), &lab.config_toml(""), freeway(), &ports);
-    let paths = |router: &Router| {
-        let status = router.status();
-        let port = |name: &str| {
-            let mut ports = status["ports"].as_array().unwrap().iter();
-            ports.find(|port| port["name"] == name).unwrap()["path"].clone()
-        };
-        ["wan0", "vl0", "qi0"].map(port)
-    };
-    assert_eq!(
-        paths(&router),
-        ["xdp", "xdp", "tc"],
-        "{:#}",
-        router.status()
-    );
-    router.stop();
 }
 
 #[test]
 fn vlan() {
-    through_tagged("vl0", |own| {
-        format!("link add link {own} name vl0 type vlan id 5\n")
-    });
+    let Some(_machine) = machine() else { return };
+    if let Some(lab) = tagged("vl0", |own| vlan_5(own, "802.1q")) {
+        through_vlans(&lab, &["vl0"]);
+    }
+}
+
+#[test]
+fn vlan_in_vlan() {
+    let Some(_machine) = machine() else { return };
+    let inner = |own: &str| {
+        vlan_5(own, "802.1ad")
+            + "link set vl0 up\nlink add link vl0 name qi0 mtu 1496 type vlan id 7\n"
+    };
+    let Some(lab) = tagged("qi0", inner) else {
+        return;
+    };
+    through_vlans(&lab, &["qi0", "vl0"]);
+    // longer than a redirected frame may be
+    lab.router().tool("ip link set qi0 mtu 1500").unwrap();
+    let ports = ["lan0", "wan0", "vl0", "qi0"];
+    let router = Router::start_in(lab.router(), &lab.config_toml(""), freeway(), &ports);
+    let status = router.status();
+    let path = |name: &str| {
+        let mut ports = status["ports"].as_array().unwrap().iter();
+        ports.find(|port| port["name"] == name).unwrap()["path"].clone()
+    };
+    let paths = ["wan0", "vl0", "qi0"].map(path);
+    assert_eq!(paths, ["xdp", "xdp", "tc"], "{status:#}");
+    router.stop();
 }
 
 /// What sees its frames below takes it out of XDP, as long as it is there.
 #[test]
 fn vlan_is_as_fit_as_what_is_below() {
     let Some(_machine) = machine() else { return };
-    let lab = lab("routed");
-    lab.server().tool(INLINE).unwrap();
-    if !made(&lab, "vl0", |own| {
-        format!("link add link {own} name vl0 type vlan id 5\n")
-    }) {
+    let Some(lab) = tagged("vl0", |own| vlan_5(own, "802.1q")) else {
         return;
-    }
+    };
     let ports = ["lan0", "wan0", "vl0"];
     let router = Router::start_in(lab.router(), &lab.config_toml(""), freeway(), &ports);
     let server: SocketAddr = format!("{SERVER}:5000").parse().unwrap();
@@ -303,16 +310,6 @@ fn vlan_is_as_fit_as_what_is_below() {
     let reasons = status["ports"].to_string();
     assert!(reasons.contains("egress-qos-map"), "{status:#}");
     router.stop();
-}
-
-#[test]
-fn vlan_in_vlan() {
-    through_tagged("qi0", |own| {
-        format!(
-            "link add link {own} name vl0 type vlan id 5 protocol 802.1ad\nlink set vl0 up\n\
-             link add link vl0 name qi0 mtu 1496 type vlan id 7\n"
-        )
-    });
 }
 
 #[test]

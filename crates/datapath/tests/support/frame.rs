@@ -5,6 +5,15 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
+/// One of two families' addresses; IPv6 by its last group.
+pub fn address(v6: bool, v4: [u8; 4], v6_last: u16) -> IpAddr {
+    if v6 {
+        [0x2001, 0xdb8, 0, 0, 0, 0, 0, v6_last].into()
+    } else {
+        v4.into()
+    }
+}
+
 /// One frame. What is not said is an ordinary UDP datagram over IPv4.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -204,9 +204,13 @@ fn examine_driver(report: &mut Report, area: &str, machine: &Machine, link: &Lin
             format!("ethtool -K {name} lro off"),
         );
     }
-    if let Some(reason) = kinds::hidden_tags(name, on).filter(|_| link.kind.is_none()) {
-        let words = format!("{reason}; until then tc forwards what comes in, which is slower");
-        report.add(area, Severity::Note, words);
+    if let Some(switch) = kinds::hidden_tags(on).filter(|_| link.kind.is_none()) {
+        report.advise(
+            area,
+            Severity::Note,
+            "the hardware hides VLAN tags from XDP: tc forwards what comes in, which is slower",
+            format!("ethtool -K {name} {switch} off"),
+        );
     }
 }
 

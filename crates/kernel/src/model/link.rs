@@ -63,6 +63,11 @@ impl Link {
             _ => Framing::Other,
         }
     }
+
+    /// A VLAN of the device below.
+    pub fn is_vlan(&self) -> bool {
+        matches!(self.detail, LinkDetail::Vlan { .. })
+    }
 }
 
 /// Hardware types (linux/if_arp.h).

@@ -233,7 +233,13 @@ impl Obstacles {
         obstacles.all.extend(netfilter.map(str::to_owned));
         // A virtual link's tags stay inline when its configuration says that it is a wire.
         if link.kind.is_none() {
-            obstacles.xdp.extend(kinds::hidden_tags(&link.name, on));
+            let hidden = kinds::hidden_tags(on).map(|switch| {
+                format!(
+                    "the hardware hides VLAN tags from XDP: ethtool -K {} {switch} off",
+                    link.name
+                )
+            });
+            obstacles.xdp.extend(hidden);
         }
         if let Some(now) = kinds::changed_by_ioctl(link) {
             obstacles.all.extend(kinds::unsupported(&now));

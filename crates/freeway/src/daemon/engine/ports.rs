@@ -44,22 +44,20 @@ const ATTACH_TURN: Duration = Duration::from_millis(100);
 /// A VLAN whose frames XDP takes and sends, with their tags, at the device below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tagged {
-    /// The devices below, the one with XDP last.
+    /// The device with XDP.
+    base: u32,
+    /// All devices below, that one last.
     pub below: Vec<u32>,
     /// Outermost first.
     pub tags: Tags,
 }
 
 impl Tagged {
-    fn base(&self) -> Option<u32> {
-        self.below.last().copied()
-    }
-
-    fn framing(&self) -> Option<fw_framing> {
-        Some(fw_framing {
-            port: self.base()?,
+    fn framing(&self) -> fw_framing {
+        fw_framing {
+            port: self.base,
             tag: self.tags.map(Tag::record),
-        })
+        }
     }
 }
 
@@ -348,8 +346,7 @@ impl Engine {
         }
         self.execute(ops)?;
         // VLANs are as fit as the devices below, which may have come late
-        let vlans = |link: &Link| matches!(link.detail, LinkDetail::Vlan { .. });
-        if self.ports.waiting.is_empty() && self.business().any(vlans) {
+        if self.ports.waiting.is_empty() && self.business().any(Link::is_vlan) {
             self.update_ports()?;
         }
         Ok(())
@@ -357,9 +354,9 @@ impl Engine {
 
     /// How many VLANs one in another a link is, at most what XDP could serve and one more.
     fn vlans_below(&self, link: &Link) -> usize {
-        let below = |link: &&Link| match link.detail {
-            LinkDetail::Vlan { .. } => self.mirror.links().get(&link.link?),
-            _ => None,
+        let below = |link: &&Link| {
+            let vlan = link.is_vlan().then_some(link)?;
+            self.mirror.links().get(&vlan.link?)
         };
         std::iter::successors(Some(link), below)
             .take(Tags::default().len() + 2)
@@ -389,6 +386,7 @@ impl Engine {
         let mut tagged = match &port.tagged {
             Some(tagged) => tagged.clone(),
             None if port.xdp_program.is_some() => Tagged {
+                base: lower,
                 below: Vec::new(),
                 tags: Tags::default(),
             },
@@ -399,9 +397,7 @@ impl Engine {
         };
         *free = Tag { protocol, vlan: id };
         tagged.below.insert(0, lower);
-        let base = tagged
-            .base()
-            .and_then(|base| self.mirror.links().get(&base));
+        let base = self.mirror.links().get(&tagged.base);
         let room = base.map_or(0, |base| base.mtu + VLAN_HLEN);
         if link.mtu + tags_len(&tagged.tags) > room {
             return Err(format!(
@@ -414,16 +410,16 @@ impl Engine {
 
     /// Nothing of Freeway stays at a port.
     fn leave(&self, ifindex: u32, port: &mut Port) {
-        let _ = self.untag(port);
-        port.tagged = None;
+        self.untag(port);
         port.detach(ifindex);
     }
 
     /// What comes in with a VLAN's tags is no longer its.
-    fn untag(&self, port: &Port) -> Result<(), DatapathError> {
-        match port.tagged.as_ref().and_then(Tagged::framing) {
-            Some(framing) => self.datapath.clear_framing(&framing),
-            None => Ok(()),
+    fn untag(&self, port: &mut Port) {
+        let tagged = port.tagged.take();
+        let cleared = tagged.map(|tagged| self.datapath.clear_framing(&tagged.framing()));
+        if let Some(Err(error)) = cleared {
+            tracing::warn!("{error}");
         }
     }
 
@@ -433,35 +429,22 @@ impl Engine {
             Some(reason) => Err(reason),
             None => self.tagged(link),
         };
-        let (tagged, fitness) = match wanted {
-            Ok((tagged, fitness)) => (Some(tagged), Ok(fitness)),
-            Err(reason) => (None, Err(reason)),
-        };
-        let result = if port.tagged == tagged {
-            Ok(())
-        } else {
-            self.untag(port)
-        };
-        let result = result.and_then(|()| {
-            let (Some(framing), Some(base)) = (
-                tagged.as_ref().and_then(Tagged::framing),
-                tagged.as_ref().and_then(Tagged::base),
-            ) else {
-                return Ok(());
-            };
-            self.datapath.set_output(slot, base)?;
-            self.datapath.set_framing(&framing, link.ifindex)
-        });
-        match result {
-            Ok(()) => {
-                port.tagged = tagged;
-                fitness
-            }
-            Err(error) => {
-                port.tagged = None;
-                Err(error.to_string())
-            }
+        if port.tagged.as_ref() != wanted.as_ref().ok().map(|(tagged, _)| tagged) {
+            self.untag(port);
         }
+        let (tagged, fitness) = wanted?;
+        // always, for the kernel empties a slot with its device
+        let result = self.datapath.set_output(slot, tagged.base);
+        let result = result.and_then(|()| match port.tagged {
+            Some(_) => Ok(()),
+            None => self.datapath.set_framing(&tagged.framing(), link.ifindex),
+        });
+        if let Err(error) = result {
+            self.untag(port);
+            return Err(error.to_string());
+        }
+        port.tagged = Some(tagged);
+        Ok(fitness)
     }
 
     /// The links that are Freeway's business.
@@ -547,8 +530,7 @@ impl Engine {
         }
         let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
         port.forget_lost(&link.name);
-        let vlan = matches!(link.detail, LinkDetail::Vlan { .. });
-        let below = match vlan {
+        let below = match link.is_vlan() {
             true => self.serve_below(link, port, slot),
             false => attach_xdp(
                 &self.datapath,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use freeway_cmm::{Op, RuleScope};
-use freeway_kernel::model::{Family, Link, LinkDetail, Tuple};
+use freeway_kernel::model::{Family, Link, Tuple};
 use freeway_kernel::nft::{self, SetChanges};
 use freeway_kernel::reachability::{Finding, IfMatch, PacketState, SetName, SetUse, analyse_state};
 
@@ -185,9 +185,8 @@ impl Engine {
                 let links = self.mirror.links().values();
                 let named = |l: &Link| wanted.iter().any(|w| w.matches(l.ifindex, &l.name));
                 // the hooks of the device below see a VLAN's frames, too
-                let hit = |l: &&Link| match l.detail {
-                    LinkDetail::Vlan { .. } if of_device => self.chain(l).into_iter().any(named),
-                    _ => named(l),
+                let hit = |l: &&Link| {
+                    named(l) || (of_device && l.is_vlan() && self.chain(l).into_iter().any(named))
                 };
                 links.filter(hit).map(|l| l.ifindex).collect()
             })
