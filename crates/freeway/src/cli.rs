@@ -313,8 +313,8 @@ pub enum BenchCommand {
     Bulk(BulkArgs),
     /// Compare a shaped port with and without Freeway
     ///
-    /// htb with two classes, one by mark and one by DSCP, both with more TCP than they may have, and datagrams that ask for
-    /// their round-trip time: rates and latencies of the kernel, of a second kernel, and of Freeway, by turns.
+    /// TCP in two classes, one by mark and one by DSCP, more than they may have, and datagrams that ask for their
+    /// round-trip time: rates and latencies of the kernel, of a second kernel, and of Freeway, by turns.
     Shaper(ShaperArgs),
 }
 
@@ -344,7 +344,10 @@ pub struct BulkArgs {
 /// Arguments of `bench shaper`.
 #[derive(Debug, Args)]
 pub struct ShaperArgs {
-    /// Rate of the port in megabits a second; the classes have 60 and 40 % of it
+    /// What shapes or polices
+    #[arg(long, value_enum, default_value_t = Discipline::Htb)]
+    pub discipline: Discipline,
+    /// Rate of the port in megabits a second
     #[arg(long, value_name = "MBIT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     pub rate: u32,
     /// Runs; figures are their medians
@@ -356,6 +359,23 @@ pub struct ShaperArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What holds a port to its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Discipline {
+    /// Classes of 60 and 40 %, by mark (BPF classifier) and by DSCP (u32).
+    Htb,
+    /// One queue.
+    Tbf,
+    /// Queues by flow and tins by DSCP (diffserv4): the second class is bulk (CS1).
+    Cake,
+    /// Queues by flow, below tbf.
+    FqCodel,
+    /// Bands, below tbf: the first class, of 40 %, goes ahead by its mark (fw).
+    Prio,
+    /// No queue: a policer at the input drops what is more.
+    Police,
 }
 
 /// Arguments of `bench flood`.

@@ -3,6 +3,7 @@
 
 mod bulk;
 mod compare;
+mod discipline;
 mod flood;
 mod forwarded;
 mod process;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway bench shaper`: a shaped port with and without Freeway.
 //!
-//! htb with two classes, one chosen by mark and one by DSCP, both offered more TCP than they may have, and datagrams of the
-//! first class that ask for their round-trip time. Three routers take turns, each in a lab of its own: the kernel, the
-//! kernel again, and Freeway. How far two kernels differ says what a difference means.
+//! Two classes of TCP, one chosen by mark and one by DSCP, offered more than they may have, and datagrams of the first
+//! class that ask for their round-trip time. Three routers take turns, each in a lab of its own: the kernel, the kernel
+//! again, and Freeway. How far two kernels differ says what a difference means.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use freeway_lab::{Lab, Netns, Options, Topology};
 use serde::Serialize;
 
+use super::discipline::{self, MARK};
 use super::forwarded::Forwarded;
 use super::{median, progress};
 use crate::cli::ShaperArgs;
@@ -25,16 +26,10 @@ use crate::render::{self, Page, Terminal, Tone};
 use crate::router::RouterDaemon;
 
 const SCENARIO: &str = "nat";
-/// The class by mark, and the one by DSCP: their streams' ports, and their shares of the rate, percent.
-const MARKED: (u16, u32) = (5201, 60);
-const BY_DSCP: (u16, u32) = (5202, 40);
-const MARK: u32 = 7;
-/// AF11.
-const TOS: u8 = 0x28;
+/// Ports of the streams of the class by mark, and of the one by DSCP.
+const MARKED: u16 = 5201;
+const BY_DSCP: u16 = 5202;
 const STREAMS: u32 = 4;
-/// The classes' queues hold so much of their rates, and some merged packets.
-const QUEUE_MS: u32 = 20;
-const QUEUE_BYTES_MIN: u32 = 100_000;
 /// Until the streams fill their queues and are fast.
 const WARMUP_S: u32 = 3;
 /// The datagrams that ask: their port, length, distance in time, and patience.
@@ -51,6 +46,8 @@ const LATENCY_TOLERANCE: f64 = 0.10;
 pub struct Shaper {
     /// The lab's topology.
     pub scenario: String,
+    /// What held the port to its rate.
+    pub discipline: String,
     /// The rate of the port, megabits a second.
     pub rate_mbit: u32,
     /// Runs.
@@ -63,7 +60,8 @@ pub struct Shaper {
     pub kernel_again: Figures,
     /// Freeway.
     pub freeway: Figures,
-    /// The largest difference of a class's rate, over the kernel's: of the second kernel, and of Freeway.
+    /// The largest difference of a class's rate, over the kernel's, or of both classes' if they have no shares of their
+    /// own: of the second kernel, and of Freeway.
     pub rate_difference_kernel: f64,
     /// Freeway's.
     pub rate_difference: f64,
@@ -84,6 +82,8 @@ pub struct Figures {
     pub marked_mbit: f64,
     /// TCP payload of the class by DSCP, megabits a second.
     pub dscp_mbit: f64,
+    /// Of both.
+    pub both_mbit: f64,
     /// The median round-trip time of the datagrams, milliseconds.
     pub latency_p50_ms: f64,
     /// Of 100 datagrams the fifth slowest.
@@ -104,23 +104,27 @@ pub fn shaper(args: &ShaperArgs) -> Result<(), Stop> {
 
 fn run(args: &ShaperArgs, topology: &'static Topology) -> Result<Shaper, Stop> {
     let sites = [
-        Site::build("kernel", topology, false, args.rate)?,
-        Site::build("kernel", topology, false, args.rate)?,
-        Site::build("Freeway", topology, true, args.rate)?,
+        Site::build("kernel", topology, false, args)?,
+        Site::build("kernel", topology, false, args)?,
+        Site::build("Freeway", topology, true, args)?,
     ];
     let mut samples = [const { Vec::new() }; 3];
     for _ in 0..args.runs {
         for (site, samples) in sites.iter().zip(&mut samples) {
-            samples.push(site.sample(args.seconds)?);
+            samples.push(site.sample(args)?);
         }
     }
     for site in sites {
         site.daemon.map(RouterDaemon::stop).transpose()?;
     }
     let [kernel, kernel_again, freeway] = samples.each_ref().map(|s| medians(s));
+    let by_class = discipline::has_shares(args.discipline);
     let rates = |other: &Figures| {
-        let marked = difference(other.marked_mbit, kernel.marked_mbit);
-        marked.max(difference(other.dscp_mbit, kernel.dscp_mbit))
+        let of = |rate: fn(&Figures) -> f64| difference(rate(other), rate(&kernel));
+        match by_class {
+            true => of(|f| f.marked_mbit).max(of(|f| f.dscp_mbit)),
+            false => of(|f| f.both_mbit),
+        }
     };
     let latency = |other: &Figures| difference(other.latency_p50_ms, kernel.latency_p50_ms);
     let (rate_difference_kernel, rate_difference) = (rates(&kernel_again), rates(&freeway));
@@ -128,6 +132,7 @@ fn run(args: &ShaperArgs, topology: &'static Topology) -> Result<Shaper, Stop> {
         (latency(&kernel_again), latency(&freeway));
     Ok(Shaper {
         scenario: topology.name.into(),
+        discipline: discipline::name(args.discipline),
         rate_mbit: args.rate,
         runs: args.runs,
         seconds: args.seconds,
@@ -153,6 +158,7 @@ fn medians(samples: &[Figures]) -> Figures {
     Figures {
         marked_mbit: over(|f| f.marked_mbit),
         dscp_mbit: over(|f| f.dscp_mbit),
+        both_mbit: over(|f| f.both_mbit),
         latency_p50_ms: over(|f| f.latency_p50_ms),
         latency_p95_ms: over(|f| f.latency_p95_ms),
         unanswered: over(|f| f.unanswered),
@@ -173,23 +179,23 @@ impl Site {
         name: &'static str,
         topology: &'static Topology,
         freeway: bool,
-        rate_mbit: u32,
+        args: &ShaperArgs,
     ) -> Result<Site, Stop> {
         let options = Options {
             extra_nft: format!(
                 "table inet classes {{\n\
                  \tchain forward {{\n\
                  \t\ttype filter hook forward priority filter + 10; policy accept;\n\
-                 \t\ttcp dport {} meta mark set {MARK}\n\
+                 \t\ttcp dport {MARKED} meta mark set {MARK}\n\
                  \t\tudp dport {PROBE_PORT} meta mark set {MARK}\n\
-                 \t}}\n}}\n",
-                MARKED.0
+                 \t}}\n}}\n"
             ),
             ..super::options(0)
         };
         let lab = Lab::build(topology, options)?;
-        lab.router()
-            .tool_with_input("tc -batch -", &qdiscs(&lab.wan_port().name, rate_mbit))?;
+        let ports = [lab.lan_port(), lab.wan_port()].map(|port| port.name.as_str());
+        let commands = discipline::commands(args.discipline, ports, args.rate);
+        lab.router().tool_with_input("tc -batch -", &commands)?;
         let daemon = freeway.then(|| RouterDaemon::start(&lab, "")).transpose()?;
         let server = |port| {
             let spec = Spec {
@@ -200,7 +206,7 @@ impl Site {
         };
         Ok(Site {
             name,
-            _servers: [server(MARKED.0)?, server(BY_DSCP.0)?],
+            _servers: [server(MARKED)?, server(BY_DSCP)?],
             daemon,
             lab,
         })
@@ -210,29 +216,35 @@ impl Site {
         Forwarded::now(&self.lab, self.daemon.as_ref())
     }
 
-    fn sample(&self, seconds: u32) -> Result<Figures, Stop> {
-        let client = |port, tos| {
+    fn sample(&self, args: &ShaperArgs) -> Result<Figures, Stop> {
+        let client = |port, tos, writes| {
             let spec = Spec {
                 port,
                 tos,
+                writes,
                 streams: STREAMS,
-                seconds: WARMUP_S + seconds,
+                seconds: WARMUP_S + args.seconds,
                 omit_seconds: WARMUP_S,
                 ..Spec::default()
             };
             Client::start(&self.lab, &spec)
         };
-        let (marked, by_dscp) = (client(MARKED.0, 0)?, client(BY_DSCP.0, TOS)?);
+        let writes = discipline::writes(args.discipline, args.rate / STREAMS);
+        let marked = client(MARKED, 0, writes)?;
+        let by_dscp = client(BY_DSCP, discipline::tos(args.discipline), None)?;
         thread::sleep(Duration::from_secs(WARMUP_S.into()));
         let before = self.forwarded()?;
-        let probe = Duration::from_secs(seconds.into());
+        let probe = Duration::from_secs(args.seconds.into());
         let mut latencies_ms = probe_latency(&self.lab, probe)?;
         let forwarded = self.forwarded()?.since(&before);
         let asked = latencies_ms.len();
         latencies_ms.retain(|ms| ms.is_finite());
+        let marked_mbit = marked.received_bit_s()? / 1e6;
+        let dscp_mbit = by_dscp.received_bit_s()? / 1e6;
         let figures = Figures {
-            marked_mbit: marked.received_bit_s()? / 1e6,
-            dscp_mbit: by_dscp.received_bit_s()? / 1e6,
+            marked_mbit,
+            dscp_mbit,
+            both_mbit: marked_mbit + dscp_mbit,
             unanswered: 1.0 - latencies_ms.len() as f64 / asked.max(1) as f64,
             latency_p50_ms: quantile(&mut latencies_ms, 0.5),
             latency_p95_ms: quantile(&mut latencies_ms, 0.95),
@@ -248,28 +260,6 @@ impl Site {
         ));
         Ok(figures)
     }
-}
-
-/// htb with two classes, as `tc -batch` reads it. The BPF program: `A = skb->mark; A == 7 ? 1:10 : no match`.
-fn qdiscs(port: &str, rate_mbit: u32) -> String {
-    let part = |percent: u32| rate_mbit * percent / 100;
-    // by bytes: a packet may be a merged one of any size, and a queue of packets as long as that
-    let limit = |percent: u32| (part(percent) * QUEUE_MS * 125).max(QUEUE_BYTES_MIN);
-    format!(
-        "qdisc add dev {port} root handle 1: htb default 20\n\
-         class add dev {port} parent 1: classid 1:1 htb rate {rate_mbit}mbit\n\
-         class add dev {port} parent 1:1 classid 1:10 htb rate {}mbit ceil {rate_mbit}mbit\n\
-         class add dev {port} parent 1:1 classid 1:20 htb rate {}mbit ceil {rate_mbit}mbit\n\
-         qdisc add dev {port} parent 1:10 handle 10: bfifo limit {}\n\
-         qdisc add dev {port} parent 1:20 handle 20: bfifo limit {}\n\
-         filter add dev {port} parent 1: protocol ip prio 1 bpf bytecode \
-         \"4,32 0 0 4294963220,21 0 1 {MARK},6 0 0 65552,6 0 0 0\" classid 1:10\n\
-         filter add dev {port} parent 1: protocol ip prio 2 u32 match ip dsfield {TOS:#x} 0xfc classid 1:20\n",
-        part(MARKED.1),
-        part(BY_DSCP.1),
-        limit(MARKED.1),
-        limit(BY_DSCP.1)
-    )
 }
 
 fn socket(netns: &Netns, address: SocketAddr) -> Result<UdpSocket, Stop> {
@@ -351,8 +341,8 @@ fn table(shaper: &Shaper, terminal: Terminal) -> String {
     page.words(
         "",
         &format!(
-            "htb at {} Mb/s, classes of {} % by mark and {} % by DSCP, TCP in both; medians of {} runs, {} s each",
-            shaper.rate_mbit, MARKED.1, BY_DSCP.1, shaper.runs, shaper.seconds
+            "{} at {} Mb/s, TCP in a class by mark and one by DSCP; medians of {} runs, {} s each",
+            shaper.discipline, shaper.rate_mbit, shaper.runs, shaper.seconds
         ),
     );
     page.words("", &shaper.machine.to_string());
