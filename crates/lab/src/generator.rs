@@ -14,7 +14,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use serde::Serialize;
 
 use crate::attach::{Attached, attach_xdp, element, load_only, program, set_device};
-use crate::clock::{pin, thread_cpu_ns};
+use crate::clock::{go_ahead, pin, thread_cpu_ns};
 use crate::error::{Context, LabError};
 use crate::frame::{Direction, FlowSpec, Proto, low32};
 use crate::lab::Port;
@@ -49,6 +49,8 @@ pub struct Load {
     pub pps: Option<u64>,
     /// The CPU it runs on, and with it the router's receive path.
     pub cpu: Option<usize>,
+    /// Ahead of all else there, as a sender on another machine is not held up by the router's work.
+    pub ahead: bool,
 }
 
 impl Load {
@@ -58,6 +60,7 @@ impl Load {
             until,
             pps: None,
             cpu: None,
+            ahead: false,
         }
     }
 
@@ -67,6 +70,15 @@ impl Load {
             until,
             pps: Some(pps),
             cpu: None,
+            ahead: false,
+        }
+    }
+
+    /// With the highest priority of a thread.
+    pub fn ahead(self) -> Self {
+        Self {
+            ahead: true,
+            ..self
         }
     }
 
@@ -197,6 +209,9 @@ impl Generator {
         self.netns.enter(|| {
             if let Some(cpu) = load.cpu {
                 pin(cpu)?;
+            }
+            if load.ahead {
+                go_ahead()?;
             }
             let before = self.frames()?;
             let cpu_before_ns = thread_cpu_ns();

@@ -230,6 +230,7 @@ impl<'a> Site<'a> {
         for run in 1..=self.args.runs {
             let say =
                 |words: String| progress(&format!("  run {run} of {}: {words}", self.args.runs));
+            self.forget()?;
             let sent = self.flood(None)?.wait()?;
             let capacity = per_second(&sent);
             capacities.push(capacity);
@@ -328,8 +329,15 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Opens the connections of both, or keeps them from expiring.
+    /// Empties the table: the tuples of a flood would expire during the next.
+    fn forget(&self) -> Result<(), Stop> {
+        self.lab.router().tool("conntrack -F")?;
+        Ok(())
+    }
+
+    /// Opens the connections of both.
     fn prime(&self) -> Result<(), Stop> {
+        self.forget()?;
         let flows = self.first_newcomer() + NEW_FLOWS;
         self.lab.prime(Proto::Udp, flows, Some(self.args.cpu))?;
         Ok(())
@@ -363,9 +371,9 @@ impl<'a> Site<'a> {
         Ok(generator.start(load.on_cpu(self.args.cpu))?)
     }
 
-    fn load(&self, spec: &FlowSpec, pps: u64, cpu: usize) -> Result<Running, Stop> {
+    fn load(&self, spec: &FlowSpec, load: Load) -> Result<Running, Stop> {
         let generator = Arc::new(Generator::new(self.lab.client_port(), spec)?);
-        Ok(generator.start(Load::paced(Until::Stopped, pps).on_cpu(cpu))?)
+        Ok(generator.start(load)?)
     }
 
     /// A daemon under which the established flows are fast.
@@ -376,7 +384,7 @@ impl<'a> Site<'a> {
         daemon.require_fast_ports()?;
         pin(daemon.status()?.pid, self.args.daemon_cpu)?;
         let _sink = Sink::attach(self.lab.server_port(), SinkSpec::plain())?;
-        let load = self.load(&self.established(), CARRIED_PPS, self.args.cpu)?;
+        let load = self.load(&self.established(), paced(CARRIED_PPS, self.args.cpu))?;
         let patience = Instant::now() + WARM_UP;
         while daemon.count(&self.active(&self.established()))? < self.args.flows.into() {
             if Instant::now() > patience {
@@ -432,7 +440,7 @@ impl<'a> Site<'a> {
         let (from, fast) = (program.run_time()?, hits()?);
         generator.run(&Load::full(Until::Elapsed(FULL)).on_cpu(self.args.cpu))?;
         let full_ns = without(program.run_time()?.since(from), hits()? - fast, first);
-        let load = self.load(&spec, TIMED_PPS, self.args.cpu)?;
+        let load = self.load(&spec, paced(TIMED_PPS, self.args.cpu))?;
         let (from, fast) = (program.run_time()?, hits()?);
         thread::sleep(self.seconds().min(Duration::from_secs(2)));
         let (before, fast) = (program.run_time()?.since(from), hits()? - fast);
@@ -483,10 +491,12 @@ impl<'a> Site<'a> {
             let memory = status.memory_rss_bytes;
             Ok((Instant::now(), cpu_time(status.pid)?, memory))
         };
-        let load = self.load(&self.established(), CARRIED_PPS, self.args.daemon_cpu)?;
+        // the daemon, which shares that CPU, must not hold them up either
+        let beside = |pps| paced(pps, self.args.daemon_cpu).ahead();
+        let load = self.load(&self.established(), beside(CARRIED_PPS))?;
         let before = usage()?;
         let flood = self.flood(Some(pps))?;
-        let newcomers = self.load(&self.newcomers(), NEW_PPS, self.args.daemon_cpu)?;
+        let newcomers = self.load(&self.newcomers(), beside(NEW_PPS))?;
         let flood = flood.wait()?;
         let after = usage()?;
         let new_arrived = sink.mark(0)?.count;
@@ -509,6 +519,10 @@ impl<'a> Site<'a> {
             new_fast,
         })
     }
+}
+
+fn paced(pps: u64, cpu: usize) -> Load {
+    Load::paced(Until::Stopped, pps).on_cpu(cpu)
 }
 
 /// The mean time of a hit, once the misses are taken out.
