@@ -27,6 +27,13 @@ enum fw_const {
 	/* 802.1Q tags of a frame, of four octets each. */
 	FW_TAGS_MAX = 2,
 	FW_TAG_LEN = 4,
+	/* By which a PPPoE session makes a frame longer: PPP's protocol takes the place of the
+	   type. */
+	FW_PPPOE_LEN = 8,
+	/* Sessions that are looked at. */
+	FW_SESSIONS_MAX = 256,
+	/* With a session's number in the lower half. */
+	FW_SESSION = 1 << 16,
 	FW_EVENTS_SIZE = 1 << 22,
 	FW_REASONS_MAX = 128,
 	/* One packet seen once is not yet a pattern. */
@@ -173,8 +180,8 @@ struct fw_tag {
 
 /* Where a flow leaves: immutable once valid, then only invalidated. */
 struct fw_nexthop {
-	__u8 l2[FW_L2_MAX - 8]; /* without tags */
-	/* that the device below writes; of flows that XDP owns */
+	__u8 l2[FW_L2_MAX - 8]; /* without tags and session */
+	/* these the devices below write; of flows that XDP owns */
 	struct fw_tag tag[FW_TAGS_MAX];
 	__u32 port; /* egress ifindex */
 	__u32 devmap_slot;
@@ -183,14 +190,41 @@ struct fw_nexthop {
 	/* of the skb, for qdiscs and their filters; of flows that tc owns */
 	__u32 mark;
 	__u32 priority;
-	__u32 tags_len; /* octets */
-	__u32 pad;
+	__u16 tags_len;  /* octets */
+	__u16 outer_len; /* of tags and session */
+	__u32 session;   /* 0, or FW_SESSION and its number */
 };
 
-/* A device whose frames come in tagged at another one, for XDP. */
+/* How the packets of a device come in at another one, for XDP. */
 struct fw_framing {
 	__u32 port; /* at which they come in, ifindex */
 	struct fw_tag tag[FW_TAGS_MAX];
+	__u32 session; /* 0, or FW_SESSION and its number */
+};
+
+/* Whose they are. */
+struct fw_framed {
+	__u32 port; /* ifindex */
+	/* destination and source of a session's frames */
+	__u8 macs[12];
+};
+
+/* What a PPPoE session's frames are seen to be; the key is FW_SESSION and its number. */
+enum fw_session_shown {
+	/* What leaves is IP and nothing else around it: no compression, encryption, fragments. */
+	FW_SESSION_PLAIN = 1 << 0,
+	/* Something else did leave. */
+	FW_SESSION_OTHER = 1 << 1,
+	/* What comes in comes out at several devices. */
+	FW_SESSION_SHARED = 1 << 2,
+};
+
+/* Made by the daemon for the sessions that there are, written by tc. */
+struct fw_session {
+	__u32 device;  /* at which its frames leave, ifindex */
+	__u32 port;    /* the PPP device at which its packets come out, ifindex */
+	__u32 shown;   /* enum fw_session_shown */
+	__u8 macs[12]; /* destination and source of what leaves */
 };
 
 /*
@@ -449,7 +483,9 @@ FW_ABI_SIZE(fw_key6, 40);
 FW_ABI_SIZE(fw_state, 64);
 FW_ABI_SIZE(fw_flow, 192);
 FW_ABI_SIZE(fw_nexthop, 64);
-FW_ABI_SIZE(fw_framing, 12);
+FW_ABI_SIZE(fw_framing, 16);
+FW_ABI_SIZE(fw_framed, 16);
+FW_ABI_SIZE(fw_session, 24);
 FW_ABI_SIZE(fw_seen, 64);
 FW_ABI_SIZE(fw_control, 64);
 FW_ABI_SIZE(fw_watch, 40);

@@ -91,9 +91,9 @@ static __always_inline void fw_hit_done(fw_ctx *ctx, struct fw_state *st,
 	st->used_tick = now;
 	/* The sender's padding goes last, for it moves the frame's end. */
 	(void)fw_trim(ctx, &data, &end, len);
-	if (fw_unlikely(fw_leaves_tagged(nh))) {
-		st->bytes += nh->tags_len;
-		(void)fw_tag(ctx, nh);
+	if (fw_unlikely(fw_leaves_framed(nh))) {
+		st->bytes += nh->outer_len;
+		(void)fw_frame(ctx, nh, len - FW_ETH_LEN);
 	}
 }
 
@@ -165,8 +165,8 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	FW_GATHER(differs, fw_hit_state(f, nh));
 	if (fw_unlikely(differs))
 		return NULL;
-	if (fw_unlikely(fw_leaves_tagged(nh)) &&
-	    (!fw_tag_room(ctx, nh, &data, &end) ||
+	if (fw_unlikely(fw_leaves_framed(nh)) &&
+	    (!fw_frame_room(ctx, nh, &data, &end) ||
 	     data + FW_ETH_LEN + FW_IP4_LEN + len_l4_min > end))
 		return NULL;
 	fw_rewrite4(data, f, nh, proto);
@@ -214,8 +214,8 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	FW_GATHER(differs, fw_hit_state(f, nh));
 	if (fw_unlikely(differs))
 		return NULL;
-	if (fw_unlikely(fw_leaves_tagged(nh)) &&
-	    (!fw_tag_room(ctx, nh, &data, &end) ||
+	if (fw_unlikely(fw_leaves_framed(nh)) &&
+	    (!fw_frame_room(ctx, nh, &data, &end) ||
 	     data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end))
 		return NULL;
 	fw_rewrite6(data, f, nh, proto);

@@ -27,6 +27,9 @@ static __always_inline void fw_note_fill(struct fw_slot *slot, const void *data,
 	const struct fw_l4 *l4 = fw_l4_at(data, p->family);
 
 	fw_link_copy(slot->l2, data);
+	/* XDP finds it where tc does not look */
+	if (FW_TARGET_IS_RAW)
+		*(fw_u16_any *)(slot->l2 + FW_ETH_MAC2) = fw_ethertype_be(data, end);
 	slot->l2_len = p->l2_len;
 	slot->len_l3 = p->len_l3;
 	slot->l4_csum = p->l4_check;

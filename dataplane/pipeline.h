@@ -57,7 +57,7 @@ static __always_inline void fw_account(struct fw_state *st, const struct fw_next
 	__u32 frames = gso ? (len_data + gso - 1) / gso : 1;
 
 	st->packets += frames;
-	st->bytes += len_data + frames * (nh->l2_len + nh->tags_len + len_headers);
+	st->bytes += len_data + frames * (nh->l2_len + nh->outer_len + len_headers);
 	st->used_tick = p->now_tick;
 }
 
@@ -102,7 +102,7 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 		return FW_R_REDIRECT;
 	if (fw_unlikely(!fw_resum(ctx, &data, &end, flow, p)))
 		return FW_R_REDIRECT;
-	if (fw_unlikely(fw_leaves_tagged(nh)) && !fw_tag_room(ctx, nh, &data, &end))
+	if (fw_unlikely(fw_leaves_framed(nh)) && !fw_frame_room(ctx, nh, &data, &end))
 		return FW_R_REDIRECT;
 	if (p->proto == FW_PROTO_TCP) {
 		if (data + l4_at + FW_TCP_LEN > end)
@@ -114,7 +114,7 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 		fw_rewrite6(data, flow, nh, p->proto);
 	else
 		fw_rewrite4(data, flow, nh, p->proto);
-	if (fw_unlikely(fw_leaves_tagged(nh)) && !fw_tag(ctx, nh))
+	if (fw_unlikely(fw_leaves_framed(nh)) && !fw_frame(ctx, nh, p->len_l3))
 		return FW_R_REDIRECT;
 	fw_account(&flow->state, nh, p, gso);
 	*out = nh;

@@ -6,6 +6,7 @@
 #include "pipeline.h"
 #include "note.h"
 #include "learn.h"
+#include "session.h"
 
 /* TCX_NEXT is TC_ACT_UNSPEC: whoever else is on this hook gets the packet. */
 enum { FW_NEXT = -1, FW_DROP = 2 };
@@ -58,10 +59,12 @@ static __noinline __u32 fw_token(struct __sk_buff *ctx, int tc_alone)
 
 static __always_inline int fw_ingress(struct __sk_buff *ctx, const int tc_alone)
 {
-	__u32 now = fw_now();
+	__u32 now = fw_now(), came = ctx->tc_index;
 	int verdict;
 
 	ctx->tc_index = 0;
+	if (FW_TARGET_IS_RAW && fw_unlikely(came))
+		fw_session_at(came, fw_port(ctx));
 	if (fw_reached(now, fw_ctl.deadline_tick))
 		return FW_NEXT;
 	if (fw_ctl.tc_forwards) {
@@ -71,6 +74,8 @@ static __always_inline int fw_ingress(struct __sk_buff *ctx, const int tc_alone)
 	}
 	if (fw_ctl.learn && !fw_hidden(ctx) && !fw_note_silent(ctx, now))
 		ctx->tc_index = fw_token(ctx, tc_alone);
+	if (!FW_TARGET_IS_RAW && fw_unlikely(ctx->protocol == fw_htons(FW_ETH_PPPOE)))
+		ctx->tc_index = fw_session_came(ctx);
 	return FW_NEXT;
 }
 
@@ -99,6 +104,10 @@ int freeway_egress(struct __sk_buff *ctx)
 	enum fw_reason reason;
 	int watch = 0;
 
+	if (!FW_TARGET_IS_RAW && fw_unlikely(ctx->protocol == fw_htons(FW_ETH_PPPOE))) {
+		fw_session_left(ctx);
+		return FW_NEXT;
+	}
 	if (!token)
 		return FW_NEXT;
 	/* classifiers and qdiscs may look at it, and find what they would without us */

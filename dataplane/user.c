@@ -300,13 +300,14 @@ __u32 fw_user_event(struct fw_env *env, void *event, __u32 size)
 	return len;
 }
 
-int fw_user_set_framing(struct fw_env *env, const struct fw_framing *framing, __u32 port)
+int fw_user_set_framing(struct fw_env *env, const struct fw_framing *framing,
+			const struct fw_framed *framed)
 {
 	for (int i = 0; i < FW_USER_FRAMINGS; i++) {
-		if (env->framed[i])
+		if (env->framed[i].port)
 			continue;
 		env->framings[i] = *framing;
-		env->framed[i] = port;
+		env->framed[i] = *framed;
 		return 0;
 	}
 	return -1;
@@ -347,13 +348,13 @@ __u32 fw_user_forward(struct fw_env *env, void *buffer, __u32 *at, __u32 *len, _
 	fw_env = env;
 	if (env->control.on)
 		env->control.on = FW_ST_ACTIVE;
-	within = fw_is_tagged(&ctx) ? fw_untag(&ctx, &head) : 0;
+	within = fw_is_framed(&ctx) ? fw_unframe(&ctx, &head) : 0;
 	reason = fw_user_decide(&ctx, within ? within : port, &nh);
 	fw_count(reason);
 	if (reason == FW_R_FAST)
 		*port_out = nh->port;
 	else if (within && reason != FW_R_POLICED)
-		(void)fw_retag(&ctx, &head);
+		(void)fw_reframe(&ctx, &head);
 	*at = ctx.data - buffer;
 	*len = fw_frame_len(&ctx);
 	return reason;

@@ -62,7 +62,8 @@ void fw_user_set_full(struct fw_env *env, __u32 full);
 __u32 fw_user_event(struct fw_env *env, void *event, __u32 size);
 
 /* What comes in at a port with these tags is another's; -1 if there are too many. */
-int fw_user_set_framing(struct fw_env *env, const struct fw_framing *framing, __u32 port);
+int fw_user_set_framing(struct fw_env *env, const struct fw_framing *framing,
+			const struct fw_framed *framed);
 
 /*
  * A frame lies in a buffer from octet *at, *len octets of it; tags move its beginning.

@@ -88,9 +88,9 @@ int freeway_xdp(struct xdp_md *ctx)
 
 	if (fw_likely(nh))
 		return fw_send(nh);
-	/* a frame with tags, as the device that takes them off would show it */
-	if (missed == FW_MISSED_UNKNOWN && fw_is_tagged(ctx))
-		within = fw_untag(ctx, &head);
+	/* a frame with tags or a session, as the device that takes them off would show it */
+	if (missed == FW_MISSED_UNKNOWN && fw_is_framed(ctx))
+		within = fw_unframe(ctx, &head);
 	if (within) {
 		port = within;
 		nh = fw_hit(ctx, port, &missed);
@@ -98,7 +98,7 @@ int freeway_xdp(struct xdp_md *ctx)
 			return fw_send(nh);
 	}
 	verdict = fw_no_hit(ctx, port, missed);
-	if (within && verdict == XDP_PASS && !fw_retag(ctx, &head))
+	if (within && verdict == XDP_PASS && !fw_reframe(ctx, &head))
 		return XDP_ABORTED;
 	return verdict;
 }

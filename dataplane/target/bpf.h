@@ -18,13 +18,12 @@ struct {
 	__type(value, __u32);
 } FW_MAP(fw_ports);
 
-/* The ifindex of the device that takes the tags off. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, FW_PORTS_MAX);
 	__type(key, struct fw_framing);
-	__type(value, __u32);
+	__type(value, struct fw_framed);
 } FW_MAP(fw_framings);
 
 struct {

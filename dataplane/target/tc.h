@@ -51,6 +51,14 @@ static __always_inline __u32 fw_priority(const fw_ctx *ctx)
 	return ctx->priority;
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, FW_SESSIONS_MAX);
+	__type(key, __u32);
+	__type(value, struct fw_session);
+} FW_MAP(fw_sessions);
+
 /* Headers into the linear part; what does not fit is no flow. */
 static __always_inline void fw_pull(fw_ctx *ctx)
 {

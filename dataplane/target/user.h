@@ -39,7 +39,7 @@ struct fw_env {
 	struct fw_observation_set *observations;
 	struct fw_seen *seen;
 	struct fw_framing framings[FW_USER_FRAMINGS];
-	__u32 framed[FW_USER_FRAMINGS]; /* the port of each */
+	struct fw_framed framed[FW_USER_FRAMINGS];
 	struct fw_cpu cpu;
 	struct fw_watch watch;
 	/* what conntrack answers */
@@ -122,10 +122,11 @@ static __always_inline int fw_adjust_head(fw_ctx *ctx, int delta)
 	return 0;
 }
 
-static __always_inline const __u32 *fw_framing_get(const struct fw_framing *framing)
+static __always_inline const struct fw_framed *fw_framing_get(const struct fw_framing *framing)
 {
 	for (int i = 0; i < FW_USER_FRAMINGS; i++)
-		if (fw_env->framed[i] && !memcmp(framing, &fw_env->framings[i], sizeof(*framing)))
+		if (fw_env->framed[i].port &&
+		    !memcmp(framing, &fw_env->framings[i], sizeof(*framing)))
 			return &fw_env->framed[i];
 	return NULL;
 }

@@ -61,7 +61,7 @@ static __always_inline int fw_adjust_head(fw_ctx *ctx, int delta)
 	return bpf_xdp_adjust_head(ctx, delta);
 }
 
-static __always_inline const __u32 *fw_framing_get(const struct fw_framing *framing)
+static __always_inline const struct fw_framed *fw_framing_get(const struct fw_framing *framing)
 {
 	return bpf_map_lookup_elem(&fw_framings, framing);
 }

@@ -38,6 +38,8 @@ pod!(
     fw_state,
     fw_nexthop,
     fw_framing,
+    fw_framed,
+    fw_session,
     fw_control,
     fw_watch,
     fw_config,

@@ -13,7 +13,7 @@ use crate::manager::{Around, Changes, MEMORY_MAX, Manager};
 use crate::nexthop::NexthopKey;
 use crate::op::Op;
 use crate::policy::RuleScope;
-use crate::port::{Path, Tags};
+use crate::port::{Framing, Path};
 use crate::record::Record;
 use crate::refusal::Refusal;
 
@@ -36,10 +36,10 @@ impl Manager {
         if c.ev.kind == FW_EV_CHANGED {
             self.check_stable(key, now_tick)?;
         }
-        let (mtu, slot, tags) = self
+        let (mtu, slot, framing) = self
             .ports
             .get(&c.port_out)
-            .map_or_else(Default::default, |p| (p.mtu, p.slot, p.tags));
+            .map_or_else(Default::default, |p| (p.mtu, p.slot, p.framing));
         if u32::from(c.len_l3) > mtu {
             return Err(Refusal::Length);
         }
@@ -70,15 +70,19 @@ impl Manager {
             return Err(Refusal::TableFull);
         }
         let index = self.take_index().ok_or(Refusal::TableFull)?;
+        let framing = match path {
+            Path::Xdp => framing,
+            Path::Tc => Framing::default(),
+        };
+        let (l2, l2_len) = match framing.session {
+            Some(session) => (session.link(c.family), ETH_LEN),
+            None => (c.l2_out, c.l2_out_len),
+        };
         let nexthop_key = NexthopKey {
             port: c.port_out,
-            l2: c.l2_out,
-            l2_len: c.l2_out_len as u8,
-            tags: if path == Path::Xdp {
-                tags
-            } else {
-                Tags::default()
-            },
+            l2,
+            l2_len: l2_len as u8,
+            framing,
             mark: if path == Path::Tc { c.mark } else { 0 },
             priority: if path == Path::Tc { c.priority } else { 0 },
         };
@@ -117,7 +121,7 @@ impl Manager {
         out: &Tuple,
         around: Around,
     ) -> Result<(Path, bool), Refusal> {
-        // 0: a port without a link layer, which tc alone serves
+        // 0: a port without a link layer
         if [c.l2_in_len, c.l2_out_len]
             .iter()
             .any(|len| ![0, ETH_LEN].contains(len))

@@ -33,6 +33,6 @@ pub use key::{ConnKey, FlowKey, addr_of, out_of, words_of};
 pub use manager::{Around, Manager, Settings};
 pub use op::{Op, StateView};
 pub use policy::{Exclusion, Policy, RuleScope};
-pub use port::{Fitness, Path, Port, Tag, Tags, tags_len};
+pub use port::{Fitness, Framing, Path, Port, Session, Tag, Tags};
 pub use refusal::Refusal;
 pub use stats::{Latency, Stats};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use freeway_abi::{FW_L2_MAX, fw_nexthop};
 
-use crate::port::{Tag, Tags, tags_len};
+use crate::port::{Framing, Session, Tag};
 
 const L2_MAX: usize = FW_L2_MAX as usize;
 
@@ -16,7 +16,7 @@ pub(crate) struct NexthopKey {
     pub l2: [u8; L2_MAX],
     pub l2_len: u8,
     /// None for tc, which sends through the device that writes them.
-    pub tags: Tags,
+    pub framing: Framing,
     /// Of the skb; 0 for XDP, which has none.
     pub mark: u32,
     pub priority: u32,
@@ -137,7 +137,14 @@ impl NexthopKey {
             port,
             l2: [rest; L2_MAX],
             l2_len: rest,
-            tags: [tag; 2],
+            framing: Framing {
+                tags: [tag; 2],
+                session: (rest != 0).then_some(Session {
+                    id: half,
+                    remote: [rest; 6],
+                    own: [rest; 6],
+                }),
+            },
             mark: word,
             priority: word,
         }
@@ -149,15 +156,16 @@ impl NexthopKey {
         l2.copy_from_slice(&self.l2[..len]);
         fw_nexthop {
             l2,
-            tag: self.tags.map(Tag::record),
-            tags_len: tags_len(&self.tags),
+            tag: self.framing.tags.map(Tag::record),
+            tags_len: self.framing.tags_len(),
+            outer_len: self.framing.outer_len(),
+            session: self.framing.session_word(),
             port: self.port,
             devmap_slot: slot,
             valid: 1,
             l2_len: self.l2_len.into(),
             mark: self.mark,
             priority: self.priority,
-            ..Default::default()
         }
     }
 }

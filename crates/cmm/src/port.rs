@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports as the manager knows them.
 
-use freeway_abi::{FW_TAG_LEN, FW_TAGS_MAX, fw_tag};
+use freeway_abi::{
+    FW_AF_INET6, FW_L2_MAX, FW_PPPOE_LEN, FW_SESSION, FW_TAG_LEN, FW_TAGS_MAX, fw_framing, fw_tag,
+};
 
 /// A port and what it is fit for; the daemon decides and tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +17,7 @@ pub struct Port {
     /// MAC address.
     pub mac: Option<[u8; 6]>,
     /// That the devices below write, for XDP to do the same.
-    pub tags: Tags,
+    pub framing: Framing,
     /// What XDP may do here.
     pub xdp: Fitness,
     /// What tc may do here.
@@ -45,10 +47,69 @@ impl Tag {
     }
 }
 
-/// Octets of tags in a frame.
-#[must_use]
-pub fn tags_len(tags: &Tags) -> u32 {
-    tags.iter().filter(|tag| tag.protocol != 0).count() as u32 * FW_TAG_LEN
+/// A PPPoE session (RFC 2516) without compression of any kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Session {
+    /// Its number.
+    pub id: u16,
+    /// MAC address of the other end.
+    pub remote: [u8; 6],
+    /// MAC address of this one.
+    pub own: [u8; 6],
+}
+
+impl Session {
+    /// The Ethernet header of what leaves, as it would be without the session; `family` is one of `FW_AF_*`.
+    #[must_use]
+    pub fn link(&self, family: u8) -> [u8; FW_L2_MAX as usize] {
+        let v6 = u32::from(family) == FW_AF_INET6;
+        let ethertype: u16 = if v6 { 0x86dd } else { 0x0800 };
+        let mut l2 = [0; FW_L2_MAX as usize];
+        l2[..6].copy_from_slice(&self.remote);
+        l2[6..12].copy_from_slice(&self.own);
+        l2[12..14].copy_from_slice(&ethertype.to_be_bytes());
+        l2
+    }
+}
+
+/// What is around a port's packets at the device below.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Framing {
+    /// Tags.
+    pub tags: Tags,
+    /// Within them, the session.
+    pub session: Option<Session>,
+}
+
+impl Framing {
+    /// Octets of tags in a frame.
+    #[must_use]
+    pub fn tags_len(&self) -> u16 {
+        self.tags.iter().filter(|tag| tag.protocol != 0).count() as u16 * FW_TAG_LEN as u16
+    }
+
+    /// Octets by which it makes a frame longer.
+    #[must_use]
+    pub fn outer_len(&self) -> u16 {
+        self.tags_len() + self.session.map_or(0, |_| FW_PPPOE_LEN as u16)
+    }
+
+    /// The session as the data plane names it.
+    #[must_use]
+    pub fn session_word(&self) -> u32 {
+        self.session
+            .map_or(0, |session| FW_SESSION | u32::from(session.id))
+    }
+
+    /// At a device.
+    #[must_use]
+    pub fn record(&self, port: u32) -> fw_framing {
+        fw_framing {
+            port,
+            tag: self.tags.map(Tag::record),
+            session: self.session_word(),
+        }
+    }
 }
 
 /// What a program may do at a port.

@@ -22,7 +22,7 @@ impl Manager {
             return;
         }
         // what it became fit for may be a better path
-        let means = |p: &Port| (p.xdp, p.tc, p.slot, p.tags);
+        let means = |p: &Port| (p.xdp, p.tc, p.slot, p.framing);
         let moves = old.is_some_and(|old| means(old) != means(&port));
         self.ports.insert(ifindex, port);
         let flows = self.flows_at(ifindex);

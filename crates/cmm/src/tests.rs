@@ -386,8 +386,9 @@ impl World {
                 .manager
                 .nexthop_l2(flow.nexthop)
                 .expect("its next hop is known");
-            assert_eq!(*l2, self.nexthops[&flow.nexthop].l2[..14]);
-            let port = self.nexthops[&flow.nexthop].port;
+            let nexthop = &self.nexthops[&flow.nexthop];
+            assert_eq!(*l2, nexthop.l2[..nexthop.l2_len as usize]);
+            let port = nexthop.port;
             assert_eq!(port, flow.port_out);
             if let Some(conn) = flow.conn {
                 let connection = self
@@ -424,7 +425,7 @@ fn port(ifindex: u32) -> Port {
         slot: ifindex,
         mtu: 1500,
         mac: Some([2, 0, 0, 0, 0, ifindex as u8]),
-        tags: Default::default(),
+        framing: Default::default(),
         xdp: Fitness::FULL,
         tc: Fitness::default(),
     }

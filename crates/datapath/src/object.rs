@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
-    FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_framing, fw_limit, fw_nexthop,
-    fw_policer, fw_port_fault, fw_watch,
+    FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_framed, fw_framing, fw_limit, fw_nexthop,
+    fw_policer, fw_port_fault, fw_session, fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
@@ -271,14 +271,41 @@ impl Datapath {
         self.update("fw_ports", &slot.to_ne_bytes(), &ifindex.to_ne_bytes())
     }
 
-    /// What comes in at `framing`'s port with its tags is `port`'s.
-    pub fn set_framing(&self, framing: &fw_framing, port: u32) -> Result<(), DatapathError> {
-        self.update("fw_framings", framing.as_bytes(), &port.to_ne_bytes())
+    /// What comes in at `framing`'s port with its tags and session is `framed`'s.
+    pub fn set_framing(
+        &self,
+        framing: &fw_framing,
+        framed: &fw_framed,
+    ) -> Result<(), DatapathError> {
+        self.update("fw_framings", framing.as_bytes(), framed.as_bytes())
     }
 
     /// The same is nobody's.
     pub fn clear_framing(&self, framing: &fw_framing) -> Result<(), DatapathError> {
         self.delete("fw_framings", framing.as_bytes())
+    }
+
+    /// A session is to be looked at, from now on; `session` is `FW_SESSION` and its number.
+    pub fn watch_session(&self, session: u32, record: &fw_session) -> Result<(), DatapathError> {
+        self.update("fw_sessions", &session.to_ne_bytes(), record.as_bytes())
+    }
+
+    /// It is gone.
+    pub fn forget_session(&self, session: u32) -> Result<(), DatapathError> {
+        self.delete("fw_sessions", &session.to_ne_bytes())
+    }
+
+    /// What it was seen to be; zeros if it is not looked at.
+    #[must_use]
+    pub fn session(&self, session: u32) -> fw_session {
+        let map = self.maps.get("fw_sessions");
+        let value = map.and_then(|map| {
+            let key = session.to_ne_bytes();
+            map.lookup(&key, MapFlags::ANY).ok().flatten()
+        });
+        value
+            .and_then(|bytes| fw_session::from_bytes(&bytes))
+            .unwrap_or_default()
     }
 
     /// Takes a port out of the device map.

@@ -4,15 +4,15 @@
 use std::ptr::NonNull;
 
 use freeway_abi::{
-    FW_TAG_LEN, FW_TAGS_MAX, fw_candidate, fw_conn, fw_control, fw_flow, fw_framing, fw_limit,
-    fw_nexthop,
+    FW_PPPOE_LEN, FW_TAG_LEN, FW_TAGS_MAX, fw_candidate, fw_conn, fw_control, fw_flow, fw_framed,
+    fw_framing, fw_limit, fw_nexthop,
 };
 
 use crate::DataplaneEvent;
 use crate::object::limit;
 
 /// Room ahead of a frame: tags may be put on.
-const HEADROOM: u32 = FW_TAGS_MAX * FW_TAG_LEN;
+const HEADROOM: u32 = FW_TAGS_MAX * FW_TAG_LEN + FW_PPPOE_LEN;
 
 #[repr(C)]
 struct Env {
@@ -40,7 +40,11 @@ unsafe extern "C" {
     fn fw_user_forget(env: *mut Env, index: u32);
     fn fw_user_set_full(env: *mut Env, full: u32);
     fn fw_user_event(env: *mut Env, event: *mut u8, size: u32) -> u32;
-    fn fw_user_set_framing(env: *mut Env, framing: *const fw_framing, port: u32) -> i32;
+    fn fw_user_set_framing(
+        env: *mut Env,
+        framing: *const fw_framing,
+        framed: *const fw_framed,
+    ) -> i32;
     fn fw_user_forward(
         env: *mut Env,
         buffer: *mut u8,
@@ -201,11 +205,11 @@ impl Pipeline {
         DataplaneEvent::decode(record.get(..len as usize)?)
     }
 
-    /// What comes in at `framing`'s port with its tags is `port`'s; false if there are too many.
+    /// What comes in at `framing`'s port with its tags and session is `framed`'s; false if there are too many.
     #[must_use]
-    pub fn set_framing(&mut self, framing: &fw_framing, port: u32) -> bool {
+    pub fn set_framing(&mut self, framing: &fw_framing, framed: &fw_framed) -> bool {
         // SAFETY: copied during the call.
-        unsafe { fw_user_set_framing(self.0.as_ptr(), framing, port) == 0 }
+        unsafe { fw_user_set_framing(self.0.as_ptr(), framing, framed) == 0 }
     }
 
     /// The fast path: rewrites `frame`, trimming its padding, taking tags off and putting them on.

@@ -113,6 +113,13 @@ fn belongs(link: &Link) -> Option<&'static str> {
 
 /// Why XDP does not fit a kind of link that tc may forward for.
 pub fn without_xdp(link: &Link, wire_true: bool) -> Option<String> {
+    if link.is_ppp() {
+        return Some(
+            "XDP serves a PPPoE session at the device below, if that is a port with XDP, once TCP of the kernel has \
+             shown that packets are sent as they are; else tc forwards"
+                .into(),
+        );
+    }
     if link.framing() == Framing::Bare {
         return Some("its packets have no Ethernet header: tc forwards them".into());
     }

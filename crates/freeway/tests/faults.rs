@@ -774,8 +774,9 @@ fn churn() {
         "{learned} flows learned, {memory} bytes after half of them, {now} at the end\n{}",
         router.stats()
     );
+    // the full table refuses the others
     assert!(
-        learned > u64::from(groups * GROUP) * 4 / 10,
+        learned > u64::from(groups * GROUP) / 4,
         "{}",
         router.stats()
     );

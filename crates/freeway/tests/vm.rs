@@ -327,6 +327,30 @@ fn exchange_in_tc(lab: &Lab, daemon: &Daemon, to: &'static str) {
     }
 }
 
+#[track_caller]
+fn wait_for_path(daemon: &Daemon, port: &str, path: &str) {
+    let start = Instant::now();
+    loop {
+        let status = daemon.get(&["status"]);
+        let mut ports = status["ports"].as_array().unwrap().iter();
+        let port = ports.find(|p| p["name"] == port).unwrap();
+        if port["path"] == path {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{}", daemon.dump());
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// The same through a port, in XDP once that is fit for it.
+fn exchange_in_xdp(lab: &Lab, daemon: &Daemon, to: &'static str, port: &str) {
+    wait_for_path(daemon, port, "xdp");
+    exchange(lab, daemon, to);
+    for flow in daemon.get(&["flows"])["flows"].as_array().unwrap() {
+        assert_eq!(flow["path"], "xdp", "{flow:#}");
+    }
+}
+
 #[test]
 fn nat_flows_become_fast() {
     if !nix::unistd::geteuid().is_root() {
@@ -418,9 +442,16 @@ fn pppoe_flows_become_fast() {
     };
     let mut pppd = dial();
     let daemon = Daemon::start(&lab, "", &["ppp0"]);
-    exchange_in_tc(&lab, &daemon, "10.6.0.1");
+    exchange(&lab, &daemon, "10.6.0.1");
+    exchange_in_xdp(&lab, &daemon, "10.6.0.1", "ppp0");
     pppd.end();
     let _again = dial();
+    exchange(&lab, &daemon, "10.6.0.1");
+    exchange_in_xdp(&lab, &daemon, "10.6.0.1", "ppp0");
+    // as a shaper there has to
+    let shaper = "tc qdisc replace dev wan0 root tbf rate 100mbit burst 100kb latency 50ms";
+    lab.router().tool(shaper).unwrap();
+    wait_for_path(&daemon, "ppp0", "tc");
     exchange(&lab, &daemon, "10.6.0.1");
     daemon.stop();
 }

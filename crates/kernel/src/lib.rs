@@ -19,6 +19,7 @@ pub mod model;
 pub mod netdev;
 pub mod nft;
 mod nla;
+pub mod pppoe;
 pub mod probe;
 pub mod progs;
 pub mod reachability;

@@ -117,11 +117,11 @@ impl Kind {
         }
     }
 
-    /// Names of the links below a VLAN, at which XDP serves it.
+    /// Names of the links below a VLAN or session, at which XDP serves it.
     fn below(self, port: &str) -> Vec<String> {
         match self {
             Kind::Vlan => vec![self.wire(port)],
-            Kind::VlanInVlan => vec![self.wire(port), format!("{port}o")],
+            Kind::VlanInVlan | Kind::Pppoe => vec![self.wire(port), format!("{port}o")],
             _ => Vec::new(),
         }
     }

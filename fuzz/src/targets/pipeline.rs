@@ -7,11 +7,12 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use freeway_abi::{
-    FW_R_COUNT, FW_R_FAST, FW_ST_ACTIVE, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_framing, fw_state,
+    FW_R_COUNT, FW_R_FAST, FW_ST_ACTIVE, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_framed, fw_state,
     fw_tag,
 };
 use freeway_cmm::{
-    Around, ConnKey, Fitness, FlowKey, Manager, Op, Policy, Port, RuleScope, StateView, Tag, Tags,
+    Around, ConnKey, Fitness, FlowKey, Framing, Manager, Op, Policy, Port, RuleScope, Session,
+    StateView, Tag,
 };
 use freeway_datapath::DataplaneEvent;
 use freeway_datapath::user::Pipeline;
@@ -25,8 +26,13 @@ use crate::support::router::{NOW, Router, connection, manager};
 const HZ: u32 = 250;
 const FLOWS: u32 = 32;
 const STEPS: usize = 64;
-/// Frames with this tag at that port are port 1's.
+/// Frames with this tag, or of this session, at that port are port 1's.
 const TRUNK: u32 = 9;
+const SESSION: Session = Session {
+    id: 0x4567,
+    remote: [2, 0, 0, 0, 0, 9],
+    own: [2, 0, 0, 0, 0, 1],
+};
 const TAG: Tag = Tag {
     protocol: 0x8100,
     vlan: 0x123,
@@ -73,14 +79,45 @@ fn pair() -> [Pipeline; 2] {
     let new = || Pipeline::new(FLOWS, 16).expect("memory");
     let mut pair = [new(), new()];
     pair[1].set_straight(false);
-    let framing = fw_framing {
-        port: TRUNK,
-        tag: [TAG.record(), fw_tag::default()],
+    let tagged = Framing {
+        tags: [TAG, Tag::default()],
+        session: None,
     };
+    let dialled = Framing {
+        session: Some(SESSION),
+        ..Framing::default()
+    };
+    let mut framed = fw_framed {
+        port: 1,
+        ..fw_framed::default()
+    };
+    framed.macs[..6].copy_from_slice(&SESSION.own);
+    framed.macs[6..].copy_from_slice(&SESSION.remote);
     for pipeline in &mut pair {
-        assert!(pipeline.set_framing(&framing, 1), "room");
+        for framing in [tagged, dialled] {
+            assert!(
+                pipeline.set_framing(&framing.record(TRUNK), &framed),
+                "room"
+            );
+        }
     }
     pair
+}
+
+/// A frame as one of a session, with that length.
+fn in_session(bytes: &[u8], macs: [[u8; 6]; 2], len: u16) -> Vec<u8> {
+    let (link, packet) = bytes.split_at(bytes.len().min(14));
+    let proto: u16 = if link.ends_with(&[0x86, 0xdd]) {
+        0x57
+    } else {
+        0x21
+    };
+    let header = [0x8864, 0x1100, SESSION.id, len.wrapping_add(2), proto].map(u16::to_be_bytes);
+    [macs.as_flattened(), header.as_flattened(), packet].concat()
+}
+
+fn packet_len(bytes: &[u8]) -> u16 {
+    bytes.len().saturating_sub(14) as u16
 }
 
 /// A frame with tags.
@@ -91,18 +128,23 @@ fn tagged(bytes: &[u8], tags: &[fw_tag]) -> Vec<u8> {
     [macs, &tags.flatten().collect::<Vec<u8>>(), rest].concat()
 }
 
-/// What leaves at port 2 is tagged, or not.
-fn tags(bytes: &[u8]) -> Tags {
-    match bytes.first() {
-        Some(first) if first & 1 != 0 => [TAG, Tag::default()],
-        Some(first) if first & 2 != 0 => [TAG, TAG],
-        _ => Tags::default(),
+/// What leaves at port 2 is tagged and of a session, or not.
+fn framing(bytes: &[u8]) -> Framing {
+    let first = bytes.first().copied().unwrap_or(0);
+    let tags = match first & 3 {
+        1 | 3 => [TAG, Tag::default()],
+        2 => [TAG, TAG],
+        _ => Default::default(),
+    };
+    Framing {
+        tags,
+        session: (first & 4 != 0).then_some(SESSION),
     }
 }
 
 impl World {
     fn new(pair: [Pipeline; 2], now: u32, epoch: u32, input: &mut Input<'_>) -> Self {
-        let tags = tags(input.0);
+        let framing = framing(input.0);
         let ways = (0..4).map(|n| way(n, input)).collect();
         let mut world = Self {
             pair,
@@ -118,7 +160,7 @@ impl World {
             slot: 2,
             mtu: 9000,
             mac: None,
-            tags,
+            framing,
             xdp: Fitness::FULL,
             tc: Fitness::default(),
         };
@@ -273,6 +315,11 @@ impl World {
         // some as a trunk has them
         let (sent, at) = match bytes.len() {
             len if port == 1 && len > 12 && len % 3 == 0 => (tagged(bytes, &[TAG.record()]), TRUNK),
+            // its packet has no link layer's header then
+            len if port == 1 && len > 14 && bytes[..12] == [0; 12] => {
+                let macs = [SESSION.own, SESSION.remote];
+                (in_session(bytes, macs, packet_len(bytes)), TRUNK)
+            }
             _ => (bytes.to_vec(), port),
         };
         let [(fast, left), other] = self.each(|pipeline| {
@@ -290,10 +337,22 @@ impl World {
             #[allow(clippy::expect_used)]
             let (flow, nexthop, control) = before.expect("a flow that the manager knows");
             forwarded::permitted(bytes, &flow, &nexthop, &control, self.now);
-            let len = nexthop.tags_len as usize;
-            let untagged = [&left[..12], &left[12 + len..]].concat();
-            assert_eq!(left, tagged(&untagged, &nexthop.tag), "tags");
-            forwarded::rewritten(bytes, &flow, &nexthop, &untagged);
+            let len = usize::from(nexthop.tags_len);
+            let mut plain = [&left[..12], &left[12 + len..]].concat();
+            assert_eq!(left, tagged(&plain, &nexthop.tag), "tags");
+            if nexthop.session != 0 {
+                let packet = &plain[22..];
+                let link = SESSION.link(if plain[21] == 0x57 { 6 } else { 4 });
+                let inner = [&link[..14], packet].concat();
+                let macs = [SESSION.remote, SESSION.own];
+                assert_eq!(
+                    plain,
+                    in_session(&inner, macs, packet_len(&inner)),
+                    "session"
+                );
+                plain = inner;
+            }
+            forwarded::rewritten(bytes, &flow, &nexthop, &plain);
             assert_eq!(fast.port_out, Some(nexthop.port));
         } else {
             assert_eq!(left, sent, "the kernel's frame was touched");
@@ -525,7 +584,7 @@ impl World {
                     slot: ifindex,
                     mtu: 9000,
                     mac: None,
-                    tags: Default::default(),
+                    framing: Framing::default(),
                     xdp: Fitness {
                         input: true,
                         output,

@@ -4,7 +4,7 @@
 use freeway_abi::{FW_FLOW_TC, fw_candidate, fw_flow, fw_nexthop};
 
 use super::{Around, Fitness, LAN, Op, Seen, WAN, World, around, port};
-use crate::{Path, Port, Refusal, Settings, Tag};
+use crate::{Framing, Path, Port, Refusal, Session, Settings, Tag};
 
 const UDP: u8 = 17;
 
@@ -225,7 +225,10 @@ fn xdp_tags_what_leaves_and_tc_does_not() {
         vlan: 5,
     };
     let tagged = Port {
-        tags: [tag, Tag::default()],
+        framing: Framing {
+            tags: [tag, Tag::default()],
+            session: None,
+        },
         tc: Fitness::FULL,
         ..port(WAN)
     };
@@ -244,11 +247,58 @@ fn xdp_tags_what_leaves_and_tc_does_not() {
     }
     // other tags: what was learned of the first does not hold
     let other = Port {
-        tags: [tag, tag],
+        framing: Framing {
+            tags: [tag, tag],
+            session: None,
+        },
         ..tagged
     };
     world.call(|m, now, ops| m.set_port(other, now, ops));
     assert_eq!(path(world, Seen::new(UDP, 1)), None);
     let (_, nexthop) = offer(world, Seen::new(UDP, 3), around(1), plain).unwrap();
     assert_eq!(nexthop.unwrap().tags_len, 8);
+}
+
+#[test]
+fn xdp_puts_what_leaves_into_the_session() {
+    let world = &mut world();
+    let session = Session {
+        id: 0x1234,
+        remote: [2, 1, 1, 1, 1, 1],
+        own: [2, 2, 2, 2, 2, 2],
+    };
+    let dialled = |session| Port {
+        framing: Framing {
+            session: Some(session),
+            ..Framing::default()
+        },
+        tc: Fitness::FULL,
+        ..port(WAN)
+    };
+    world.call(|m, now, ops| m.set_port(dialled(session), now, ops));
+    // as a device without a link layer shows it
+    let bare: Change = |c| (c.l2_out, c.l2_out_len) = ([0; 32], 0);
+    let bare_marked: Change = |c| (c.l2_out, c.l2_out_len, c.mark) = ([0; 32], 0, 7);
+    let (flow, nexthop) = offer(world, Seen::new(UDP, 1), around(1), bare).unwrap();
+    let nexthop = nexthop.unwrap();
+    assert!(!is_tc(&flow));
+    assert_eq!((nexthop.tags_len, nexthop.outer_len), (0, 8));
+    assert_eq!(nexthop.session, 0x0001_1234);
+    let link = [&session.remote[..], &session.own, &[8, 0]].concat();
+    assert_eq!((nexthop.l2_len, &nexthop.l2[..14]), (14, &link[..]));
+
+    let (flow, nexthop) = offer(world, Seen::new(UDP, 2), around(1), bare_marked).unwrap();
+    let nexthop = nexthop.unwrap();
+    assert!(is_tc(&flow));
+    assert_eq!(
+        (nexthop.l2_len, nexthop.outer_len, nexthop.session),
+        (0, 0, 0)
+    );
+
+    // dialled anew: nothing goes by the old one
+    let other = Session { id: 9, ..session };
+    world.call(|m, now, ops| m.set_port(dialled(other), now, ops));
+    assert_eq!(path(world, Seen::new(UDP, 1)), None);
+    let (_, nexthop) = offer(world, Seen::new(UDP, 3), around(1), bare).unwrap();
+    assert_eq!(nexthop.unwrap().session, 0x0001_0009);
 }

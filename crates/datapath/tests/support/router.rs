@@ -89,7 +89,7 @@ pub fn manager() -> Manager {
             slot,
             mtu,
             mac,
-            tags: Default::default(),
+            framing: Default::default(),
             xdp: Fitness::FULL,
             tc: Fitness::default(),
         };

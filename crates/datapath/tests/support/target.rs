@@ -4,8 +4,8 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use freeway_abi::{
-    FW_R_COUNT, FW_R_FAST, FW_R_POLICED, fw_conn, fw_control, fw_flow, fw_framing, fw_nexthop,
-    fw_state,
+    FW_R_COUNT, FW_R_FAST, FW_R_POLICED, fw_conn, fw_control, fw_flow, fw_framed, fw_framing,
+    fw_nexthop, fw_state,
 };
 use freeway_datapath::user::Pipeline;
 use freeway_datapath::{Datapath, DataplaneEvent, Hook, LoadOptions};
@@ -41,8 +41,8 @@ pub trait Target {
     fn control(&mut self, control: &fw_control);
     fn conn(&mut self, conn: &fw_conn);
     fn nexthop(&mut self, index: u32, nexthop: fw_nexthop);
-    /// What comes in at a port with tags is another's.
-    fn framing(&mut self, framing: &fw_framing, port: u32);
+    /// What comes in at a port with tags or a session is another's.
+    fn framing(&mut self, framing: &fw_framing, framed: &fw_framed);
     fn insert(&mut self, index: u32, flow: &fw_flow);
     fn set_peer(&mut self, index: u32, peer: u32);
     fn remove(&mut self, index: u32);
@@ -102,8 +102,8 @@ impl Target for Native {
     fn nexthop(&mut self, index: u32, nexthop: fw_nexthop) {
         *self.0.nexthop(index).expect("an index") = nexthop;
     }
-    fn framing(&mut self, framing: &fw_framing, port: u32) {
-        assert!(self.0.set_framing(framing, port), "too many");
+    fn framing(&mut self, framing: &fw_framing, framed: &fw_framed) {
+        assert!(self.0.set_framing(framing, framed), "too many");
     }
     fn insert(&mut self, index: u32, flow: &fw_flow) {
         *self.0.flow(index).expect("an index") = *flow;
@@ -219,9 +219,9 @@ impl Target for Loaded {
     fn nexthop(&mut self, index: u32, nexthop: fw_nexthop) {
         self.datapath.nexthops.set(index, nexthop);
     }
-    fn framing(&mut self, framing: &fw_framing, port: u32) {
+    fn framing(&mut self, framing: &fw_framing, framed: &fw_framed) {
         self.datapath
-            .set_framing(framing, port)
+            .set_framing(framing, framed)
             .expect("room for another");
     }
     fn insert(&mut self, index: u32, flow: &fw_flow) {

@@ -15,6 +15,7 @@ mod poll;
 mod ports;
 mod ruleset;
 mod sample;
+mod sessions;
 mod sniff;
 mod status;
 mod top;
@@ -40,6 +41,7 @@ use self::lost::Lost;
 use self::poll::{Polled, Poller, Question};
 use self::ports::Ports;
 use self::ruleset::Ruleset;
+use self::sessions::Sessions;
 use self::sniff::Sniff;
 use self::wait::Readable;
 use super::{DaemonError, Request};
@@ -170,6 +172,7 @@ struct Engine {
     lost: Lost,
     census: Census,
     sniff: Sniff,
+    sessions: Sessions,
     polled: Polled,
     poller: Poller,
     probes: Vec<ProbeResult>,
@@ -241,6 +244,7 @@ impl Engine {
             lost: Lost::default(),
             census: Census::default(),
             sniff: Sniff::default(),
+            sessions: Sessions::default(),
             polled: Polled::default(),
             poller: Poller::start()?,
             probes,
@@ -259,6 +263,7 @@ impl Engine {
         control.set_sample_budget(per_tick(SAMPLES_PER_S));
         control.set_epoch(engine.manager.epoch());
         engine.polled = Polled::read(engine.question());
+        engine.look_at_sessions();
         engine.set_tcp_timeouts();
         engine.read_neighbours();
         engine.update_policy()?;
@@ -497,7 +502,11 @@ impl Engine {
         if self.poller.take_again() {
             self.ask_poller();
         }
-        if before.ports_differ(&self.polled) || self.new_faults() || self.ports.lost_programs() > 0
+        let carried_anew = self.look_at_sessions();
+        if carried_anew
+            || before.ports_differ(&self.polled)
+            || self.new_faults()
+            || self.ports.lost_programs() > 0
         {
             self.update_ports()?;
         }

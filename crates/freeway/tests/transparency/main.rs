@@ -74,6 +74,8 @@ const BLOCKS: [u64; 12] = [
 const TC_BLOCKS: usize = 6;
 /// Seeds of the cases for other kinds of ports, one for each pair.
 const KINDS_SEED: u64 = 0x7000;
+/// Until a PPPoE session is in XDP, at most.
+const SESSION_CASES: usize = 12;
 /// A machine under load may learn late, or merge gaps.
 const ATTEMPTS: usize = 3;
 
@@ -178,6 +180,23 @@ fn ports_of_other_kinds_send_what_the_kernel_sends() {
             let is = in_xdp.iter().any(|name| name == port);
             assert_eq!(is, wanted, "{port}, {kind:?}: {}", bench.ports());
         }
+        let dialled: Vec<_> = PORTS.iter().zip(kinds).collect();
+        let dialled = |bench: &Bench| {
+            let in_xdp = bench.in_xdp();
+            let sessions = dialled.iter().filter(|(_, kind)| *kind == Kind::Pppoe);
+            sessions
+                .clone()
+                .all(|(port, _)| in_xdp.iter().any(|name| name == *port))
+        };
+        // the kernel's own packets have to show what a session is
+        for _ in 0..SESSION_CASES {
+            if dialled(&bench) {
+                break;
+            }
+            examine(&mut bench, &Case::random(seed, extent.frames), &tally);
+            seed += 1;
+        }
+        assert!(dialled(&bench), "{}", bench.ports());
         for _ in 0..if long { BLOCK } else { 1 } {
             examine(&mut bench, &Case::random(seed, extent.frames), &tally);
             seed += 1;

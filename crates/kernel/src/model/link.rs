@@ -64,6 +64,16 @@ impl Link {
         }
     }
 
+    /// A PPP device.
+    pub fn is_ppp(&self) -> bool {
+        self.kind.as_deref() == Some("ppp")
+    }
+
+    /// Another device carries its packets, framed.
+    pub fn is_carried(&self) -> bool {
+        self.is_vlan() || self.is_ppp()
+    }
+
     /// A VLAN of the device below.
     pub fn is_vlan(&self) -> bool {
         matches!(self.detail, LinkDetail::Vlan { .. })

@@ -10,6 +10,7 @@ use freeway_kernel::hooks;
 use freeway_kernel::model::{Link, Tuple};
 use freeway_kernel::netdev::{self, XdpFeatures};
 use freeway_kernel::nft::{self, LegacyTable};
+use freeway_kernel::pppoe;
 use freeway_kernel::probe::{Outcome, ProbeResult};
 use freeway_kernel::progs;
 use freeway_kernel::sockets::{PacketSocket, packet_sockets};
@@ -17,7 +18,7 @@ use freeway_kernel::sysctl::Sysctls;
 
 use tokio::sync::mpsc;
 
-use super::ports::Tagged;
+use super::ports::Carried;
 use super::sample::{self, Frames};
 use crate::api::{Feature, FeatureState};
 use crate::daemon::DaemonError;
@@ -99,6 +100,8 @@ pub(super) struct Polled {
     features: Option<BTreeMap<u32, XdpFeatures>>,
     /// What keeps ports from a path.
     obstacles: BTreeMap<u32, Obstacles>,
+    /// Of PPPoE.
+    pub sessions: Vec<pppoe::Session>,
 }
 
 impl Polled {
@@ -120,6 +123,10 @@ impl Polled {
             .into_iter()
             .flatten()
             .filter(hooks::HookedFunction::is_foreign);
+        let sessions = pppoe::sessions().unwrap_or_else(|error| {
+            tracing::debug!("listing PPPoE sessions: {error}");
+            Vec::new()
+        });
         let ethtool = Ethtool::open().ok();
         let sysctls = Sysctls::read();
         let look = |link| Obstacles::of(link, &ours, ethtool.as_ref(), &sysctls);
@@ -134,6 +141,7 @@ impl Polled {
                 .collect(),
             ours,
             sysctls,
+            sessions,
         }
     }
 
@@ -148,12 +156,12 @@ impl Polled {
     }
 
     /// True if a packet socket takes a flow's frames, coming in or leaving.
-    /// `below`: how the frames of either port are tagged at the devices below it.
+    /// `below`: how the frames of either port look at the devices below it.
     pub(super) fn sniffed(
         &self,
         key: &FlowKey,
         (out, port_out): (&Tuple, u32),
-        below: [Option<&Tagged>; 2],
+        below: [Option<&Carried>; 2],
     ) -> bool {
         if self.sniffers.is_empty() {
             return false;
@@ -170,13 +178,12 @@ impl Polled {
                     let mut sockets = self.sniffers.iter();
                     sockets.any(|socket| socket.accepts(port, frame, *outgoing))
                 };
-                // below, tags are in the frame or beside it; the nearest device sees the innermost alone
-                let taken_below = |tagged: &Tagged| {
-                    let outermost = tagged.below.len();
-                    let mut ports = tagged.below.iter().enumerate();
-                    ports.any(|(number, port)| {
-                        let tags = &tagged.tags[outermost - number - 1..outermost];
-                        taken(*port, frame) || taken(*port, &sample::tagged(frame, tags))
+                // below, tags are in the frame or beside it
+                let taken_below = |carried: &Carried| {
+                    let inner = sample::in_session(frame, carried.framing.session.as_ref());
+                    let mut ports = carried.seen_below();
+                    ports.any(|(port, tags)| {
+                        taken(port, &inner) || taken(port, &sample::tagged(&inner, tags))
                     })
                 };
                 taken(*port, frame) || below.is_some_and(taken_below)

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use freeway_abi::fw_framing;
-use freeway_cmm::{Exclusion, Fitness, Policy, Port as ManagedPort, Tag, Tags, tags_len};
+use freeway_abi::{fw_framed, fw_framing};
+use freeway_cmm::{Exclusion, Fitness, Framing, Policy, Port as ManagedPort, Session, Tag, Tags};
 use freeway_datapath::{Attachment, Datapath, DatapathError, Hook};
 use freeway_kernel::clsact;
 use freeway_kernel::mirror::Mirror;
-use freeway_kernel::model::{Family, Framing, Link, LinkDetail, Prefix, Qdisc};
+use freeway_kernel::model::{Family, Framing as LinkFraming, Link, LinkDetail, Prefix, Qdisc};
 
 use super::Engine;
 use super::poll::Obstacles;
@@ -41,23 +41,37 @@ const FAULTS_MAX: u64 = 8;
 /// (`tcx_entry_sync()` in include/net/tcx.h), and events must not wait for hundreds of them.
 const ATTACH_TURN: Duration = Duration::from_millis(100);
 
-/// A VLAN whose frames XDP takes and sends, with their tags, at the device below.
+/// A VLAN or PPPoE session whose frames XDP takes and sends, with all that is around its packets, at the device below.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Tagged {
+pub(super) struct Carried {
     /// The device with XDP.
     base: u32,
     /// All devices below, that one last.
-    pub below: Vec<u32>,
-    /// Outermost first.
-    pub tags: Tags,
+    below: Vec<u32>,
+    pub framing: Framing,
 }
 
-impl Tagged {
-    fn framing(&self) -> fw_framing {
-        fw_framing {
-            port: self.base,
-            tag: self.tags.map(Tag::record),
+impl Carried {
+    fn record(&self) -> fw_framing {
+        self.framing.record(self.base)
+    }
+
+    /// Whose the frames are that come in so.
+    fn framed(&self, port: u32) -> fw_framed {
+        let mut macs = [0; 12];
+        if let Some(session) = self.framing.session {
+            macs[..6].copy_from_slice(&session.own);
+            macs[6..].copy_from_slice(&session.remote);
         }
+        fw_framed { port, macs }
+    }
+
+    /// Each device below, and the tags of its frames: the nearest one's have the fewest.
+    pub(super) fn seen_below(&self) -> impl Iterator<Item = (u32, &[Tag])> {
+        let tags = self.framing.tags.iter().filter(|tag| tag.protocol != 0);
+        let tags = &self.framing.tags[..tags.count()];
+        let devices = self.below.iter().rev().enumerate();
+        devices.map(|(above, port)| (*port, tags.get(above..).unwrap_or_default()))
     }
 }
 
@@ -78,7 +92,7 @@ pub(super) struct Port {
     mute: bool,
     xdp_program: Option<Attachment>,
     /// XDP serves it at the device below.
-    pub tagged: Option<Tagged>,
+    pub carried: Option<Carried>,
     tc_programs: Vec<Attachment>,
     /// The tc programs know that there is none of XDP.
     alone: bool,
@@ -116,7 +130,7 @@ impl Port {
 
     /// XDP sees its frames.
     fn has_xdp(&self) -> bool {
-        self.xdp_program.is_some() || self.tagged.is_some()
+        self.xdp_program.is_some() || self.carried.is_some()
     }
 
     /// Takes the programs off, and clsact if nobody else uses it.
@@ -346,7 +360,7 @@ impl Engine {
         }
         self.execute(ops)?;
         // VLANs are as fit as the devices below, which may have come late
-        if self.ports.waiting.is_empty() && self.business().any(Link::is_vlan) {
+        if self.ports.waiting.is_empty() && self.business().any(Link::is_carried) {
             self.update_ports()?;
         }
         Ok(())
@@ -363,87 +377,102 @@ impl Engine {
             .count()
     }
 
-    /// How XDP can serve a VLAN at the device below, and what that is fit for; or why it cannot.
-    fn tagged(&self, link: &Link) -> Result<(Tagged, Fitness), String> {
-        let none = || Err(kinds::without_xdp(link, false).unwrap_or_default());
-        let LinkDetail::Vlan {
-            id,
-            protocol,
-            egress_map: false,
-            ..
-        } = link.detail
-        else {
-            return none();
-        };
+    /// How XDP can serve a link at the device below, and what that is fit for; or why it cannot.
+    fn carried(&self, link: &Link) -> Result<(Carried, Fitness), String> {
+        let none = || kinds::without_xdp(link, false).unwrap_or_default();
         if !link.xdp.is_empty() {
             return Err("a foreign XDP program must see its packets".into());
         }
-        let lower = link.link.filter(|_| link.link_netnsid.is_none());
-        let Some((lower, port)) = lower.and_then(|l| Some((l, self.ports.by_index.get(&l)?)))
-        else {
-            return none();
-        };
-        let mut tagged = match &port.tagged {
-            Some(tagged) => tagged.clone(),
-            None if port.xdp_program.is_some() => Tagged {
+        let (lower, tag, session) = self.carrier(link).ok_or_else(none)?;
+        let port = self.ports.by_index.get(&lower).ok_or_else(none)?;
+        let mut carried = match &port.carried {
+            Some(carried) => carried.clone(),
+            None if port.xdp_program.is_some() => Carried {
                 base: lower,
                 below: Vec::new(),
-                tags: Tags::default(),
+                framing: Framing::default(),
             },
-            None => return none(),
+            None => return Err(none()),
         };
-        let Some(free) = tagged.tags.iter_mut().find(|tag| tag.protocol == 0) else {
-            return Err("it has more tags than XDP takes off: tc forwards".into());
-        };
-        *free = Tag { protocol, vlan: id };
-        tagged.below.insert(0, lower);
-        let base = self.mirror.links().get(&tagged.base);
+        if carried.framing.session.is_some() {
+            return Err(none());
+        }
+        if let Some(tag) = tag {
+            let mut tags = carried.framing.tags.iter_mut();
+            let free = tags.find(|tag| tag.protocol == 0);
+            *free.ok_or("it has more tags than XDP takes off: tc forwards")? = tag;
+        }
+        carried.framing.session = session;
+        carried.below.insert(0, lower);
+        let base = self.mirror.links().get(&carried.base);
         let room = base.map_or(0, |base| base.mtu + VLAN_HLEN);
-        if link.mtu + tags_len(&tagged.tags) > room {
+        if link.mtu + u32::from(carried.framing.outer_len()) > room {
             return Err(format!(
-                "its frames of {} bytes and their tags are longer than XDP may send at the device below (at most {room}): tc forwards",
+                "its frames of {} bytes and what is around them are longer than XDP may send at the device below (at most {room}): tc forwards",
                 link.mtu
             ));
         }
-        Ok((tagged, port.xdp))
+        Ok((carried, port.xdp))
+    }
+
+    /// The device below a VLAN or a PPPoE session, and what is around its packets there.
+    fn carrier(&self, link: &Link) -> Option<(u32, Option<Tag>, Option<Session>)> {
+        match link.detail {
+            LinkDetail::Vlan {
+                id,
+                protocol,
+                egress_map: false,
+                ..
+            } => {
+                let lower = link.link.filter(|_| link.link_netnsid.is_none())?;
+                Some((lower, Some(Tag { protocol, vlan: id }), None))
+            }
+            _ => {
+                let (lower, session) = self.sessions.of(link)?;
+                Some((lower, None, Some(session)))
+            }
+        }
     }
 
     /// Nothing of Freeway stays at a port.
     fn leave(&self, ifindex: u32, port: &mut Port) {
-        self.untag(port);
+        self.uncarry(port);
         port.detach(ifindex);
     }
 
-    /// What comes in with a VLAN's tags is no longer its.
-    fn untag(&self, port: &mut Port) {
-        let tagged = port.tagged.take();
-        let cleared = tagged.map(|tagged| self.datapath.clear_framing(&tagged.framing()));
+    /// What comes in so is no longer its.
+    fn uncarry(&self, port: &mut Port) {
+        let carried = port.carried.take();
+        let cleared = carried.map(|carried| self.datapath.clear_framing(&carried.record()));
         if let Some(Err(error)) = cleared {
             tracing::warn!("{error}");
         }
     }
 
-    /// Has XDP serve a VLAN at the device below, if that can be; returns what that is fit for.
+    /// Has XDP serve a link at the device below, if that can be; returns what that is fit for.
     fn serve_below(&self, link: &Link, port: &mut Port, slot: u32) -> Result<Fitness, String> {
         let wanted = match wants_tc(link, &self.config) {
             Some(reason) => Err(reason),
-            None => self.tagged(link),
+            None => self.carried(link),
         };
-        if port.tagged.as_ref() != wanted.as_ref().ok().map(|(tagged, _)| tagged) {
-            self.untag(port);
+        if port.carried.as_ref() != wanted.as_ref().ok().map(|(carried, _)| carried) {
+            self.uncarry(port);
         }
-        let (tagged, fitness) = wanted?;
+        let (carried, fitness) = wanted?;
         // always, for the kernel empties a slot with its device
-        let result = self.datapath.set_output(slot, tagged.base);
-        let result = result.and_then(|()| match port.tagged {
+        let result = self.datapath.set_output(slot, carried.base);
+        let result = result.and_then(|()| match port.carried {
             Some(_) => Ok(()),
-            None => self.datapath.set_framing(&tagged.framing(), link.ifindex),
+            None => {
+                let framed = carried.framed(link.ifindex);
+                self.datapath.set_framing(&carried.record(), &framed)
+            }
         });
         if let Err(error) = result {
-            self.untag(port);
+            self.uncarry(port);
             return Err(error.to_string());
         }
-        port.tagged = Some(tagged);
+        port.carried = Some(carried);
         Ok(fitness)
     }
 
@@ -482,7 +511,10 @@ impl Engine {
                 slot: port.slot.unwrap_or(0),
                 mtu: link.mtu,
                 mac: link.mac.map(|m| m.0),
-                tags: port.tagged.as_ref().map_or_else(Tags::default, |t| t.tags),
+                framing: port
+                    .carried
+                    .as_ref()
+                    .map_or_else(Framing::default, |c| c.framing),
                 xdp: port.xdp,
                 tc: port.tc,
             },
@@ -530,7 +562,7 @@ impl Engine {
         }
         let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
         port.forget_lost(&link.name);
-        let below = match link.is_vlan() {
+        let below = match link.is_carried() {
             true => self.serve_below(link, port, slot),
             false => attach_xdp(
                 &self.datapath,
@@ -562,7 +594,7 @@ impl Engine {
         let tc = options.is_none_or(|options| options.path != PathChoice::Xdp);
         let up = link.up && link.carrier;
         // what comes in for a VLAN that is down is dropped, but not at the device below
-        let takes = port.tagged.is_none() || link.up;
+        let takes = port.carried.is_none() || link.up;
         port.xdp.input = below.input && takes && obstacles.xdp.is_empty();
         port.tc.input = tc && obstacles.tc.is_empty();
         port.tc.output = tc && up && self.judge_classifiers(link, port);
@@ -605,6 +637,11 @@ impl Engine {
                     let lower = link.link.and_then(|index| links.get(&index));
                     lower.into_iter().collect()
                 }
+                Some("ppp") => {
+                    let device = self.sessions.of(link);
+                    let lower = device.and_then(|(index, _)| links.get(&index));
+                    lower.into_iter().collect()
+                }
                 Some("bridge" | "bond") => {
                     let members = links.values().filter(|l| l.master == Some(link.ifindex));
                     members.collect()
@@ -634,7 +671,7 @@ impl Engine {
                 if tc { "tc" } else { "the kernel" }
             ));
         }
-        if port.tagged.is_some() {
+        if port.carried.is_some() {
             return shaper.is_none();
         }
         let (features, can_send) = self.polled.xdp_features(link.ifindex);
@@ -766,7 +803,7 @@ fn attach_tc(
     let attached = attempt(link, &mut port.failed, || {
         datapath.sweep(link.ifindex);
         let (ingress, egress) = match (link.framing(), alone) {
-            (Framing::Bare, _) => (Hook::RawIngress, Hook::RawEgress),
+            (LinkFraming::Bare, _) => (Hook::RawIngress, Hook::RawEgress),
             (_, true) => (Hook::IngressAlone, Hook::Egress),
             (_, false) => (Hook::Ingress, Hook::Egress),
         };

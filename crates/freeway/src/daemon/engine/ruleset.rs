@@ -186,7 +186,8 @@ impl Engine {
                 let named = |l: &Link| wanted.iter().any(|w| w.matches(l.ifindex, &l.name));
                 // the hooks of the device below see a VLAN's frames, too
                 let hit = |l: &&Link| {
-                    named(l) || (of_device && l.is_vlan() && self.chain(l).into_iter().any(named))
+                    named(l)
+                        || (of_device && l.is_carried() && self.chain(l).into_iter().any(named))
                 };
                 links.filter(hit).map(|l| l.ifindex).collect()
             })

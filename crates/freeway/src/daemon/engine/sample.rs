@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use freeway_cmm::Tag;
+use freeway_cmm::{Session, Tag};
 use freeway_kernel::model::Tuple;
 
 /// One frame that comes in and one that leaves.
@@ -27,6 +27,24 @@ pub(super) fn tagged(frame: &[u8], tags: &[Tag]) -> Vec<u8> {
     let tags = tags.iter().filter(|tag| tag.protocol != 0);
     let tags = tags.flat_map(|tag| [tag.protocol.to_be_bytes(), tag.vlan.to_be_bytes()]);
     [macs, &tags.flatten().collect::<Vec<u8>>(), rest].concat()
+}
+
+/// The frame as one of a session, if there is one.
+pub(super) fn in_session(frame: &[u8], session: Option<&Session>) -> Vec<u8> {
+    let (Some(session), Some((macs, rest))) = (session, frame.split_at_checked(12)) else {
+        return frame.to_vec();
+    };
+    let Some((ethertype, packet)) = rest.split_at_checked(2) else {
+        return frame.to_vec();
+    };
+    let proto: u16 = if ethertype == [0x86, 0xdd] {
+        0x57
+    } else {
+        0x21
+    };
+    let len = packet.len() as u16 + 2;
+    let header = [0x8864, 0x1100, session.id, len, proto].map(u16::to_be_bytes);
+    [macs, header.as_flattened(), packet].concat()
 }
 
 /// A frame of plausible size; MAC addresses are left 0.
@@ -87,6 +105,24 @@ mod tests {
             v6.len(),
             54 + usize::from(u16::from_be_bytes([v6[18], v6[19]]))
         );
+    }
+
+    #[test]
+    fn a_session_is_between_addresses_and_packet() {
+        let session = Session {
+            id: 0x102,
+            remote: [0; 6],
+            own: [0; 6],
+        };
+        let mut plain: Vec<u8> = (0..20).collect();
+        for (ethertype, proto) in [([8, 0], 0x21), ([0x86, 0xdd], 0x57)] {
+            plain[12..14].copy_from_slice(&ethertype);
+            assert_eq!(in_session(&plain, None), plain);
+            let framed = in_session(&plain, Some(&session));
+            assert_eq!(framed[..12], plain[..12]);
+            assert_eq!(framed[12..22], [0x88, 0x64, 0x11, 0, 1, 2, 0, 8, 0, proto]);
+            assert_eq!(framed[22..], plain[14..]);
+        }
     }
 
     #[test]

@@ -30,11 +30,11 @@ impl Sniff {
 impl Engine {
     /// True if a packet socket takes a flow's frames, at its ports or at the devices below.
     pub(super) fn is_sniffed(&self, key: &FlowKey, out: &Tuple, port_out: u32) -> bool {
-        let tagged = |port: u32| {
+        let carried = |port: u32| {
             let port = self.ports.by_index.get(&port);
-            port.and_then(|port| port.tagged.as_ref())
+            port.and_then(|port| port.carried.as_ref())
         };
-        let below = [tagged(key.port), tagged(port_out)];
+        let below = [carried(key.port), carried(port_out)];
         self.polled.sniffed(key, (out, port_out), below)
     }
 
