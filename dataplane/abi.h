@@ -209,7 +209,7 @@ struct fw_framed {
 	__u8 macs[12];
 };
 
-/* What a PPPoE session's frames are seen to be; the key is FW_SESSION and its number. */
+/* What a PPPoE session's frames are seen to be. */
 enum fw_session_shown {
 	/* What leaves is IP and nothing else around it: no compression, encryption, fragments. */
 	FW_SESSION_PLAIN = 1 << 0,
@@ -219,7 +219,10 @@ enum fw_session_shown {
 	FW_SESSION_SHARED = 1 << 2,
 };
 
-/* Made by the daemon for the sessions that there are, written by tc. */
+/*
+ * Made by the daemon for the sessions that there are, written by tc. Its place is the
+ * value of FW_SESSION and its number in another map.
+ */
 struct fw_session {
 	__u32 device;  /* at which its frames leave, ifindex */
 	__u32 port;    /* the PPP device at which its packets come out, ifindex */

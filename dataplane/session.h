@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Which PPPoE session a PPP device is, and what leaves for it: nothing else tells. A
- * frame that comes in for a session carries its number in skb->tc_index to the PPP
- * device, behind pppoe_rcv() and ppp_input(), which leave that alone. What the kernel
- * sends shows whether packets are as they are, or compressed, encrypted, in pieces.
+ * frame that comes in for a session carries the session's place in skb->tc_index to
+ * the PPP device, behind pppoe_rcv() and ppp_input(), which leave that alone. What the
+ * kernel sends shows whether packets are as they are, or compressed, encrypted, in
+ * pieces.
  */
 #ifndef FW_SESSION_H
 #define FW_SESSION_H
@@ -11,33 +12,34 @@
 #include "abi.h"
 #include "framing.h"
 
-/* The session of a frame on its way through an Ethernet device, or NULL. */
-static __always_inline struct fw_session *fw_session_of(struct __sk_buff *ctx,
-							struct fw_pppoe *pppoe)
+/* Beyond all tokens, which may reach a device by other tunnels. */
+enum { FW_SESSION_INDEX = FW_SLOTS + 1 };
+
+/* PPP protocols (RFC 1661, RFC 1962, RFC 1968). */
+enum fw_ppp_const {
+	FW_PPP_CONTROL = 0x8000, /* and beyond: no data */
+	FW_PPP_CCP = 0x80fd,
+	FW_PPP_ECP = 0x8053,
+	FW_PPP_CONFIGURE_ACK = 2,
+};
+
+/* The place of the session of a frame on its way through an Ethernet device, or NULL. */
+static __always_inline const __u32 *fw_session_place(struct __sk_buff *ctx, struct fw_pppoe *pppoe)
 {
 	__u32 session;
 
-	if (fw_likely(ctx->protocol != fw_htons(FW_ETH_PPPOE)) ||
-	    bpf_skb_load_bytes(ctx, FW_ETH_MAC2, pppoe, FW_PPPOE_HEAD_LEN) ||
+	if (bpf_skb_load_bytes(ctx, FW_ETH_MAC2, pppoe, FW_PPPOE_HEAD_LEN) ||
 	    pppoe->ethertype_be != fw_htons(FW_ETH_PPPOE))
 		return NULL;
 	session = FW_SESSION | fw_ntohs(pppoe->session_be);
-	return bpf_map_lookup_elem(&fw_sessions, &session);
-}
-
-/* tc ingress of an Ethernet device: what PPP's device is to know it by, or 0. */
-static __always_inline __u32 fw_session_came(struct __sk_buff *ctx)
-{
-	struct fw_pppoe pppoe;
-
-	return fw_session_of(ctx, &pppoe) ? fw_ntohs(pppoe.session_be) : 0;
+	return bpf_map_lookup_elem(&fw_session_at, &session);
 }
 
 /* tc ingress of a device without a link layer, to which it came with that. */
-static __always_inline void fw_session_at(__u32 tc_index, __u32 port)
+static __always_inline void fw_session_out(__u32 tc_index, __u32 port)
 {
-	__u32 key = FW_SESSION | tc_index;
-	struct fw_session *session = bpf_map_lookup_elem(&fw_sessions, &key);
+	__u32 place = tc_index - FW_SESSION_INDEX;
+	struct fw_session *session = bpf_map_lookup_elem(&fw_sessions, &place);
 
 	if (!session || session->port == port)
 		return;
@@ -47,34 +49,79 @@ static __always_inline void fw_session_at(__u32 tc_index, __u32 port)
 		FW_WRITE_ONCE(session->port, port);
 }
 
+/* What a frame of a session shows, whichever way it goes; `octets` are scratch, the stack is short.
+ */
+static __always_inline __u32 fw_session_shows(struct __sk_buff *ctx, const struct fw_pppoe *pppoe,
+					      __u8 octets[12])
+{
+	const __u32 ip_at = FW_ETH_MAC2 + FW_PPPOE_HEAD_LEN;
+	const __u8 flags = FW_TCP_SYN | FW_TCP_FIN | FW_TCP_RST | FW_TCP_ACK;
+	const __u32 proto = fw_ntohs(pppoe->proto_be);
+
+	if (proto == FW_PPP_CCP || proto == FW_PPP_ECP) {
+		if (bpf_skb_load_bytes(ctx, ip_at, octets, 1))
+			return 0;
+		return octets[0] == FW_PPP_CONFIGURE_ACK ? FW_SESSION_OTHER : 0;
+	}
+	if (proto != FW_PPP_IP)
+		return proto < FW_PPP_CONTROL && proto != FW_PPP_IP6 ? FW_SESSION_OTHER : 0;
+	/* version and length, fragment, protocol */
+	if (bpf_skb_load_bytes(ctx, ip_at, octets, 12) || octets[0] != 0x45 || (octets[6] & 0x3f) ||
+	    octets[7] || octets[9] != FW_PROTO_TCP)
+		return 0;
+	if (bpf_skb_load_bytes(ctx, ip_at + FW_IP4_LEN + 13, octets, 1))
+		return 0;
+	return (octets[0] & flags) == FW_TCP_ACK ? FW_SESSION_PLAIN : 0;
+}
+
+static __always_inline void fw_session_showed(struct fw_session *session, __u32 shown)
+{
+	if (shown & ~session->shown)
+		FW_WRITE_ONCE(session->shown, session->shown | shown);
+}
+
 /*
- * tc egress of an Ethernet device. TCP alone is proof, for its headers alone may be
- * compressed (RFC 1144). Control protocols are 0x8000 and more (RFC 1661).
+ * tc ingress of an Ethernet device: what PPP's device is to know it by, or 0. What is
+ * compressed towards here needs all packets to be seen, so it is no plain session.
+ */
+static __always_inline __u32 fw_session_came(struct __sk_buff *ctx)
+{
+	struct fw_pppoe pppoe;
+	const __u32 *place = fw_session_place(ctx, &pppoe);
+	struct fw_session *session;
+	__u8 macs[12];
+
+	if (!place)
+		return 0;
+	session = bpf_map_lookup_elem(&fw_sessions, place);
+	if (!session || session->device != fw_port(ctx) ||
+	    bpf_skb_load_bytes(ctx, 0, macs, sizeof(macs)) ||
+	    __builtin_memcmp(macs, session->macs + 6, 6) ||
+	    __builtin_memcmp(macs + 6, session->macs, 6))
+		return 0;
+	fw_session_showed(session, fw_session_shows(ctx, &pppoe, macs) & FW_SESSION_OTHER);
+	return FW_SESSION_INDEX + *place;
+}
+
+/*
+ * tc egress of an Ethernet device. A segment that slhc_compress() would compress (RFC
+ * 1144) alone is proof: IPv4, whole, with ACK and neither SYN, FIN nor RST.
  */
 static __always_inline void fw_session_left(struct __sk_buff *ctx)
 {
-	const __u32 ip_at = FW_ETH_MAC2 + FW_PPPOE_HEAD_LEN;
-	struct fw_session *session;
 	struct fw_pppoe pppoe;
-	__u8 proto = 0, macs[12];
-	__u32 shown = 0;
+	const __u32 *place = fw_session_place(ctx, &pppoe);
+	struct fw_session *session;
+	__u8 macs[12];
 
-	session = fw_session_of(ctx, &pppoe);
-	/* another host's, which passes a bridge, may have the same number */
-	if (!session || session->device != fw_port(ctx) ||
-	    bpf_skb_load_bytes(ctx, 0, macs, sizeof(macs)) ||
-	    __builtin_memcmp(macs, session->macs, sizeof(macs)))
+	if (!place)
 		return;
-	if (pppoe.proto_be == fw_htons(FW_PPP_IP))
-		bpf_skb_load_bytes(ctx, ip_at + 9, &proto, sizeof(proto));
-	else if (pppoe.proto_be == fw_htons(FW_PPP_IP6))
-		bpf_skb_load_bytes(ctx, ip_at + 6, &proto, sizeof(proto));
-	else if (fw_ntohs(pppoe.proto_be) < 0x8000)
-		shown = FW_SESSION_OTHER;
-	if (proto == FW_PROTO_TCP)
-		shown = FW_SESSION_PLAIN;
-	if (shown & ~session->shown)
-		FW_WRITE_ONCE(session->shown, session->shown | shown);
+	session = bpf_map_lookup_elem(&fw_sessions, place);
+	/* another host's, which passes a bridge, may have the same number */
+	if (session && session->device == fw_port(ctx) &&
+	    !bpf_skb_load_bytes(ctx, 0, macs, sizeof(macs)) &&
+	    !__builtin_memcmp(macs, session->macs, sizeof(macs)))
+		fw_session_showed(session, fw_session_shows(ctx, &pppoe, macs));
 }
 
 #endif

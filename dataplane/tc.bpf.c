@@ -64,7 +64,7 @@ static __always_inline int fw_ingress(struct __sk_buff *ctx, const int tc_alone)
 
 	ctx->tc_index = 0;
 	if (FW_TARGET_IS_RAW && fw_unlikely(came))
-		fw_session_at(came, fw_port(ctx));
+		fw_session_out(came, fw_port(ctx));
 	if (fw_reached(now, fw_ctl.deadline_tick))
 		return FW_NEXT;
 	if (fw_ctl.tc_forwards) {
@@ -79,13 +79,11 @@ static __always_inline int fw_ingress(struct __sk_buff *ctx, const int tc_alone)
 	return FW_NEXT;
 }
 
-#if !FW_TARGET_IS_RAW
 SEC("tc")
 int freeway_ingress(struct __sk_buff *ctx)
 {
 	return fw_ingress(ctx, 0);
 }
-#endif
 
 /* Of a port without XDP. */
 SEC("tc")
@@ -105,6 +103,7 @@ int freeway_egress(struct __sk_buff *ctx)
 	int watch = 0;
 
 	if (!FW_TARGET_IS_RAW && fw_unlikely(ctx->protocol == fw_htons(FW_ETH_PPPOE))) {
+		ctx->tc_index = 0;
 		fw_session_left(ctx);
 		return FW_NEXT;
 	}

@@ -56,6 +56,13 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, FW_SESSIONS_MAX);
 	__type(key, __u32);
+	__type(value, __u32);
+} FW_MAP(fw_session_at);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FW_SESSIONS_MAX);
+	__type(key, __u32);
 	__type(value, struct fw_session);
 } FW_MAP(fw_sessions);
 

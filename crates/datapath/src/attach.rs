@@ -23,8 +23,10 @@ pub enum Hook {
     IngressAlone,
     /// tc egress: tcx, or clsact before 6.6.
     Egress,
-    /// tc ingress at a port without a link layer.
+    /// tc ingress at a port without a link layer, which XDP serves at a device below.
     RawIngress,
+    /// The same without XDP.
+    RawIngressAlone,
     /// tc egress there.
     RawEgress,
 }
@@ -34,8 +36,8 @@ impl Hook {
     pub(crate) fn program(self) -> &'static str {
         match self {
             Hook::Xdp => "freeway_xdp",
-            Hook::Ingress => "freeway_ingress",
-            Hook::IngressAlone | Hook::RawIngress => "freeway_ingress_alone",
+            Hook::Ingress | Hook::RawIngress => "freeway_ingress",
+            Hook::IngressAlone | Hook::RawIngressAlone => "freeway_ingress_alone",
             Hook::Egress | Hook::RawEgress => "freeway_egress",
         }
     }
@@ -44,7 +46,7 @@ impl Hook {
     fn tcx(self) -> Option<u32> {
         match self {
             Hook::Xdp => None,
-            Hook::Ingress | Hook::IngressAlone | Hook::RawIngress => {
+            Hook::Ingress | Hook::IngressAlone | Hook::RawIngress | Hook::RawIngressAlone => {
                 Some(libbpf_sys::BPF_TCX_INGRESS)
             }
             Hook::Egress | Hook::RawEgress => Some(libbpf_sys::BPF_TCX_EGRESS),

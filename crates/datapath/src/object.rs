@@ -243,7 +243,9 @@ impl Datapath {
     pub fn prog(&self, hook: Hook) -> Result<OwnedFd, DatapathError> {
         match hook {
             Hook::Xdp => prog_fd(&self.xdp, "xdp", hook.program()),
-            Hook::RawIngress | Hook::RawEgress => prog_fd(self.raw()?, "raw", hook.program()),
+            Hook::RawIngress | Hook::RawIngressAlone | Hook::RawEgress => {
+                prog_fd(self.raw()?, "raw", hook.program())
+            }
             _ => prog_fd(&self.tc, "tc", hook.program()),
         }
     }
@@ -285,22 +287,29 @@ impl Datapath {
         self.delete("fw_framings", framing.as_bytes())
     }
 
-    /// A session is to be looked at, from now on; `session` is `FW_SESSION` and its number.
-    pub fn watch_session(&self, session: u32, record: &fw_session) -> Result<(), DatapathError> {
-        self.update("fw_sessions", &session.to_ne_bytes(), record.as_bytes())
+    /// A session is to be looked at, from now on, in a place of its own; `session` is `FW_SESSION` and its number.
+    pub fn watch_session(
+        &self,
+        session: u32,
+        place: u32,
+        record: &fw_session,
+    ) -> Result<(), DatapathError> {
+        let place = place.to_ne_bytes();
+        self.update("fw_sessions", &place, record.as_bytes())?;
+        self.update("fw_session_at", &session.to_ne_bytes(), &place)
     }
 
     /// It is gone.
     pub fn forget_session(&self, session: u32) -> Result<(), DatapathError> {
-        self.delete("fw_sessions", &session.to_ne_bytes())
+        self.delete("fw_session_at", &session.to_ne_bytes())
     }
 
-    /// What it was seen to be; zeros if it is not looked at.
+    /// What the session of a place was seen to be.
     #[must_use]
-    pub fn session(&self, session: u32) -> fw_session {
+    pub fn session(&self, place: u32) -> fw_session {
         let map = self.maps.get("fw_sessions");
         let value = map.and_then(|map| {
-            let key = session.to_ne_bytes();
+            let key = place.to_ne_bytes();
             map.lookup(&key, MapFlags::ANY).ok().flatten()
         });
         value

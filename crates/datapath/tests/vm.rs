@@ -34,8 +34,9 @@ fn programs_load() {
         };
         let datapath = Datapath::load(&options).unwrap();
         datapath.prog(Hook::RawIngress).unwrap();
+        datapath.prog(Hook::RawIngressAlone).unwrap();
         let ids = datapath.prog_ids();
-        assert_eq!(ids.len(), 6);
+        assert_eq!(ids.len(), 7);
         for prog in ProgInfoIter::default().filter(|prog| ids.contains(&prog.id)) {
             let name = prog.name.to_string_lossy();
             println!(

@@ -398,7 +398,7 @@ impl Drop for Helper {
     }
 }
 
-/// A PPPoE session from the router to an access concentrator at the server, lost and set up anew.
+/// A PPPoE session in a VLAN from the router to an access concentrator at the server, lost and set up anew.
 #[test]
 fn pppoe_flows_become_fast() {
     const SESSION: &str = "noauth\nnodefaultroute\nnoccp\nnovj\nmtu 1492\nmru 1492\n";
@@ -414,18 +414,25 @@ fn pppoe_flows_become_fast() {
     else {
         return;
     };
+    for (host, own) in [(lab.router(), "wan0"), (lab.server(), "eth0")] {
+        // tags are in the frames, as on a wire
+        let inline = format!("ethtool -K {own} txvlan off");
+        host.tool(&inline).unwrap();
+        let vlan = format!("link add link {own} name vl0 type vlan id 5\nlink set vl0 up\n");
+        host.tool_with_input("ip -batch -", &vlan).unwrap();
+    }
     let file = PathBuf::from("/run/freeway-vm-session");
     std::fs::write(&file, SESSION).unwrap();
     let _concentrator = Helper::start(
         lab.server(),
         &format!(
-            "pppoe-server -F -I eth0 -L 10.6.0.1 -R 10.6.0.2 -N 8 -O {}",
+            "pppoe-server -F -I vl0 -L 10.6.0.1 -R 10.6.0.2 -N 8 -O {}",
             file.display()
         ),
     );
     let dial = || {
         let line = format!(
-            "pppd plugin pppoe.so nic-wan0 nodetach noipdefault ifname ppp0 file {}",
+            "pppd plugin pppoe.so nic-vl0 nodetach noipdefault ifname ppp0 file {}",
             file.display()
         );
         let pppd = Helper::start(lab.router(), &line);
@@ -441,7 +448,7 @@ fn pppoe_flows_become_fast() {
         pppd
     };
     let mut pppd = dial();
-    let daemon = Daemon::start(&lab, "", &["ppp0"]);
+    let daemon = Daemon::start(&lab, "", &["vl0", "ppp0"]);
     exchange(&lab, &daemon, "10.6.0.1");
     exchange_in_xdp(&lab, &daemon, "10.6.0.1", "ppp0");
     pppd.end();

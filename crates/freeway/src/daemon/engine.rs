@@ -29,7 +29,7 @@ use freeway_cmm::{Around, FlowKey, Manager, Op, Settings, out_of};
 use freeway_datapath::{Datapath, DataplaneEvent, LoadOptions};
 use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::mirror::{Mirror, MirrorConfig};
-use freeway_kernel::model::{Event, Source};
+use freeway_kernel::model::{Event, Link, Source};
 use freeway_kernel::probe::{Outcome, ProbeResult, probe_all};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -364,6 +364,10 @@ impl Engine {
                     rules = true;
                 }
                 Event::RulesetChanged { .. } => rules = true,
+                // PPP may have closed the family alone (npmode), of which nothing tells
+                Event::AddrGone(address) if self.is_ppp(address.ifindex) => {
+                    self.manager.new_epoch(&mut ops);
+                }
                 Event::SetElementsChanged {
                     family,
                     table,
@@ -395,6 +399,7 @@ impl Engine {
         }
         self.execute(ops)?;
         if ports {
+            self.look_at_sessions();
             self.update_policy()?;
             self.update_ruleset()?;
             self.update_ports()?;
@@ -410,6 +415,11 @@ impl Engine {
             self.resync()?;
         }
         Ok(())
+    }
+
+    fn is_ppp(&self, ifindex: u32) -> bool {
+        let link = self.mirror.links().get(&ifindex);
+        link.is_some_and(Link::is_ppp)
     }
 
     /// Start-up again: dumps everything and applies the difference; returns how much that was.
@@ -503,6 +513,10 @@ impl Engine {
             self.ask_poller();
         }
         let carried_anew = self.look_at_sessions();
+        if carried_anew {
+            // rules of the devices below concern it, or no longer
+            self.update_ruleset()?;
+        }
         if carried_anew
             || before.ports_differ(&self.polled)
             || self.new_faults()

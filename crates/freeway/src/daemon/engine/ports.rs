@@ -317,8 +317,8 @@ impl Engine {
         for link in &links {
             gone.remove(&link.ifindex);
         }
-        // a VLAN is as fit for XDP as the device below
-        links.sort_by_cached_key(|link| (self.vlans_below(link), link.ifindex));
+        // a VLAN or session is as fit for XDP as the device below
+        links.sort_by_cached_key(|link| (self.carriers(link), link.ifindex));
         for ifindex in &gone {
             self.manager.remove_port(*ifindex, now_tick, &mut ops);
         }
@@ -366,14 +366,17 @@ impl Engine {
         Ok(())
     }
 
-    /// How many VLANs one in another a link is, at most what XDP could serve and one more.
-    fn vlans_below(&self, link: &Link) -> usize {
+    /// How many devices carry a link, one above the other, at most what XDP could serve and one more.
+    fn carriers(&self, link: &Link) -> usize {
         let below = |link: &&Link| {
-            let vlan = link.is_vlan().then_some(link)?;
-            self.mirror.links().get(&vlan.link?)
+            let lower = match link.is_vlan() {
+                true => link.link,
+                false => self.sessions.of(link).map(|(lower, _)| lower),
+            };
+            self.mirror.links().get(&lower?)
         };
         std::iter::successors(Some(link), below)
-            .take(Tags::default().len() + 2)
+            .take(Tags::default().len() + 3)
             .count()
     }
 
@@ -803,7 +806,8 @@ fn attach_tc(
     let attached = attempt(link, &mut port.failed, || {
         datapath.sweep(link.ifindex);
         let (ingress, egress) = match (link.framing(), alone) {
-            (LinkFraming::Bare, _) => (Hook::RawIngress, Hook::RawEgress),
+            (LinkFraming::Bare, true) => (Hook::RawIngressAlone, Hook::RawEgress),
+            (LinkFraming::Bare, false) => (Hook::RawIngress, Hook::RawEgress),
             (_, true) => (Hook::IngressAlone, Hook::Egress),
             (_, false) => (Hook::Ingress, Hook::Egress),
         };
