@@ -23,16 +23,34 @@ enum fw_ppp_const {
 	FW_PPP_CONFIGURE_ACK = 2,
 };
 
-/* The place of the session of a frame on its way through an Ethernet device, or NULL. */
-static __always_inline const __u32 *fw_session_place(struct __sk_buff *ctx, struct fw_pppoe *pppoe)
+/*
+ * The session of a frame that an Ethernet device receives, or sends, or NULL; its place
+ * and header besides. Another host's, which passes a bridge, may have the same number.
+ * `octets` are scratch, for the stack is short.
+ */
+static __always_inline struct fw_session *fw_session_of(struct __sk_buff *ctx, const int came,
+							struct fw_pppoe *pppoe, __u8 octets[12],
+							__u32 *place)
 {
-	__u32 session;
+	const __u32 remote_at = came ? 6 : 0;
+	struct fw_session *session;
+	const __u32 *found;
+	__u32 number;
 
 	if (bpf_skb_load_bytes(ctx, FW_ETH_MAC2, pppoe, FW_PPPOE_HEAD_LEN) ||
 	    pppoe->ethertype_be != fw_htons(FW_ETH_PPPOE))
 		return NULL;
-	session = FW_SESSION | fw_ntohs(pppoe->session_be);
-	return bpf_map_lookup_elem(&fw_session_at, &session);
+	number = FW_SESSION | fw_ntohs(pppoe->session_be);
+	found = bpf_map_lookup_elem(&fw_session_at, &number);
+	if (!found)
+		return NULL;
+	*place = *found;
+	session = bpf_map_lookup_elem(&fw_sessions, place);
+	if (!session || session->device != fw_port(ctx) || bpf_skb_load_bytes(ctx, 0, octets, 12) ||
+	    __builtin_memcmp(octets + remote_at, session->macs, 6) ||
+	    __builtin_memcmp(octets + 6 - remote_at, session->macs + 6, 6))
+		return NULL;
+	return session;
 }
 
 /* tc ingress of a device without a link layer, to which it came with that. */
@@ -49,8 +67,7 @@ static __always_inline void fw_session_out(__u32 tc_index, __u32 port)
 		FW_WRITE_ONCE(session->port, port);
 }
 
-/* What a frame of a session shows, whichever way it goes; `octets` are scratch, the stack is short.
- */
+/* What a frame of a session shows, whichever way it goes; `octets` are scratch. */
 static __always_inline __u32 fw_session_shows(struct __sk_buff *ctx, const struct fw_pppoe *pppoe,
 					      __u8 octets[12])
 {
@@ -86,21 +103,16 @@ static __always_inline void fw_session_showed(struct fw_session *session, __u32 
  */
 static __always_inline __u32 fw_session_came(struct __sk_buff *ctx)
 {
-	struct fw_pppoe pppoe;
-	const __u32 *place = fw_session_place(ctx, &pppoe);
 	struct fw_session *session;
-	__u8 macs[12];
+	struct fw_pppoe pppoe;
+	__u8 octets[12];
+	__u32 place;
 
-	if (!place)
+	session = fw_session_of(ctx, 1, &pppoe, octets, &place);
+	if (!session)
 		return 0;
-	session = bpf_map_lookup_elem(&fw_sessions, place);
-	if (!session || session->device != fw_port(ctx) ||
-	    bpf_skb_load_bytes(ctx, 0, macs, sizeof(macs)) ||
-	    __builtin_memcmp(macs, session->macs + 6, 6) ||
-	    __builtin_memcmp(macs + 6, session->macs, 6))
-		return 0;
-	fw_session_showed(session, fw_session_shows(ctx, &pppoe, macs) & FW_SESSION_OTHER);
-	return FW_SESSION_INDEX + *place;
+	fw_session_showed(session, fw_session_shows(ctx, &pppoe, octets) & FW_SESSION_OTHER);
+	return FW_SESSION_INDEX + place;
 }
 
 /*
@@ -109,19 +121,14 @@ static __always_inline __u32 fw_session_came(struct __sk_buff *ctx)
  */
 static __always_inline void fw_session_left(struct __sk_buff *ctx)
 {
-	struct fw_pppoe pppoe;
-	const __u32 *place = fw_session_place(ctx, &pppoe);
 	struct fw_session *session;
-	__u8 macs[12];
+	struct fw_pppoe pppoe;
+	__u8 octets[12];
+	__u32 place;
 
-	if (!place)
-		return;
-	session = bpf_map_lookup_elem(&fw_sessions, place);
-	/* another host's, which passes a bridge, may have the same number */
-	if (session && session->device == fw_port(ctx) &&
-	    !bpf_skb_load_bytes(ctx, 0, macs, sizeof(macs)) &&
-	    !__builtin_memcmp(macs, session->macs, sizeof(macs)))
-		fw_session_showed(session, fw_session_shows(ctx, &pppoe, macs));
+	session = fw_session_of(ctx, 0, &pppoe, octets, &place);
+	if (session)
+		fw_session_showed(session, fw_session_shows(ctx, &pppoe, octets));
 }
 
 #endif

@@ -61,7 +61,7 @@ void fw_user_set_full(struct fw_env *env, __u32 full);
 /* The last event, taken; its length, or 0. */
 __u32 fw_user_event(struct fw_env *env, void *event, __u32 size);
 
-/* What comes in at a port with these tags is another's; -1 if there are too many. */
+/* What comes in at a port with these tags and session is another's; -1 if there are too many. */
 int fw_user_set_framing(struct fw_env *env, const struct fw_framing *framing,
 			const struct fw_framed *framed);
 

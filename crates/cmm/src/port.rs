@@ -2,7 +2,8 @@
 //! Ports as the manager knows them.
 
 use freeway_abi::{
-    FW_AF_INET6, FW_L2_MAX, FW_PPPOE_LEN, FW_SESSION, FW_TAG_LEN, FW_TAGS_MAX, fw_framing, fw_tag,
+    FW_AF_INET6, FW_L2_MAX, FW_PPPOE_LEN, FW_SESSION, FW_TAG_LEN, FW_TAGS_MAX, fw_framed,
+    fw_framing, fw_tag,
 };
 
 /// A port and what it is fit for; the daemon decides and tells.
@@ -16,7 +17,7 @@ pub struct Port {
     pub mtu: u32,
     /// MAC address.
     pub mac: Option<[u8; 6]>,
-    /// That the devices below write, for XDP to do the same.
+    /// What the devices below put around its packets, for XDP to do the same.
     pub framing: Framing,
     /// What XDP may do here.
     pub xdp: Fitness,
@@ -59,14 +60,22 @@ pub struct Session {
 }
 
 impl Session {
+    /// MAC addresses of what leaves: destination, source.
+    #[must_use]
+    pub fn macs(&self) -> [u8; 12] {
+        let mut macs = [0; 12];
+        macs[..6].copy_from_slice(&self.remote);
+        macs[6..].copy_from_slice(&self.own);
+        macs
+    }
+
     /// The Ethernet header of what leaves, as it would be without the session; `family` is one of `FW_AF_*`.
     #[must_use]
     pub fn link(&self, family: u8) -> [u8; FW_L2_MAX as usize] {
         let v6 = u32::from(family) == FW_AF_INET6;
         let ethertype: u16 = if v6 { 0x86dd } else { 0x0800 };
         let mut l2 = [0; FW_L2_MAX as usize];
-        l2[..6].copy_from_slice(&self.remote);
-        l2[6..12].copy_from_slice(&self.own);
+        l2[..12].copy_from_slice(&self.macs());
         l2[12..14].copy_from_slice(&ethertype.to_be_bytes());
         l2
     }
@@ -109,6 +118,17 @@ impl Framing {
             tag: self.tags.map(Tag::record),
             session: self.session_word(),
         }
+    }
+
+    /// Whose the frames are that come in so, and, in a session, with which addresses.
+    #[must_use]
+    pub fn framed(&self, port: u32) -> fw_framed {
+        let mut macs = [0; 12];
+        if let Some(session) = self.session {
+            macs = session.macs();
+            macs.rotate_left(6);
+        }
+        fw_framed { port, macs }
     }
 }
 

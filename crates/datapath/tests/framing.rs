@@ -114,6 +114,22 @@ fn prepare(
     target.insert(1, &flow.record(1, false, state));
 }
 
+/// The kernel gets each of them as it came; the flow is prepared anew at last.
+fn untouched(target: &mut dyn Target, flow: &Flow, port: u32, cases: &[(&str, Vec<u8>)]) {
+    let at = target.name();
+    for (what, sent) in cases {
+        prepare(target, flow, port, &[LEAVES], None);
+        if sent.len() < target.shortest_frame() {
+            continue;
+        }
+        let outcome = target.run(sent, BASE);
+        assert!(!outcome.fast && !outcome.dropped, "{at}: {what}");
+        assert_eq!(&outcome.frame, sent, "{at}: {what}");
+        assert_eq!(target.state(1).packets, 0, "{at}: {what}");
+    }
+    prepare(target, flow, port, &[LEAVES], None);
+}
+
 fn targets() -> Vec<Box<dyn Target>> {
     let mut targets: Vec<Box<dyn Target>> =
         vec![Box::new(Native::new(true)), Box::new(Native::new(false))];
@@ -247,17 +263,7 @@ fn what_is_not_forwarded_is_as_it_was() {
             ("no tag", plain.clone()),
             ("cut", short),
         ];
-        for (what, sent) in cases {
-            prepare(&mut **target, &flow, PORTS[1], &[LEAVES], None);
-            if sent.len() < target.shortest_frame() {
-                continue;
-            }
-            let outcome = target.run(&sent, BASE);
-            assert!(!outcome.fast && !outcome.dropped, "{at}: {what}");
-            assert_eq!(outcome.frame, sent, "{at}: {what}");
-            assert_eq!(target.state(1).packets, 0, "{at}: {what}");
-        }
-        prepare(&mut **target, &flow, PORTS[1], &[LEAVES], None);
+        untouched(&mut **target, &flow, PORTS[1], &cases);
         assert!(target.run(&tagged(&plain, &single, 0), BASE).fast, "{at}");
     }
 }
@@ -298,29 +304,7 @@ fn what_is_not_a_sessions_packet_is_as_it_was() {
             ("no session", plain.clone()),
             ("cut", session[..30].to_vec()),
         ];
-        for (what, sent) in cases {
-            prepare(
-                &mut **target,
-                &bare(&flow),
-                SESSION_PORTS[0],
-                &[LEAVES],
-                None,
-            );
-            if sent.len() < target.shortest_frame() {
-                continue;
-            }
-            let outcome = target.run(&sent, BASE);
-            assert!(!outcome.fast && !outcome.dropped, "{at}: {what}");
-            assert_eq!(outcome.frame, sent, "{at}: {what}");
-            assert_eq!(target.state(1).packets, 0, "{at}: {what}");
-        }
-        prepare(
-            &mut **target,
-            &bare(&flow),
-            SESSION_PORTS[0],
-            &[LEAVES],
-            None,
-        );
+        untouched(&mut **target, &bare(&flow), SESSION_PORTS[0], &cases);
         assert!(target.run(&session, BASE).fast, "{at}");
     }
 }

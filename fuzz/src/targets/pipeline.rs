@@ -7,8 +7,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use freeway_abi::{
-    FW_R_COUNT, FW_R_FAST, FW_ST_ACTIVE, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_framed, fw_state,
-    fw_tag,
+    FW_R_COUNT, FW_R_FAST, FW_ST_ACTIVE, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_state, fw_tag,
 };
 use freeway_cmm::{
     Around, ConnKey, Fitness, FlowKey, Framing, Manager, Op, Policy, Port, RuleScope, Session,
@@ -87,16 +86,10 @@ fn pair() -> [Pipeline; 2] {
         session: Some(SESSION),
         ..Framing::default()
     };
-    let mut framed = fw_framed {
-        port: 1,
-        ..fw_framed::default()
-    };
-    framed.macs[..6].copy_from_slice(&SESSION.own);
-    framed.macs[6..].copy_from_slice(&SESSION.remote);
     for pipeline in &mut pair {
         for framing in [tagged, dialled] {
             assert!(
-                pipeline.set_framing(&framing.record(TRUNK), &framed),
+                pipeline.set_framing(&framing.record(TRUNK), &framing.framed(1)),
                 "room"
             );
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use freeway_abi::{fw_framed, fw_framing};
+use freeway_abi::fw_framing;
 use freeway_cmm::{Exclusion, Fitness, Framing, Policy, Port as ManagedPort, Session, Tag, Tags};
 use freeway_datapath::{Attachment, Datapath, DatapathError, Hook};
 use freeway_kernel::clsact;
@@ -54,16 +54,6 @@ pub(super) struct Carried {
 impl Carried {
     fn record(&self) -> fw_framing {
         self.framing.record(self.base)
-    }
-
-    /// Whose the frames are that come in so.
-    fn framed(&self, port: u32) -> fw_framed {
-        let mut macs = [0; 12];
-        if let Some(session) = self.framing.session {
-            macs[..6].copy_from_slice(&session.own);
-            macs[6..].copy_from_slice(&session.remote);
-        }
-        fw_framed { port, macs }
     }
 
     /// Each device below, and the tags of its frames: the nearest one's have the fewest.
@@ -467,7 +457,7 @@ impl Engine {
         let result = result.and_then(|()| match port.carried {
             Some(_) => Ok(()),
             None => {
-                let framed = carried.framed(link.ifindex);
+                let framed = carried.framing.framed(link.ifindex);
                 self.datapath.set_framing(&carried.record(), &framed)
             }
         });

@@ -30,12 +30,9 @@ impl Known {
     }
 
     fn record(&self) -> fw_session {
-        let mut macs = [0; 12];
-        macs[..6].copy_from_slice(&self.session.remote);
-        macs[6..].copy_from_slice(&self.session.own);
         fw_session {
             device: self.device,
-            macs,
+            macs: self.session.macs(),
             ..fw_session::default()
         }
     }
