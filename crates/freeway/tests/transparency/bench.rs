@@ -128,6 +128,18 @@ impl Bench {
             .collect()
     }
 
+    /// The path of each active flow between two ports.
+    pub fn paths(&self, one: &str, other: &str) -> Vec<String> {
+        let between = |flow: &Value| {
+            let ports = [&flow["port_in"], &flow["port_out"]];
+            flow["state"] == "active" && (ports == [one, other] || ports == [other, one])
+        };
+        let flows = self.daemon.flows("").into_iter().filter(between);
+        flows
+            .map(|flow| flow["path"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
     /// The ports as the daemon judges them.
     pub fn ports(&self) -> String {
         self.daemon.status()["ports"].to_string()

@@ -25,6 +25,7 @@ mod common;
 mod compare;
 mod flow;
 mod frame;
+mod kinds;
 mod record;
 mod ruleset;
 mod setup;
@@ -40,8 +41,7 @@ use bench::{Bench, Outcome};
 use case::Case;
 use compare::{Comparison, compare};
 use freeway_kernel::probe::kernel_version;
-use freeway_lab::Twins;
-use freeway_lab::twins::{Kind, PORTS};
+use freeway_lab::twins::Kind;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use setup::{Pace, Tracking};
@@ -72,10 +72,6 @@ const BLOCKS: [u64; 12] = [
 ];
 /// Of the default ones, those that tc gets, too.
 const TC_BLOCKS: usize = 6;
-/// Seeds of the cases for other kinds of ports, one for each pair.
-const KINDS_SEED: u64 = 0x7000;
-/// Until a PPPoE session is in XDP, at most.
-const SESSION_CASES: usize = 12;
 /// A machine under load may learn late, or merge gaps.
 const ATTEMPTS: usize = 3;
 
@@ -141,69 +137,6 @@ fn tc_sends_what_the_kernel_sends() {
         extent.blocks.truncate(TC_BLOCKS);
     }
     same("tc", extent);
-}
-
-/// VLANs, bridges, bonds and PPPoE in the place of wires, two by two, or each with each.
-#[test]
-fn ports_of_other_kinds_send_what_the_kernel_sends() {
-    let Some(_machine) = common::machine() else {
-        return;
-    };
-    let mut kinds = Kind::ALL.to_vec();
-    kinds.retain(|kind| match Twins::build([*kind; 3]) {
-        Ok(_) => true,
-        Err(error) => {
-            println!("without {kind:?}: {error}");
-            false
-        }
-    });
-    let extent = Extent::read();
-    let long = common::long();
-    let tally = Mutex::new(Tally::default());
-    let start = Instant::now();
-    let mut seed = KINDS_SEED;
-    let pairs: Vec<[Kind; 2]> = if long {
-        let each = |lan: &Kind| kinds.iter().map(|wan| [*lan, *wan]).collect::<Vec<_>>();
-        kinds.iter().flat_map(each).collect()
-    } else {
-        let others = &kinds[1..];
-        let pair = |pair: &[Kind]| [pair[0], *pair.get(1).unwrap_or(&Kind::Wire)];
-        others.chunks(2).map(pair).collect()
-    };
-    for [lan, wan] in pairs {
-        let kinds = [lan, wan, Kind::Wire];
-        let mut bench = Bench::build("auto", kinds);
-        let in_xdp = bench.in_xdp();
-        println!("{lan:?} and {wan:?}, in XDP: {}", in_xdp.join(" "));
-        for (port, kind) in PORTS.iter().zip(kinds) {
-            let wanted = [Kind::Wire, Kind::Vlan, Kind::VlanInVlan].contains(&kind);
-            let is = in_xdp.iter().any(|name| name == port);
-            assert_eq!(is, wanted, "{port}, {kind:?}: {}", bench.ports());
-        }
-        let dialled: Vec<_> = PORTS.iter().zip(kinds).collect();
-        let dialled = |bench: &Bench| {
-            let in_xdp = bench.in_xdp();
-            let sessions = dialled.iter().filter(|(_, kind)| *kind == Kind::Pppoe);
-            sessions
-                .clone()
-                .all(|(port, _)| in_xdp.iter().any(|name| name == *port))
-        };
-        // the kernel's own packets have to show what a session is
-        for _ in 0..SESSION_CASES {
-            if dialled(&bench) {
-                break;
-            }
-            examine(&mut bench, &Case::random(seed, extent.frames), &tally);
-            seed += 1;
-        }
-        assert!(dialled(&bench), "{}", bench.ports());
-        for _ in 0..if long { BLOCK } else { 1 } {
-            examine(&mut bench, &Case::random(seed, extent.frames), &tally);
-            seed += 1;
-        }
-        bench.stop();
-    }
-    conclude(tally, start, (seed - KINDS_SEED) as usize);
 }
 
 fn same(path: &str, extent: Extent) {

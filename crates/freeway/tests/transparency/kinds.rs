@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! VLANs, bridges, bonds and PPPoE in the place of wires. `FREEWAY_LONG=1`: each with each, both families, with and
+//! without NAT; else two by two. `FREEWAY_JSON=FILE`: appends one JSON object for each pair.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use freeway_lab::Twins;
+use freeway_lab::twins::{Kind, PORTS};
+use serde_json::json;
+
+use crate::bench::Bench;
+use crate::case::Case;
+use crate::setup::{Nat, Pace, Setup};
+use crate::tally::Tally;
+use crate::{Extent, common, conclude, examine};
+
+/// Seeds count up from here.
+const SEED: u64 = 0x7000;
+/// Until a PPPoE session is in XDP, at most.
+const SESSION_CASES: usize = 12;
+/// IPv6 or not, translated or not.
+const TRAFFIC: [(bool, bool); 4] = [(false, true), (true, false), (false, false), (true, true)];
+const TRAFFIC_OF_A_PAIR: usize = 2;
+
+/// Those that this kernel has.
+fn kinds() -> Vec<Kind> {
+    let has = |kind: &Kind| match Twins::build([*kind; 3]) {
+        Ok(_) => true,
+        Err(error) => {
+            println!("without {kind:?}: {error}");
+            false
+        }
+    };
+    Kind::ALL.into_iter().filter(has).collect()
+}
+
+fn pairs(kinds: &[Kind]) -> Vec<[Kind; 2]> {
+    if common::long() {
+        let each = |lan: &Kind| kinds.iter().map(|wan| [*lan, *wan]).collect::<Vec<_>>();
+        kinds.iter().flat_map(each).collect()
+    } else {
+        let pair = |pair: &[Kind]| [pair[0], *pair.get(1).unwrap_or(&Kind::Wire)];
+        kinds[1..].chunks(2).map(pair).collect()
+    }
+}
+
+/// Where XDP serves a port of this kind; a PPPoE session once its packets have shown what it is.
+fn for_xdp(kind: Kind) -> bool {
+    [Kind::Wire, Kind::Vlan, Kind::VlanInVlan, Kind::Pppoe].contains(&kind)
+}
+
+/// The next case in which all flows have to be fast.
+fn case(seed: &mut u64, frames: usize, (v6, nat): (bool, bool)) -> Case {
+    let fits = |setup: &Setup| {
+        let translated = setup.nat != Nat::None;
+        (setup.v6, translated) == (v6, nat)
+            && setup.explains().is_empty()
+            && setup.pace != Pace::Gaps
+    };
+    loop {
+        *seed += 1;
+        let case = Case::random(*seed, frames);
+        if fits(&case.setup) {
+            return case;
+        }
+    }
+}
+
+/// Runs cases until the kernel's own packets have shown what each session is.
+fn dial(
+    bench: &mut Bench,
+    kinds: [Kind; 3],
+    tally: &Mutex<Tally>,
+    seed: &mut u64,
+    frames: usize,
+) -> usize {
+    let sessions = PORTS
+        .iter()
+        .zip(kinds)
+        .filter(|(_, kind)| *kind == Kind::Pppoe);
+    let sessions: Vec<&str> = sessions.map(|(port, _)| *port).collect();
+    for count in 0..SESSION_CASES {
+        let in_xdp = bench.in_xdp();
+        if sessions
+            .iter()
+            .all(|port| in_xdp.iter().any(|name| name == port))
+        {
+            return count;
+        }
+        examine(bench, &case(seed, frames, TRAFFIC[0]), tally);
+    }
+    panic!("no session in XDP: {}", bench.ports());
+}
+
+#[test]
+fn ports_of_other_kinds_send_what_the_kernel_sends() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let frames = Extent::read().frames;
+    let tally = Mutex::new(Tally::default());
+    let start = Instant::now();
+    let (mut seed, mut cases) = (SEED, 0);
+    for (number, [lan, wan]) in pairs(&kinds()).into_iter().enumerate() {
+        let kinds = [lan, wan, Kind::Wire];
+        let mut bench = Bench::build("auto", kinds);
+        cases += dial(&mut bench, kinds, &tally, &mut seed, frames);
+        let in_xdp = bench.in_xdp();
+        for (port, kind) in PORTS.iter().zip(kinds) {
+            let is = in_xdp.iter().any(|name| name == port);
+            assert_eq!(is, for_xdp(kind), "{port}, {kind:?}: {}", bench.ports());
+        }
+        let mut paths = BTreeMap::new();
+        let some = if common::long() {
+            TRAFFIC.len()
+        } else {
+            TRAFFIC_OF_A_PAIR
+        };
+        for traffic in TRAFFIC.iter().cycle().skip(some * number).take(some) {
+            examine(&mut bench, &case(&mut seed, frames, *traffic), &tally);
+            cases += 1;
+            for path in bench.paths(PORTS[0], PORTS[1]) {
+                *paths.entry(path).or_insert(0) += 1;
+            }
+        }
+        println!("row: {lan:?} to {wan:?}: {paths:?}");
+        let wanted = if for_xdp(lan) && for_xdp(wan) {
+            "xdp"
+        } else {
+            "tc"
+        };
+        assert!(
+            paths.len() == 1 && paths.contains_key(wanted),
+            "{lan:?} to {wan:?}: {paths:?}, not {wanted}\n{}",
+            bench.ports()
+        );
+        if let Some(file) = std::env::var_os("FREEWAY_JSON") {
+            let row = json!({"lan": format!("{lan:?}"), "wan": format!("{wan:?}"), "path": wanted});
+            let file = std::fs::File::options()
+                .append(true)
+                .create(true)
+                .open(file);
+            writeln!(file.unwrap(), "{row}").unwrap();
+        }
+        bench.stop();
+    }
+    conclude(tally, start, cases);
+}
