@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use freeway_lab::{Filter, Lab, Netns, Options, Topology};
+use freeway_lab::frame::MAC_WAN;
+use freeway_lab::{Capture, Filter, Lab, Netns, Options, Topology};
 use serde_json::Value;
 
 const SERVER: &str = "198.51.100.2";
@@ -398,6 +399,42 @@ impl Drop for Helper {
     }
 }
 
+/// Sends to the server, a datagram each millisecond, until told to end, whether or not there is a way.
+fn load(netns: &Netns, server: &'static str, end: &Arc<AtomicBool>) -> JoinHandle<()> {
+    let end = Arc::clone(end);
+    in_netns(netns, move || {
+        let socket = UdpSocket::bind("192.0.2.2:41000").unwrap();
+        while !end.load(Ordering::Relaxed) {
+            let _ = socket.send_to(b"a datagram", (server, 9));
+            thread::sleep(Duration::from_millis(1));
+        }
+    })
+}
+
+/// What a frame of a PPPoE session says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    /// A packet of IPv4 or IPv6.
+    Packet,
+    /// LCP's Terminate-Request (RFC 1661).
+    End,
+    Other,
+}
+
+/// The session of a frame of the router's in a VLAN, and what it says.
+fn of_session(frame: &[u8]) -> Option<(u16, Said)> {
+    let (link, rest) = frame.split_at_checked(16)?;
+    if link[6..12] != MAC_WAN || rest.len() < 11 || rest[..4] != [0x88, 0x64, 0x11, 0] {
+        return None;
+    }
+    let said = match rest[8..11] {
+        [0, 0x21 | 0x57, _] => Said::Packet,
+        [0xc0, 0x21, 5] => Said::End,
+        _ => Said::Other,
+    };
+    Some((u16::from_be_bytes([rest[4], rest[5]]), said))
+}
+
 /// A PPPoE session in a VLAN from the router to an access concentrator at the server, lost and set up anew.
 #[test]
 fn pppoe_flows_become_fast() {
@@ -451,8 +488,61 @@ fn pppoe_flows_become_fast() {
     let daemon = Daemon::start(&lab, "", &["vl0", "ppp0"]);
     exchange(&lab, &daemon, "10.6.0.1");
     exchange_in_xdp(&lab, &daemon, "10.6.0.1", "ppp0");
+    // the session is lost under load: no packet follows its end
+    let mut wire = Capture::open(lab.server_port()).unwrap();
+    let (end, before) = (Arc::new(AtomicBool::new(false)), daemon.fast_packets());
+    let sender = load(lab.client(), "10.6.0.1", &end);
+    let start = Instant::now();
+    while daemon.fast_packets() < before + 200 {
+        assert!(start.elapsed() < PATIENCE, "{}", daemon.dump());
+    }
     pppd.end();
+    thread::sleep(Duration::from_secs(2));
+    let mut of_sessions = || -> Vec<(u16, Said)> {
+        let frames = wire.drain(Duration::ZERO, |frame| of_session(frame).is_some());
+        let frames = frames.unwrap();
+        frames
+            .iter()
+            .filter_map(|frame| of_session(&frame.bytes))
+            .collect()
+    };
+    let frames = of_sessions();
+    let (old, _) = frames[0];
+    let ended = frames.iter().position(|(_, said)| *said == Said::End);
+    let (before, after) = frames.split_at(ended.expect("an end of the session"));
+    let packets = |frames: &[(u16, Said)]| {
+        frames
+            .iter()
+            .filter(|(_, said)| *said == Said::Packet)
+            .count()
+    };
+    println!(
+        "session {old:#x}: {} packets before its end, {} after it",
+        packets(before),
+        packets(after)
+    );
+    assert!(packets(before) > 200 && packets(after) == 0, "{frames:x?}");
     let _again = dial();
+    let dialled = Instant::now();
+    let before = daemon.fast_packets();
+    while daemon.fast_packets() < before + 5 {
+        assert!(dialled.elapsed() < PATIENCE, "{}", daemon.dump());
+    }
+    // a second, but for the emulation
+    println!(
+        "packets of the new session are fast after {:?}",
+        dialled.elapsed()
+    );
+    assert!(dialled.elapsed() < Duration::from_secs(10));
+    end.store(true, Ordering::Relaxed);
+    sender.join().unwrap();
+    let news: std::collections::BTreeSet<u16> =
+        of_sessions().iter().map(|(session, _)| *session).collect();
+    assert!(
+        news.len() == 1 && !news.contains(&old),
+        "{old:#x}, then {news:x?}"
+    );
+    drop(wire);
     exchange(&lab, &daemon, "10.6.0.1");
     exchange_in_xdp(&lab, &daemon, "10.6.0.1", "ppp0");
     // as a shaper there has to

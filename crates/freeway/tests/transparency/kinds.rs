@@ -40,7 +40,9 @@ fn kinds() -> Vec<Kind> {
 fn pairs(kinds: &[Kind]) -> Vec<[Kind; 2]> {
     if common::long() {
         let each = |lan: &Kind| kinds.iter().map(|wan| [*lan, *wan]).collect::<Vec<_>>();
-        kinds.iter().flat_map(each).collect()
+        let mut pairs: Vec<_> = kinds.iter().flat_map(each).collect();
+        pairs.sort_by_key(|pair| pair.contains(&Kind::Bond));
+        pairs
     } else {
         let pair = |pair: &[Kind]| [pair[0], *pair.get(1).unwrap_or(&Kind::Wire)];
         kinds[1..].chunks(2).map(pair).collect()

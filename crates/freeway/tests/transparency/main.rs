@@ -14,7 +14,8 @@
 //! Twins of one router, one of them with a Freeway daemon, get the same configuration and the same frames; GRO is off.
 //! Setup, ruleset and frames of a case follow from its seed. By default the cases are always the same ones ([`BLOCKS`]).
 //! `FREEWAY_SEED` is the first of others, which count up from it, `FREEWAY_SEED=random` takes any, and so does
-//! `FREEWAY_LONG=1`, which runs 520 setups with 1,000,000 frames. `FREEWAY_CASES` is their number. The daemon stays while
+//! `FREEWAY_LONG=1`, which runs 520 setups with 1,000,000 frames. `FREEWAY_CASES` is their number, `FREEWAY_FRAMES` that
+//! of the frames of each. The daemon stays while
 //! setups come and go. VRFs and bonds need modules that this kernel may not have.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -112,9 +113,19 @@ impl Extent {
                 seeds.take(cases as usize).collect()
             }
         };
+        let frames = match std::env::var("FREEWAY_FRAMES") {
+            Ok(text) => text.parse().expect("FREEWAY_FRAMES is a number"),
+            Err(_) => {
+                if long {
+                    2000
+                } else {
+                    1000
+                }
+            }
+        };
         Self {
             workers: if long { 6 } else { 3 },
-            frames: if long { 2000 } else { 1000 },
+            frames,
             blocks: seeds.chunks(BLOCK as usize).map(<[u64]>::to_vec).collect(),
         }
     }
