@@ -186,13 +186,13 @@ struct fw_nexthop {
 	__u32 port; /* egress ifindex */
 	__u32 devmap_slot;
 	__u32 valid;
+	__u16 tags_len;  /* octets */
+	__u16 outer_len; /* of tags and session */
 	__u32 l2_len;
 	/* of the skb, for qdiscs and their filters; of flows that tc owns */
 	__u32 mark;
 	__u32 priority;
-	__u16 tags_len;  /* octets */
-	__u16 outer_len; /* of tags and session */
-	__u32 session;   /* 0, or FW_SESSION and its number */
+	__u32 session; /* 0, or FW_SESSION and its number */
 };
 
 /* How the packets of a device come in at another one, for XDP. */

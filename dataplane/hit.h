@@ -45,15 +45,23 @@ static __always_inline __u32 fw_hit_room(fw_ctx *ctx, const struct fw_state *st,
 	return room;
 }
 
-/* 0 if the fast path is on and the flow active, confirmed, its next hop valid. */
-static __always_inline __u64 fw_hit_state(const struct fw_flow *f, const struct fw_nexthop *nh)
+/* 0 if the fast path is on and the flow active and confirmed. */
+static __always_inline __u64 fw_hit_state(const struct fw_flow *f)
 {
 	/* by pointers without a structure's alignment, which would make two loads of one */
 	const fw_u64_any *on = (const void *)&fw_ctl.on, *status = (const void *)&f->state.status;
-	__u64 differs = *status ^ *on;
 
-	FW_GATHER(differs, nh->valid ^ 1);
-	return differs;
+	return *status ^ *on;
+}
+
+/* 0 if the next hop is valid and puts nothing around packets, in one load. */
+static __always_inline __u64 fw_hit_framed(const struct fw_nexthop *nh)
+{
+	const struct fw_nexthop plain = {.valid = 1};
+
+	if (FW_TARGET_IS_TC)
+		return nh->valid ^ 1;
+	return *(const fw_u64_any *)&nh->valid ^ *(const fw_u64_any *)&plain.valid;
 }
 
 /*
@@ -83,15 +91,15 @@ static __always_inline __u64 fw_hit_l4(const struct fw_l4 *l4, const __u8 proto,
 }
 
 static __always_inline void fw_hit_done(fw_ctx *ctx, struct fw_state *st,
-					const struct fw_nexthop *nh, void *data, void *end,
-					__u32 len, __u32 now)
+					const struct fw_nexthop *nh, __u64 framed, void *data,
+					void *end, __u32 len, __u32 now)
 {
 	st->packets++;
 	st->bytes += len;
 	st->used_tick = now;
 	/* The sender's padding goes last, for it moves the frame's end. */
 	(void)fw_trim(ctx, &data, &end, len);
-	if (fw_unlikely(fw_leaves_framed(nh))) {
+	if (fw_unlikely(framed)) {
 		st->bytes += nh->outer_len;
 		(void)fw_frame(ctx, nh, len - FW_ETH_LEN);
 	}
@@ -136,7 +144,7 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	const struct fw_nexthop *nh;
 	struct fw_words4 key;
 	struct fw_flow *f;
-	__u64 differs;
+	__u64 differs, framed;
 	__u32 len, room;
 
 	if (data + FW_ETH_LEN + FW_IP4_LEN + len_l4_min > end)
@@ -162,15 +170,15 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	FW_GATHER(differs, (head[2] ^ head_in[2]) & FW_HEAD4_MASK_16);
 	FW_GATHER(differs, fw_hit_csum(ip));
 	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP4_LEN));
-	FW_GATHER(differs, fw_hit_state(f, nh));
-	if (fw_unlikely(differs))
-		return NULL;
-	if (fw_unlikely(fw_leaves_framed(nh)) &&
-	    (!fw_frame_room(ctx, nh, &data, &end) ||
-	     data + FW_ETH_LEN + FW_IP4_LEN + len_l4_min > end))
-		return NULL;
+	FW_GATHER(differs, fw_hit_state(f));
+	framed = fw_hit_framed(nh);
+	if (fw_unlikely(differs | framed)) {
+		if (differs || nh->valid != 1 || !fw_frame_room(ctx, nh, &data, &end) ||
+		    data + FW_ETH_LEN + FW_IP4_LEN + len_l4_min > end)
+			return NULL;
+	}
 	fw_rewrite4(data, f, nh, proto);
-	fw_hit_done(ctx, &f->state, nh, data, end, FW_ETH_LEN + len, now);
+	fw_hit_done(ctx, &f->state, nh, framed, data, end, FW_ETH_LEN + len, now);
 	return nh;
 }
 
@@ -185,7 +193,7 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	const struct fw_nexthop *nh;
 	struct fw_words6 key;
 	struct fw_flow *f;
-	__u64 differs;
+	__u64 differs, framed;
 	__u32 len, room;
 
 	if (data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end)
@@ -211,15 +219,15 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	FW_GATHER(differs, (ip->word0_be ^ f->word0_in_be) & fw_htonl(~FW_IP6_ECN));
 	FW_GATHER(differs, ip->hop_limit ^ f->ttl_in);
 	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP6_LEN));
-	FW_GATHER(differs, fw_hit_state(f, nh));
-	if (fw_unlikely(differs))
-		return NULL;
-	if (fw_unlikely(fw_leaves_framed(nh)) &&
-	    (!fw_frame_room(ctx, nh, &data, &end) ||
-	     data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end))
-		return NULL;
+	FW_GATHER(differs, fw_hit_state(f));
+	framed = fw_hit_framed(nh);
+	if (fw_unlikely(differs | framed)) {
+		if (differs || nh->valid != 1 || !fw_frame_room(ctx, nh, &data, &end) ||
+		    data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end)
+			return NULL;
+	}
 	fw_rewrite6(data, f, nh, proto);
-	fw_hit_done(ctx, &f->state, nh, data, end, FW_ETH_LEN + len, now);
+	fw_hit_done(ctx, &f->state, nh, framed, data, end, FW_ETH_LEN + len, now);
 	return nh;
 }
 

@@ -313,20 +313,17 @@ int fw_user_set_framing(struct fw_env *env, const struct fw_framing *framing,
 	return -1;
 }
 
-/* As the XDP program, ahead of what it does with the answer. */
-static enum fw_reason fw_user_decide(fw_ctx *ctx, __u32 port, const struct fw_nexthop **nh)
+static enum fw_reason fw_user_step_by_step(fw_ctx *ctx, __u32 port, enum fw_missed missed,
+					   const struct fw_nexthop **nh)
 {
-	enum fw_missed missed = FW_MISSED_UNKNOWN;
 	struct fw_pkt p = {};
 	enum fw_reason reason;
 
-	*nh = fw_env->no_hit ? NULL : fw_hit(ctx, port, &missed);
-	fw_env->hits += !!*nh;
 	if (missed != FW_MISSED_UNKNOWN && !fw_cfg.police) {
 		fw_env->misses++;
 		return missed == FW_MISSED_OTHER ? FW_R_OWNER : FW_R_MISS;
 	}
-	reason = *nh ? FW_R_NONE : fw_pipeline(ctx, port, &p, nh);
+	reason = fw_pipeline(ctx, port, &p, nh);
 	if (!reason && *nh)
 		return FW_R_FAST;
 	reason = fw_name_miss(ctx->data, ctx->end, &p, reason);
@@ -335,29 +332,69 @@ static enum fw_reason fw_user_decide(fw_ctx *ctx, __u32 port, const struct fw_ne
 	return reason;
 }
 
-__u32 fw_user_forward(struct fw_env *env, void *buffer, __u32 *at, __u32 *len, __u32 port,
-		      __u32 *port_out)
+/* As the XDP program, ahead of what it does with the answer. */
+static enum fw_reason fw_user_no_hit(fw_ctx *ctx, __u32 port, enum fw_missed missed,
+				     const struct fw_nexthop **nh)
 {
-	fw_ctx ctx = {
-		.room = buffer, .data = buffer + *at, .end = buffer + *at + *len, .port = port};
-	const struct fw_nexthop *nh = NULL;
 	struct fw_head head;
 	enum fw_reason reason;
-	__u32 within;
+	__u32 within = 0;
+
+	if (missed == FW_MISSED_UNKNOWN && fw_is_framed(ctx))
+		within = fw_unframe(ctx, &head);
+	if (within) {
+		port = within;
+		*nh = fw_env->no_hit ? NULL : fw_hit(ctx, port, &missed);
+		if (*nh) {
+			fw_env->hits++;
+			return FW_R_FAST;
+		}
+	}
+	reason = fw_user_step_by_step(ctx, port, missed, nh);
+	if (within && reason != FW_R_FAST && reason != FW_R_POLICED)
+		(void)fw_reframe(ctx, &head);
+	return reason;
+}
+
+static __always_inline enum fw_reason fw_user_done(struct fw_user_frame *frame, const fw_ctx *ctx,
+						   enum fw_reason reason,
+						   const struct fw_nexthop *nh)
+{
+	if (reason == FW_R_FAST)
+		frame->port_out = nh->port;
+	frame->at = ctx->data - ctx->room;
+	frame->len = fw_frame_len(ctx);
+	return reason;
+}
+
+/* Of a copy, whose address is known: that of a plain hit may be in registers. */
+static __attribute__((noinline)) enum fw_reason fw_user_other(struct fw_user_frame *frame,
+							      fw_ctx ctx, enum fw_missed missed)
+{
+	const struct fw_nexthop *nh = NULL;
+	enum fw_reason reason = fw_user_no_hit(&ctx, ctx.port, missed, &nh);
+
+	fw_count(reason);
+	return fw_user_done(frame, &ctx, reason, nh);
+}
+
+__u32 fw_user_forward(struct fw_env *env, struct fw_user_frame *frame)
+{
+	void *data = frame->buffer + frame->at;
+	fw_ctx ctx = {
+		.room = frame->buffer, .data = data, .end = data + frame->len, .port = frame->port};
+	enum fw_missed missed = FW_MISSED_UNKNOWN;
+	const struct fw_nexthop *nh;
 
 	fw_env = env;
 	if (env->control.on)
 		env->control.on = FW_ST_ACTIVE;
-	within = fw_is_framed(&ctx) ? fw_unframe(&ctx, &head) : 0;
-	reason = fw_user_decide(&ctx, within ? within : port, &nh);
-	fw_count(reason);
-	if (reason == FW_R_FAST)
-		*port_out = nh->port;
-	else if (within && reason != FW_R_POLICED)
-		(void)fw_reframe(&ctx, &head);
-	*at = ctx.data - buffer;
-	*len = fw_frame_len(&ctx);
-	return reason;
+	nh = env->no_hit ? NULL : fw_hit(&ctx, ctx.port, &missed);
+	if (fw_unlikely(!nh))
+		return fw_user_other(frame, ctx, missed);
+	env->hits++;
+	env->counts[FW_R_FAST]++;
+	return fw_user_done(frame, &ctx, FW_R_FAST, nh);
 }
 
 __u32 fw_user_ingress(struct fw_env *env, void *frame, __u32 len, __u32 port, __u32 gso)

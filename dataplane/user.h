@@ -65,13 +65,20 @@ __u32 fw_user_event(struct fw_env *env, void *event, __u32 size);
 int fw_user_set_framing(struct fw_env *env, const struct fw_framing *framing,
 			const struct fw_framed *framed);
 
+/* A frame lies in a buffer from octet `at`, `len` octets of it; tags move its beginning. */
+struct fw_user_frame {
+	void *buffer;
+	__u32 at;
+	__u32 len;
+	__u32 port;     /* at which it came in, ifindex */
+	__u32 port_out; /* at which it is to leave, if it is forwarded */
+};
+
 /*
- * A frame lies in a buffer from octet *at, *len octets of it; tags move its beginning.
  * enum fw_reason: FW_R_FAST with the frame rewritten, FW_R_POLICED if it is to be
  * dropped, or why the kernel gets it, as it was.
  */
-__u32 fw_user_forward(struct fw_env *env, void *buffer, __u32 *at, __u32 *len, __u32 port,
-		      __u32 *port_out);
+__u32 fw_user_forward(struct fw_env *env, struct fw_user_frame *frame);
 /* The token of a frame that goes to the kernel, or 0. */
 __u32 fw_user_ingress(struct fw_env *env, void *frame, __u32 len, __u32 port, __u32 gso);
 /* enum fw_reason: what was learned from a frame that leaves. */

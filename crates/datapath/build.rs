@@ -27,6 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         .compiler(&clang)
         .file(dataplane.join("user.c"))
         .flag("-std=gnu11")
+        // as the BPF targets, whatever the profile: tests tell by it what a hit costs
+        .opt_level(2)
         .flag("-Wno-unused-parameter")
         .warnings_into_errors(true);
     // For tests; the linker must be told too, see tests/sanitize.

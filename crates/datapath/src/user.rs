@@ -19,6 +19,16 @@ struct Env {
     _opaque: [u8; 0],
 }
 
+/// `struct fw_user_frame`.
+#[repr(C)]
+struct InBuffer {
+    buffer: *mut u8,
+    at: u32,
+    len: u32,
+    port: u32,
+    port_out: u32,
+}
+
 unsafe extern "C" {
     fn fw_user_new(flows: u32, nexthops: u32) -> *mut Env;
     fn fw_user_free(env: *mut Env);
@@ -45,14 +55,7 @@ unsafe extern "C" {
         framing: *const fw_framing,
         framed: *const fw_framed,
     ) -> i32;
-    fn fw_user_forward(
-        env: *mut Env,
-        buffer: *mut u8,
-        at: *mut u32,
-        len: *mut u32,
-        port: u32,
-        out: *mut u32,
-    ) -> u32;
+    fn fw_user_forward(env: *mut Env, frame: *mut InBuffer) -> u32;
     fn fw_user_ingress(env: *mut Env, frame: *mut u8, len: u32, port: u32, gso: u32) -> u32;
     fn fw_user_egress(
         env: *mut Env,
@@ -214,27 +217,24 @@ impl Pipeline {
 
     /// The fast path: rewrites `frame`, trimming its padding, taking tags off and putting them on.
     pub fn forward(&mut self, frame: &mut Vec<u8>, port: u32) -> Verdict {
-        let mut len = u32::try_from(frame.len()).unwrap_or(0);
-        let (mut at, mut out) = (HEADROOM, 0);
+        let len = u32::try_from(frame.len()).unwrap_or(0);
         let mut buffer = vec![0; HEADROOM as usize];
         buffer.append(frame);
-        // SAFETY: the buffer is `at` and `len` bytes long, and C stays within.
-        let reason = unsafe {
-            fw_user_forward(
-                self.0.as_ptr(),
-                buffer.as_mut_ptr(),
-                &mut at,
-                &mut len,
-                port,
-                &mut out,
-            )
+        let mut lies = InBuffer {
+            buffer: buffer.as_mut_ptr(),
+            at: HEADROOM,
+            len,
+            port,
+            port_out: 0,
         };
+        // SAFETY: the buffer is `at` and `len` bytes long, and C stays within.
+        let reason = unsafe { fw_user_forward(self.0.as_ptr(), &raw mut lies) };
         let fast = reason == freeway_abi::FW_R_FAST;
-        let frame_now = at as usize..at as usize + len as usize;
+        let frame_now = lies.at as usize..lies.at as usize + lies.len as usize;
         frame.extend_from_slice(buffer.get(frame_now).unwrap_or_default());
         Verdict {
             reason,
-            port_out: fast.then_some(out),
+            port_out: fast.then_some(lies.port_out),
         }
     }
 
