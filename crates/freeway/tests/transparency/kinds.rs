@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! VLANs, bridges, bonds and PPPoE in the place of wires. `FREEWAY_LONG=1`: each with each, both families, with and
-//! without NAT; else two by two. `FREEWAY_JSON=FILE`: appends one JSON object for each pair.
+//! without NAT, or those pairs alone that `FREEWAY_PAIRS=FROM..TO` has the numbers of; else two by two.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use freeway_lab::Twins;
 use freeway_lab::twins::{Kind, PORTS};
-use serde_json::json;
 
 use crate::bench::Bench;
 use crate::case::Case;
@@ -42,7 +40,12 @@ fn pairs(kinds: &[Kind]) -> Vec<[Kind; 2]> {
         let each = |lan: &Kind| kinds.iter().map(|wan| [*lan, *wan]).collect::<Vec<_>>();
         let mut pairs: Vec<_> = kinds.iter().flat_map(each).collect();
         pairs.sort_by_key(|pair| pair.contains(&Kind::Bond));
-        pairs
+        let Ok(range) = std::env::var("FREEWAY_PAIRS") else {
+            return pairs;
+        };
+        let (from, to) = range.split_once("..").expect("FREEWAY_PAIRS is FROM..TO");
+        let [from, to] = [from, to].map(|number| number.parse().expect("a number"));
+        pairs[from..to].to_vec()
     } else {
         let pair = |pair: &[Kind]| [pair[0], *pair.get(1).unwrap_or(&Kind::Wire)];
         kinds[1..].chunks(2).map(pair).collect()
@@ -139,14 +142,6 @@ fn ports_of_other_kinds_send_what_the_kernel_sends() {
             "{lan:?} to {wan:?}: {paths:?}, not {wanted}\n{}",
             bench.ports()
         );
-        if let Some(file) = std::env::var_os("FREEWAY_JSON") {
-            let row = json!({"lan": format!("{lan:?}"), "wan": format!("{wan:?}"), "path": wanted});
-            let file = std::fs::File::options()
-                .append(true)
-                .create(true)
-                .open(file);
-            writeln!(file.unwrap(), "{row}").unwrap();
-        }
         bench.stop();
     }
     conclude(tally, start, cases);
