@@ -23,6 +23,7 @@ pub struct Tally {
     paced: usize,
     wrong_sums: usize,
     translated: usize,
+    repacked: usize,
     pub retried: usize,
     /// Setups below the share, and why.
     slow: Vec<String>,
@@ -50,6 +51,7 @@ impl Tally {
         self.paced += usize::from(case.setup.pace == Pace::Gaps);
         self.wrong_sums += comparison.wrong_sums;
         self.translated += comparison.translated;
+        self.repacked += comparison.repacked;
         let share = share(outcome);
         if share >= crate::SHARE_MIN {
             self.fast_setups += 1;
@@ -99,6 +101,11 @@ impl fmt::Display for Tally {
             f,
             "row: {} frames displaced, worst extent {}; none overtaken in {} setups with gaps of 1 ms",
             self.displaced, self.extent, self.paced
+        )?;
+        writeln!(
+            f,
+            "row: {} groups of IPv6 fragments, put together by conntrack, left in other pieces",
+            self.repacked
         )?;
         write!(
             f,
