@@ -6,7 +6,7 @@
 mod support;
 
 use freeway_abi::{
-    FW_PPPOE_LEN, FW_SESSION, FW_TAG_LEN, fw_control, fw_framed, fw_framing, fw_tag,
+    FW_PPPOE_LEN, FW_SESSION, FW_TAG_LEN, fw_control, fw_framed, fw_framing, fw_nexthop, fw_tag,
 };
 use freeway_datapath::Hook;
 use support::frame::Frame;
@@ -92,6 +92,15 @@ fn flow(v6: bool, proto: u8, nat: bool) -> Flow {
     }
 }
 
+fn nexthop(flow: &Flow, leaves: &[(u16, u16)], session: Option<u16>) -> fw_nexthop {
+    let mut nexthop = flow.nexthop(Loaded::SLOT);
+    nexthop.tag = tags(leaves);
+    nexthop.tags_len = leaves.len() as u16 * FW_TAG_LEN as u16;
+    nexthop.outer_len = nexthop.tags_len + session.map_or(0, |_| FW_PPPOE_LEN as u16);
+    nexthop.session = session.map_or(0, |session| FW_SESSION | u32::from(session));
+    nexthop
+}
+
 fn prepare(
     target: &mut dyn Target,
     flow: &Flow,
@@ -104,13 +113,8 @@ fn prepare(
         ..flow.clone()
     };
     let state = flow.state(target.now(), target.hz());
-    let mut nexthop = flow.nexthop(Loaded::SLOT);
-    nexthop.tag = tags(leaves);
-    nexthop.tags_len = leaves.len() as u16 * FW_TAG_LEN as u16;
-    nexthop.outer_len = nexthop.tags_len + session.map_or(0, |_| FW_PPPOE_LEN as u16);
-    nexthop.session = session.map_or(0, |session| FW_SESSION | u32::from(session));
     target.remove(1);
-    target.nexthop(1, nexthop);
+    target.nexthop(1, nexthop(&flow, leaves, session));
     target.insert(1, &flow.record(1, false, state));
 }
 
@@ -264,6 +268,15 @@ fn what_is_not_forwarded_is_as_it_was() {
             ("cut", short),
         ];
         untouched(&mut **target, &flow, PORTS[1], &cases);
+        let sent = tagged(&plain, &single, 0);
+        let gone = fw_nexthop {
+            valid: 0,
+            ..nexthop(&flow, &[LEAVES], None)
+        };
+        target.nexthop(1, gone);
+        let outcome = target.run(&sent, BASE);
+        assert!(!outcome.fast && outcome.frame == sent, "{at}: no next hop");
+        prepare(&mut **target, &flow, PORTS[1], &[LEAVES], None);
         assert!(target.run(&tagged(&plain, &single, 0), BASE).fast, "{at}");
     }
 }
