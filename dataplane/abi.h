@@ -486,6 +486,11 @@ FW_ABI_SIZE(fw_key6, 40);
 FW_ABI_SIZE(fw_state, 64);
 FW_ABI_SIZE(fw_flow, 192);
 FW_ABI_SIZE(fw_nexthop, 64);
+/* a hit reads them as one word */
+_Static_assert(__builtin_offsetof(struct fw_nexthop, valid) % 8 == 0 &&
+		       __builtin_offsetof(struct fw_nexthop, outer_len) ==
+			       __builtin_offsetof(struct fw_nexthop, valid) + 6,
+	       "fw_nexthop");
 FW_ABI_SIZE(fw_framing, 16);
 FW_ABI_SIZE(fw_framed, 16);
 FW_ABI_SIZE(fw_session, 24);

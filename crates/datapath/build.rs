@@ -12,6 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo::rerun-if-changed={}", dataplane.display());
     println!("cargo::rerun-if-env-changed=CLANG");
+    println!("cargo::rerun-if-env-changed=CFLAGS");
     let clang = clang();
     for name in ["xdp", "tc", "raw", "watchdog"] {
         SkeletonBuilder::new()
@@ -39,7 +40,23 @@ fn main() -> Result<(), Box<dyn Error>> {
             .flag("-fno-sanitize-recover=all");
     }
     native.compile("freeway_user");
+    println!("cargo::rustc-env=FREEWAY_USER_BUILD={}", user_build(&clang));
     Ok(())
+}
+
+/// By what the native pipeline is compiled, for the test that counts its instructions.
+fn user_build(clang: &str) -> String {
+    let version = Command::new(clang).arg("--version").output();
+    let version = version.map_or_else(|_| Vec::new(), |output| output.stdout);
+    let version = String::from_utf8_lossy(&version);
+    let version = version.split("clang version ").nth(1).unwrap_or_default();
+    let major = version.split('.').next().unwrap_or_default();
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    let flags: String = ["CFLAGS", "FREEWAY_SANITIZE"]
+        .iter()
+        .filter_map(|name| env::var(name).ok())
+        .collect();
+    format!("clang {major} {arch}{flags}")
 }
 
 /// Debian names the compiler by its version.

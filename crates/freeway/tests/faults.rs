@@ -712,8 +712,10 @@ fn anonymous_bytes(pid: u32) -> u64 {
 /// Flows come and go, each time others, and leave nothing.
 fn churn() {
     const GROUP: u32 = 2048;
-    // the heap grows with the largest burst yet; 80 octets lost with each flow would be more
+    // the heap grows with the largest burst yet
     const GROWTH: u64 = 2 << 20;
+    // octets: were so many lost with each flow, that would be more
+    const LOST: u64 = 256;
     let groups = if long() { 4_900 } else { 49 };
     let lab = build_with(
         "nat",
@@ -761,7 +763,8 @@ fn churn() {
         drop(sink);
         // by then the table was full for the first time
         if group == groups / 2 {
-            baseline = Some((anonymous_bytes(pid), Objects::steady(pid)));
+            let learned = router.status()["learn"]["learned"].as_u64().unwrap();
+            baseline = Some((anonymous_bytes(pid), Objects::steady(pid), learned));
         }
     }
     until("all have left", PATIENCE, || {
@@ -769,7 +772,7 @@ fn churn() {
     });
     let status = router.status();
     let learned = status["learn"]["learned"].as_u64().unwrap();
-    let (memory, objects) = baseline.unwrap();
+    let (memory, objects, learned_then) = baseline.unwrap();
     let now = anonymous_bytes(pid);
     eprintln!(
         "{learned} flows learned, {memory} bytes after half of them, {now} at the end\n{}",
@@ -780,6 +783,10 @@ fn churn() {
         learned > u64::from(groups * GROUP) / 4,
         "{}",
         router.stats()
+    );
+    assert!(
+        (learned - learned_then) * LOST > GROWTH,
+        "{learned_then}, then {learned}"
     );
     assert!(now < memory + GROWTH, "{memory} bytes became {now}");
     assert_eq!(Objects::steady(pid), objects);

@@ -48,6 +48,8 @@ pub struct Left {
 
 /// What a case came to.
 pub struct Outcome {
+    /// The ports.
+    pub kinds: [Kind; 3],
     pub left: [Vec<Left>; 2],
     /// Frames that were sent, by number, as the router got them.
     pub sent: BTreeMap<u32, Vec<Vec<u8>>>,
@@ -128,11 +130,11 @@ impl Bench {
             .collect()
     }
 
-    /// The path of each active flow between two ports.
-    pub fn paths(&self, one: &str, other: &str) -> Vec<String> {
+    /// The path of each active flow from a port to another.
+    pub fn paths(&self, from: &str, to: &str) -> Vec<String> {
         let between = |flow: &Value| {
             let ports = [&flow["port_in"], &flow["port_out"]];
-            flow["state"] == "active" && (ports == [one, other] || ports == [other, one])
+            flow["state"] == "active" && ports == [from, to]
         };
         let flows = self.daemon.flows("").into_iter().filter(between);
         flows
@@ -180,6 +182,7 @@ impl Bench {
         } = run;
         let last_fast = middle.is_some_and(|middle| after.fast() - middle.fast() == sent as u64);
         Outcome {
+            kinds: self.twins.kinds(),
             left,
             sent: frames_sent,
             frames,

@@ -247,6 +247,15 @@ fn examine(bench: &mut Bench, case: &Case, tally: &Mutex<Tally>) {
     }
 }
 
+/// The share that is enough.
+fn share_min(case: &Case) -> f64 {
+    if case.setup.brief || case.traffic.len() < FRAMES_FEW {
+        SHARE_MIN_BRIEF
+    } else {
+        SHARE_MIN
+    }
+}
+
 /// What is wrong about speed and order.
 fn late(case: &Case, outcome: &Outcome, comparison: &Comparison) -> Option<String> {
     if comparison.extent > EXTENT_MAX {
@@ -266,14 +275,9 @@ fn late(case: &Case, outcome: &Outcome, comparison: &Comparison) -> Option<Strin
         ));
     }
     let share = tally::share(outcome);
-    let least = if case.setup.brief || case.traffic.len() < FRAMES_FEW {
-        SHARE_MIN_BRIEF
-    } else {
-        SHARE_MIN
-    };
     // before Linux 6.2 what a rule exempts from conntrack is the kernel's
     let exempt = case.setup.tracking == Tracking::Notrack && kernel_version() < Some((6, 2));
-    if share < least && case.setup.explains().is_empty() && !exempt {
+    if share < share_min(case) && case.setup.explains().is_empty() && !exempt {
         return Some(format!("only {:.1} % were fast", 100.0 * share));
     }
     None

@@ -53,7 +53,7 @@ impl Tally {
         self.translated += comparison.translated;
         self.repacked += comparison.repacked;
         let share = share(outcome);
-        if share >= crate::SHARE_MIN {
+        if share >= crate::share_min(case) {
             self.fast_setups += 1;
             return;
         }
@@ -93,7 +93,7 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             f,
-            "row: {setups} of the setups let it have its share: {:.1} %; {} setups of all are above 60 %",
+            "row: {setups} of the setups let it have its share: {:.1} %; {} setups of all have enough",
             percent(fast, left),
             self.fast_setups
         )?;
