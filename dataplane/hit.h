@@ -64,6 +64,15 @@ static __always_inline __u64 fw_hit_framed(const struct fw_nexthop *nh)
 	return *(const fw_u64_any *)&nh->valid ^ *(const fw_u64_any *)&plain.valid;
 }
 
+/* Room for what the next hop puts around the packet, whose headers are so long; 0: not valid, no
+ * room. */
+static __always_inline int fw_hit_room_framed(fw_ctx *ctx, const struct fw_nexthop *nh, void **data,
+					      void **end, const __u32 len_headers)
+{
+	return nh->valid == 1 && fw_frame_room(ctx, nh, data, end) &&
+	       *data + FW_ETH_LEN + len_headers <= *end;
+}
+
 /*
  * 0 if the IPv4 header sums up, which is: its sum is a multiple of 65535. Times
  * the inverse of 65535 modulo 2^64 a multiple is the quotient, and small; any
@@ -172,11 +181,9 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP4_LEN));
 	FW_GATHER(differs, fw_hit_state(f));
 	framed = fw_hit_framed(nh);
-	if (fw_unlikely(differs | framed)) {
-		if (differs || nh->valid != 1 || !fw_frame_room(ctx, nh, &data, &end) ||
-		    data + FW_ETH_LEN + FW_IP4_LEN + len_l4_min > end)
-			return NULL;
-	}
+	if (fw_unlikely(differs | framed) &&
+	    (differs || !fw_hit_room_framed(ctx, nh, &data, &end, FW_IP4_LEN + len_l4_min)))
+		return NULL;
 	fw_rewrite4(data, f, nh, proto);
 	fw_hit_done(ctx, &f->state, nh, framed, data, end, FW_ETH_LEN + len, now);
 	return nh;
@@ -221,11 +228,9 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP6_LEN));
 	FW_GATHER(differs, fw_hit_state(f));
 	framed = fw_hit_framed(nh);
-	if (fw_unlikely(differs | framed)) {
-		if (differs || nh->valid != 1 || !fw_frame_room(ctx, nh, &data, &end) ||
-		    data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end)
-			return NULL;
-	}
+	if (fw_unlikely(differs | framed) &&
+	    (differs || !fw_hit_room_framed(ctx, nh, &data, &end, FW_IP6_LEN + len_l4_min)))
+		return NULL;
 	fw_rewrite6(data, f, nh, proto);
 	fw_hit_done(ctx, &f->state, nh, framed, data, end, FW_ETH_LEN + len, now);
 	return nh;

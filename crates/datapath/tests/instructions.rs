@@ -24,12 +24,12 @@ const BEFORE: [(bool, u8, bool, u64); 4] = [
 const MORE_MAX: u64 = 12;
 
 fn hit(v6: bool, proto: u8, nat: bool) {
-    let address = |v4: &str, v6_text: &str| if v6 { v6_text } else { v4 }.parse().unwrap();
+    let address = |v4, v6_last| support::frame::address(v6, v4, v6_last);
     let flow = Flow {
         proto,
-        src: address("192.0.2.2", "2001:db8::2"),
-        dst: address("198.51.100.2", "2001:db8::3"),
-        to_src: nat.then_some(address("203.0.113.1", "2001:db8::4")),
+        src: address([192, 0, 2, 2], 2),
+        dst: address([198, 51, 100, 2], 3),
+        to_src: nat.then_some(address([203, 0, 113, 1], 4)),
         to_sport: nat.then_some(50000),
         ttl: 64,
         len_max: 1500,

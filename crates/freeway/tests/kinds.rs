@@ -411,17 +411,11 @@ fn through_bridge(aware: bool) {
             .tool_with_input("bridge -batch -", vlans)
             .unwrap();
     }
-    let switch = |value: &str| {
-        ["", "6"].map(|family| {
-            let name = format!("net/bridge/bridge-nf-call-ip{family}tables");
-            lab.router().sysctl(&name, value).is_ok()
-        })
-    };
-    if switch("1").contains(&true) {
+    if lab.router().show_bridged(true) {
         let (ports, config) = (["lan0", "br0"], lab.config_toml(""));
         let kept = |status: &Value| status["ports"].to_string().contains("br_netfilter");
         let router = Router::start_until(lab.router(), &config, freeway(), &ports, kept);
-        switch("0");
+        lab.router().show_bridged(false);
         until("the bridge takes part", Duration::from_secs(5), || {
             (!kept(&router.status())).then_some(())
         });

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use common::objects::Objects;
 use common::*;
-use freeway_lab::frame::sum16;
+use freeway_lab::frame::{mac_text, sum16};
 use freeway_lab::{Injector, Lab, Netns, Port};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -51,16 +51,12 @@ fn mac(index: u32, host: u8) -> [u8; 6] {
     [2, 0, host, 0, (index >> 8) as u8, index as u8]
 }
 
-fn colons(mac: [u8; 6]) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
-}
-
 /// Wires between router and host.
 fn connect(lab: &Lab, from: u32, to: u32) {
     let (router, host) = (lab.router().name(), lab.server().name());
     let (mut links, mut settings) = (String::new(), String::new());
     for i in from..to {
-        let (near, far) = (colons(mac(i, 1)), colons(mac(i, 2)));
+        let (near, far) = (mac_text(mac(i, 1)), mac_text(mac(i, 2)));
         let (gateway, neighbour) = (dotted(address(i, 1)), dotted(address(i, 2)));
         writeln!(
             links,

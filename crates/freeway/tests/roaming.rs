@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::*;
-use freeway_lab::frame::{Direction, FlowSpec, MAC_LAN, Proto};
+use freeway_lab::frame::{Direction, FlowSpec, MAC_LAN, Proto, mac_text};
 use freeway_lab::{Capture, Filter, Injector, Lab, Options, Port};
 
 const STATION_MAC: [u8; 6] = [0x02, 0, 0, 0, 0x01, 0x77];
@@ -28,10 +28,6 @@ const LATE_MAX: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// What no revalidation, no other work of the kernel's takes.
 const FAST_MIN: f64 = 0.9;
-
-fn text(mac: [u8; 6]) -> String {
-    mac.map(|octet| format!("{octet:02x}")).join(":")
-}
 
 /// Puts a bridge with two ports into the place of the LAN's port; the second one's other end.
 fn bridge(lab: &Lab, router: &str, station: IpAddr) -> Port {
@@ -45,17 +41,13 @@ fn bridge(lab: &Lab, router: &str, station: IpAddr) -> Port {
          address add dev br0 {router}\n\
          neighbour replace {station} lladdr {} nud permanent dev br0\n",
         client.name(),
-        text(STATION_MAC),
-        mac = text(MAC_LAN)
+        mac_text(STATION_MAC),
+        mac = mac_text(MAC_LAN)
     );
     lab.router()
         .tool_with_input("ip -batch -", &commands)
         .unwrap();
-    for family in ["", "6"] {
-        // a kernel without br_netfilter has no such switch
-        let name = format!("net/bridge/bridge-nf-call-ip{family}tables");
-        let _ = lab.router().sysctl(&name, "0");
-    }
+    lab.router().show_bridged(false);
     client.tool("ip link set eth1 up").unwrap();
     Port {
         netns: client.clone(),

@@ -160,6 +160,11 @@ impl Default for FlowSpec {
     }
 }
 
+/// A MAC address as tools write it.
+pub fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|octet| format!("{octet:02x}")).join(":")
+}
+
 /// The 16-bit one's complement sum (RFC 1071), folded, not complemented, host byte order.
 pub fn sum16(bytes: &[u8]) -> u16 {
     let mut sum: u64 = 0;

@@ -10,7 +10,9 @@ use nix::unistd::geteuid;
 use serde::Serialize;
 
 use crate::error::LabError;
-use crate::frame::{Direction, FlowSpec, MAC_CLIENT, MAC_LAN, MAC_SERVER, MAC_WAN, Proto};
+use crate::frame::{
+    Direction, FlowSpec, MAC_CLIENT, MAC_LAN, MAC_SERVER, MAC_WAN, Proto, mac_text,
+};
 use crate::limit::Raised;
 use crate::netns::Netns;
 use crate::ruleset::ruleset;
@@ -307,10 +309,6 @@ fn set_sysctls(hosts: &Hosts, topology: &Topology) -> Result<(), LabError> {
     }
 }
 
-pub(crate) fn text(mac: [u8; 6]) -> String {
-    mac.map(|byte| format!("{byte:02x}")).join(":")
-}
-
 pub(crate) fn batch(netns: &Netns, commands: &str) -> Result<(), LabError> {
     netns.tool_with_input("ip -batch -", commands).map(drop)
 }
@@ -322,7 +320,7 @@ fn create_links(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
         ("lan0", MAC_LAN, &hosts.client, MAC_CLIENT),
         ("wan0", MAC_WAN, &hosts.server, MAC_SERVER),
     ] {
-        let (mac, peer_mac) = (text(mac), text(peer_mac));
+        let (mac, peer_mac) = (mac_text(mac), mac_text(peer_mac));
         let eth0 = format!("eth0 mtu {mtu} address {peer_mac}");
         let (far, near) = if options.wires {
             wire::create(peer, &eth0, mtu)?;
@@ -413,7 +411,7 @@ fn set_addresses(hosts: &Hosts, topology: &Topology, options: &Options) -> Resul
         let neighbour = |address: IpAddr, mac, dev| {
             format!(
                 "neighbour replace {address} lladdr {} nud permanent dev {dev}\n",
-                text(mac)
+                mac_text(mac)
             )
         };
         client.push_str(&neighbour(plan.lan, MAC_LAN, "eth0"));

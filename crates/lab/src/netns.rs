@@ -105,6 +105,15 @@ impl Netns {
             .context(format!("write {value} to {file} in {}", self.name))
     }
 
+    /// Whether netfilter's IP hooks see what is bridged; false where the kernel has no such switch.
+    pub fn show_bridged(&self, on: bool) -> bool {
+        let switched = ["", "6"].map(|family| {
+            let path = format!("net/bridge/bridge-nf-call-ip{family}tables");
+            self.sysctl(&path, if on { "1" } else { "0" }).is_ok()
+        });
+        switched.contains(&true)
+    }
+
     /// The index of an interface of the namespace.
     pub fn ifindex(&self, interface: &str) -> Result<u32, LabError> {
         let what = format!("find interface {interface} in {}", self.name);

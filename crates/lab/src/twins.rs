@@ -19,7 +19,8 @@ use std::fs;
 use nix::unistd::geteuid;
 
 use crate::error::{Context, LabError};
-use crate::lab::{Port, batch, text, wait_for_carrier};
+use crate::frame::mac_text;
+use crate::lab::{Port, batch, wait_for_carrier};
 use crate::netns::Netns;
 use crate::pppoe::{self, Session};
 use crate::{signal, sweep};
@@ -348,7 +349,7 @@ fn join(
     let mut commands = String::new();
     let ports = || PORTS.iter().zip(kinds).enumerate();
     for (i, (port, kind)) in ports() {
-        let (mac, peer_mac) = (text(router_mac(i)), text(host_mac(i)));
+        let (mac, peer_mac) = (mac_text(router_mac(i)), mac_text(host_mac(i)));
         let (mtu, host_mtu) = (1500 + kind.overhead(), HOST_MTU + kind.overhead());
         let _ = writeln!(
             commands,
@@ -367,7 +368,7 @@ fn join(
             "ethtool -K {} tx off tso off gso off txvlan off tx-vlan-stag-hw-insert off gro off",
             kind.wire(port)
         ))?;
-        batch(router, &kind.commands(port, &text(router_mac(i))))?;
+        batch(router, &kind.commands(port, &mac_text(router_mac(i))))?;
         let name = format!("{letter}{i}");
         hosts.tool(&format!(
             "ethtool -K {name} tx off tso off gso off txvlan off gro on"
@@ -381,10 +382,7 @@ fn join(
         });
     }
     batch(hosts, &up)?;
-    for family in ["", "6"] {
-        // without it netfilter's IP hooks see what is bridged; a kernel without bridges has no such switch
-        let _ = router.sysctl(&format!("net/bridge/bridge-nf-call-ip{family}tables"), "0");
-    }
+    router.show_bridged(false);
     router.tool("ip link set lo up")?;
     ends.try_into()
         .map_err(|_| LabError::Invalid("three ports".into()))

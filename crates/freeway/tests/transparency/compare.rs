@@ -75,12 +75,11 @@ pub fn compare(case: &Case, outcome: &Outcome) -> Comparison {
         if k == f {
             continue;
         }
-        let pieces = [&kernel, &freeway].map(|groups| groups.pieces.get(key));
         // at a wire there is room
-        let may = case.setup.tracked() && outcome.kinds[key.0] != Kind::Wire;
-        if let ([Some(k), Some(f)], true) = (pieces, may) {
-            let wholes = whole(k);
-            if wholes.is_some() && wholes == whole(f) {
+        if case.setup.tracked() && outcome.kinds[key.0] != Kind::Wire {
+            let [k, f] =
+                [KERNEL, FREEWAY].map(|router| wholes(&pieces(&outcome.left[router], key)));
+            if k.is_some() && k == f {
                 comparison.repacked += 1;
                 continue;
             }
@@ -158,19 +157,13 @@ type Key = (usize, Vec<u8>);
 #[derive(Default)]
 struct Groups {
     ordinary: BTreeMap<Key, Vec<Vec<u8>>>,
-    /// Of these the IPv6 fragments, with their IDs.
-    pieces: BTreeMap<Key, Vec<Vec<u8>>>,
     judged: BTreeMap<u32, Vec<Left>>,
 }
 
 fn groups(left: &[Left], judged: &BTreeSet<u32>, either_zero: bool) -> Groups {
     let mut groups = Groups::default();
-    for Left {
-        port,
-        bytes: left_bytes,
-    } in left
-    {
-        let mut bytes = without_chosen_ids(left_bytes.clone());
+    for Left { port, bytes } in left {
+        let mut bytes = without_chosen_ids(bytes.clone());
         if either_zero && bytes[12..14] == [8, 0] && bytes[24..26] == [0xff, 0xff] {
             bytes[24..26].fill(0);
         }
@@ -180,25 +173,32 @@ fn groups(left: &[Left], judged: &BTreeSet<u32>, either_zero: bool) -> Groups {
                 groups.judged.entry(number).or_default().push(left);
             }
             None => {
-                let view = View::of(&bytes);
-                let is_piece = view
-                    .as_ref()
-                    .is_some_and(|view| view.v6 && view.proto == 44);
-                let key = (*port, view.map_or_else(Vec::new, |view| view.key()));
-                if is_piece {
-                    let pieces = groups.pieces.entry(key.clone()).or_default();
-                    pieces.push(left_bytes.clone());
-                }
-                groups.ordinary.entry(key).or_default().push(bytes);
+                let key = View::of(&bytes).map_or_else(Vec::new, |view| view.key());
+                groups.ordinary.entry((*port, key)).or_default().push(bytes);
             }
         }
     }
     groups
 }
 
-/// The packets that IPv6 fragments are of (RFC 8200, section 4.5), without IDs, sorted; none if one is not complete.
-fn whole(frames: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+/// The IPv6 fragments of a group, with their IDs; empty if it is of something else.
+fn pieces<'a>(left: &'a [Left], (port, key): &Key) -> Vec<&'a [u8]> {
+    let of_group = |left: &&Left| {
+        let view = View::of(&left.bytes).filter(|view| view.v6 && view.proto == 44);
+        left.port == *port && view.is_some_and(|view| view.key() == *key)
+    };
+    left.iter()
+        .filter(of_group)
+        .map(|left| &left.bytes[..])
+        .collect()
+}
+
+/// The packets that IPv6 fragments are of (RFC 8200, section 4.5), without IDs, sorted; none if one is not complete, or there are no fragments.
+fn wholes(frames: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
     const IDS: std::ops::Range<usize> = 58..62;
+    if frames.is_empty() {
+        return None;
+    }
     let mut packets: BTreeMap<&[u8], Vec<(u16, &[u8])>> = BTreeMap::new();
     for frame in frames {
         let place = u16::from_be_bytes(frame.get(56..58)?.try_into().ok()?);

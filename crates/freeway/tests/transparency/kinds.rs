@@ -142,8 +142,7 @@ fn ports_of_other_kinds_send_what_the_kernel_sends() {
             let case = case(&mut seed, frames, *traffic);
             examine(&mut bench, &case, &tally);
             cases += 1;
-            let ways = [[PORTS[0], PORTS[1]], [PORTS[1], PORTS[0]]];
-            for (from, to) in ways.map(Into::into) {
+            for [from, to] in [[PORTS[0], PORTS[1]], [PORTS[1], PORTS[0]]] {
                 let paths = bench.paths(from, to);
                 // answers come in at the third port
                 let none = from == PORTS[1] && case.setup.uplinks == Uplinks::Asymmetric;

@@ -15,8 +15,8 @@
 //! Setup, ruleset and frames of a case follow from its seed. By default the cases are always the same ones ([`BLOCKS`]).
 //! `FREEWAY_SEED` is the first of others, which count up from it, `FREEWAY_SEED=random` takes any, and so does
 //! `FREEWAY_LONG=1`, which runs 520 setups with 1,000,000 frames. `FREEWAY_CASES` is their number, `FREEWAY_FRAMES` that
-//! of the frames of each. The daemon stays while
-//! setups come and go. VRFs and bonds need modules that this kernel may not have.
+//! of the frames of each. The daemon stays while setups come and go. VRFs and bonds need modules that this kernel may not
+//! have.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bench;

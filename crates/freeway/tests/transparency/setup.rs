@@ -147,7 +147,7 @@ pub fn base_commands() -> String {
         add(uplink(v6, 1, 1), "wan0");
         add(uplink(v6, 2, 1), "wan1");
         let mut neighbour = |address: IpAddr, mac: [u8; 6], port: &str| {
-            let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+            let mac = freeway_lab::frame::mac_text(mac);
             let _ = writeln!(
                 text,
                 "neighbour replace {address} lladdr {mac} nud permanent dev {port}"
