@@ -139,7 +139,7 @@ static __always_inline enum fw_missed fw_hit_missed(fw_ctx *ctx, const void *dat
 		return FW_MISSED_UNKNOWN;
 	if (f)
 		return FW_MISSED_OTHER;
-	return fw_tcp_bulk(proto, len_l3) ? FW_MISSED_BULK : FW_MISSED;
+	return fw_bulk(proto, len_l3) ? FW_MISSED_BULK : FW_MISSED;
 }
 
 static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data, void *end,

@@ -34,14 +34,15 @@ static __always_inline int fw_out_read(struct fw_out *out, const struct fw_slot 
 	need += p->family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN;
 	if (data + need > end)
 		return 0;
-	fw_tuple_fill(&out->t, data, p->family);
+	fw_tuple_fill(&out->t, data, p->family, p->proto);
 	for (int i = 0; i < 4; i++) {
 		l3 += fw_csum_diff(slot->key.saddr_be[i], out->t.saddr_be[i]);
 		l3 += fw_csum_diff(slot->key.daddr_be[i], out->t.daddr_be[i]);
 	}
 	out->addresses_delta = fw_csum_fold(l3);
-	l4 = l3 + fw_csum_diff(slot->key.sport_be, out->t.sport_be) +
-	     fw_csum_diff(slot->key.dport_be, out->t.dport_be);
+	l4 = fw_sums_addresses(p->proto) ? l3 : 0;
+	l4 += fw_csum_diff(slot->key.sport_be, out->t.sport_be) +
+	      fw_csum_diff(slot->key.dport_be, out->t.dport_be);
 	out->l4_delta = fw_csum_fold(l4);
 	/* TTL shares its word with the protocol, TOS with the version */
 	l3 += fw_csum_diff(fw_htons(slot->ttl << 8), fw_htons(p->ttl << 8));
@@ -59,6 +60,8 @@ static __always_inline int fw_out_read(struct fw_out *out, const struct fw_slot 
 static __always_inline enum fw_reason fw_prove_headers(const struct fw_slot *slot, const void *data,
 						       const void *end, const struct fw_pkt *p)
 {
+	const void *l4 = fw_l4_at(data, p->family);
+
 	if (slot->family != p->family || (slot->key.port_proto & 0xff) != p->proto)
 		return FW_R_LEARN_CHANGED;
 	if ((slot->tos ^ p->tos) & FW_TOS_ECN || slot->tcp_flags != p->tcp_flags)
@@ -71,21 +74,33 @@ static __always_inline enum fw_reason fw_prove_headers(const struct fw_slot *slo
 	} else if ((fw_ip6_at(data)->word0_be & fw_htonl(0x000fffff)) != slot->flow_label_be) {
 		return FW_R_LEARN_CHANGED;
 	}
+	if (l4 + FW_L4_MIN > end)
+		return FW_R_LEARN_FRAME;
+	if (fw_l4_serial(l4, p->proto) != slot->seq_be)
+		return FW_R_LEARN_CHANGED;
 	if (p->proto == FW_PROTO_TCP) {
-		const struct fw_l4 *l4 = fw_l4_at(data, p->family);
-
-		if ((const void *)l4 + FW_TCP_LEN > end)
+		if (l4 + FW_TCP_LEN > end)
 			return FW_R_LEARN_FRAME;
-		if (l4->tcp.seq_be != slot->seq_be || l4->tcp.ack_be != slot->ack_be)
+		if (((const struct fw_l4 *)l4)->tcp.ack_be != slot->ack_be)
 			return FW_R_LEARN_CHANGED;
 	}
 	return FW_R_NONE;
 }
 
+/* Of what has no ports only an echo's identifier may change. */
+static __always_inline int fw_id_differs(const struct fw_slot *slot, const struct fw_out *out,
+					 __u8 proto)
+{
+	if (fw_has_ports(proto))
+		return 0;
+	return slot->key.dport_be != out->t.dport_be ||
+	       (!fw_is_icmp(proto) && slot->key.sport_be != out->t.sport_be);
+}
+
 /*
  * The L4 checksum covers all the rest. An unfinished one, as of a merged frame, is
  * that of addresses and length: that the kernel changes no data without being told
- * to is then the ruleset's to prove.
+ * to is then the ruleset's to prove, as of what has none.
  */
 static __always_inline enum fw_reason fw_prove_checksum(const struct fw_slot *slot,
 							const struct fw_pkt *p,
@@ -93,6 +108,8 @@ static __always_inline enum fw_reason fw_prove_checksum(const struct fw_slot *sl
 {
 	__u16 want = slot->l4_csum;
 
+	if (!fw_has_check(p->proto))
+		return FW_R_NONE;
 	if (unfinished)
 		want = out->nat ? fw_csum_fold((__u64)want + out->addresses_delta) : want;
 	else if (out->nat)
@@ -101,26 +118,46 @@ static __always_inline enum fw_reason fw_prove_checksum(const struct fw_slot *sl
 	return want == p->l4_check ? FW_R_NONE : FW_R_LEARN_CHECKSUM;
 }
 
-static __always_inline int fw_tuple_is_key(const struct fw_tuple *t, const struct fw_key6 *key)
+/* conntrack's tuples of ESP and GRE have addresses alone (PPTP's are not learned). */
+static __always_inline int fw_tuple_is_key(const struct fw_tuple *t, const struct fw_key6 *key,
+					   __u8 proto)
 {
 	for (int i = 0; i < 4; i++)
 		if (t->saddr_be[i] != key->saddr_be[i] || t->daddr_be[i] != key->daddr_be[i])
 			return 0;
+	if (!fw_has_check(proto))
+		return !t->sport_be && !t->dport_be;
 	return t->sport_be == key->sport_be && t->dport_be == key->dport_be;
 }
 
-static __always_inline int fw_tuple_inverts(const struct fw_tuple *a, const struct fw_tuple *b)
+static __always_inline int fw_tuple_inverts(const struct fw_tuple *a, const struct fw_tuple *b,
+					    __u8 proto)
 {
 	for (int i = 0; i < 4; i++)
 		if (a->saddr_be[i] != b->daddr_be[i] || a->daddr_be[i] != b->saddr_be[i])
 			return 0;
+	if (!fw_has_check(proto))
+		return !b->sport_be && !b->dport_be;
+	if (proto == FW_PROTO_ICMP)
+		return a->sport_be == b->sport_be &&
+		       (a->dport_be ^ b->dport_be) == fw_htons(FW_ICMP_ECHO << 8);
+	if (proto == FW_PROTO_ICMP6)
+		return a->sport_be == b->sport_be &&
+		       (a->dport_be ^ b->dport_be) ==
+			       fw_htons((FW_ICMP6_ECHO ^ FW_ICMP6_ECHO_REPLY) << 8);
 	return a->sport_be == b->dport_be && a->dport_be == b->sport_be;
 }
 
-/* May this connection be taken out of the kernel's sight? */
-static __always_inline enum fw_reason fw_conn_fit(const struct fw_conn *c,
-						  const struct fw_slot *slot,
-						  const struct fw_out *out, const struct fw_pkt *p)
+/* Both ends take part. Only some protocols have a word for more than one answer. */
+static __always_inline int fw_conn_answered(__u32 status, __u8 proto)
+{
+	return status & (proto == FW_PROTO_UDP ? FW_IPS_ASSURED : FW_IPS_SEEN_REPLY);
+}
+
+/* May this connection be taken out of the kernel's sight? Not inlined, for the BPF stack is short.
+ */
+static __noinline enum fw_reason fw_conn_fit(const struct fw_conn *c, const struct fw_slot *slot,
+					     const struct fw_out *out, const struct fw_pkt *p)
 {
 	const __u8 proto = p->proto;
 	const __u32 never = FW_IPS_DYING | FW_IPS_NAT_CLASH | FW_IPS_SEQ_ADJUST |
@@ -148,12 +185,12 @@ static __always_inline enum fw_reason fw_conn_fit(const struct fw_conn *c,
 	if (proto == FW_PROTO_TCP && !(c->status & FW_IPS_SEEN_REPLY))
 		return FW_R_LEARN_NO_REPLY;
 	/* one way; of what was expected rules see RELATED packets, and their analysis NEW ones */
-	if (proto == FW_PROTO_UDP && !(c->status & FW_IPS_ASSURED) &&
+	if (proto != FW_PROTO_TCP && !fw_conn_answered(c->status, proto) &&
 	    (!fw_ctl.udp_one_way || (c->status & (FW_IPS_SEEN_REPLY | FW_IPS_EXPECTED))))
 		return FW_R_LEARN_NO_REPLY;
 	/* nf_nat_packet() makes the inverse of the other direction's tuple */
-	if (!fw_tuple_is_key(c->dir ? &c->reply : &c->orig, &slot->key) ||
-	    !fw_tuple_inverts(&out->t, c->dir ? &c->orig : &c->reply))
+	if (!fw_tuple_is_key(c->dir ? &c->reply : &c->orig, &slot->key, proto) ||
+	    !fw_tuple_inverts(&out->t, c->dir ? &c->orig : &c->reply, proto))
 		return FW_R_LEARN_TUPLE;
 	return FW_R_NONE;
 }
@@ -426,7 +463,8 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	proof = fw_prove_headers(slot, data, end, p);
 	len_l3 = gso ? fw_segment_len(data, end, p, gso) : p->len_l3;
 	unwired = gso || fw_unfinished(ctx);
-	if (!proof && (!gso != !slot->gso || len_l3 != slot->len_l3))
+	if (!proof &&
+	    (!gso != !slot->gso || len_l3 != slot->len_l3 || fw_id_differs(slot, &out, p->proto)))
 		proof = FW_R_LEARN_CHANGED;
 	if (!proof)
 		proof = fw_prove_checksum(slot, p, &out, unwired);

@@ -21,6 +21,12 @@ static __always_inline int fw_learnable(const void *data, const struct fw_pkt *p
 	return p->ttl > 1 && !fw_tcp_closes(p) && fw_tcp_plain(p);
 }
 
+/* Merged frames of other protocols: what their segments are is not looked into. */
+static __always_inline int fw_note_merged(__u8 proto, __u32 gso_size)
+{
+	return gso_size && !fw_has_ports(proto);
+}
+
 static __always_inline void fw_note_fill(struct fw_slot *slot, const void *data, const void *end,
 					 const struct fw_pkt *p)
 {
@@ -38,10 +44,10 @@ static __always_inline void fw_note_fill(struct fw_slot *slot, const void *data,
 	slot->tcp_flags = p->tcp_flags;
 	slot->seq_be = 0;
 	slot->ack_be = 0;
-	if (p->proto == FW_PROTO_TCP && (void *)l4 + FW_TCP_LEN <= end) {
-		slot->seq_be = l4->tcp.seq_be;
+	if ((void *)l4 + FW_L4_MIN <= end)
+		slot->seq_be = fw_l4_serial(l4, p->proto);
+	if (p->proto == FW_PROTO_TCP && (void *)l4 + FW_TCP_LEN <= end)
 		slot->ack_be = l4->tcp.ack_be;
-	}
 	if (p->family == FW_AF_INET) {
 		const struct fw_ip4 *ip = fw_ip4_at(data);
 
@@ -107,7 +113,8 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, const int tc
 	if (fw_parse(data, end, fw_frame_len(ctx), p) ||
 	    data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
 		return 0;
-	if (!fw_learnable(data, p))
+	gso = fw_gso_size(ctx);
+	if (!fw_learnable(data, p) || fw_note_merged(p->proto, gso))
 		return 0;
 	cpu = fw_budget(now);
 	if (!cpu)
@@ -142,7 +149,6 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, const int tc
 	slot->family = p->family;
 	cpu->slot++;
 	fw_note_fill(slot, data, end, p);
-	gso = fw_gso_size(ctx);
 	slot->gso = !!gso;
 	slot->tc_alone = tc_alone;
 	if (gso)

@@ -5,6 +5,7 @@
 
 #include "abi.h"
 #include "csum.h"
+#include "l4.h"
 #include "table.h"
 
 enum fw_proto_const {
@@ -14,25 +15,10 @@ enum fw_proto_const {
 	FW_IP4_LEN = 20,
 	FW_IP6_ADDRESSES = 8,
 	FW_IP6_LEN = 40,
-	FW_TCP_LEN = 20,
-	FW_UDP_LEN = 8,
 	FW_ETH_IP = 0x0800,
 	FW_ETH_IP6 = 0x86dd,
 	FW_ETH_8021Q = 0x8100,
 	FW_ETH_8021AD = 0x88a8,
-	FW_PROTO_ICMP = 1,
-	FW_PROTO_TCP = 6,
-	FW_PROTO_UDP = 17,
-	FW_PROTO_ROUTING = 43,
-	FW_PROTO_FRAG6 = 44,
-	FW_PROTO_ICMP6 = 58,
-};
-
-enum fw_tcp_flag {
-	FW_TCP_FIN = 0x01,
-	FW_TCP_SYN = 0x02,
-	FW_TCP_RST = 0x04,
-	FW_TCP_ACK = 0x10,
 };
 
 /* Of devices without a link layer, such as tun and WireGuard; target/raw.h. */
@@ -60,26 +46,6 @@ struct fw_ip6 {
 	__u8 hop_limit;
 	__u32 saddr_be[4];
 	__u32 daddr_be[4];
-} FW_WIRE;
-
-struct fw_l4 {
-	__u16 sport_be;
-	__u16 dport_be;
-	union {
-		struct {
-			__u32 seq_be;
-			__u32 ack_be;
-			__u8 doff;
-			__u8 flags;
-			__u16 window_be;
-			__u16 check;
-			__u16 urgent_be;
-		} FW_WIRE tcp;
-		struct {
-			__u16 len_be;
-			__u16 check;
-		} udp;
-	};
 } FW_WIRE;
 
 /* What the parser found. Offsets are from the start of the frame. */
@@ -135,6 +101,29 @@ static __always_inline void fw_link_copy(void *to, const void *data)
 	words[1] = FW_TARGET_IS_RAW ? 0 : *(const fw_u64_any *)(data + 8);
 }
 
+/* Echoes, ESP and GRE. */
+static __always_inline enum fw_reason fw_parse_other(const void *l4, const void *end,
+						     struct fw_pkt *p, __u32 len_l4)
+{
+	const struct fw_l4 *header = l4;
+	const struct fw_icmp *icmp = l4;
+	enum fw_reason reason = fw_is_icmp(p->proto) ? FW_R_ICMP : FW_R_PROTOCOL;
+
+	if (!fw_is_icmp(p->proto) && p->proto != FW_PROTO_ESP && p->proto != FW_PROTO_GRE)
+		return reason;
+	if (l4 + FW_L4_MIN > end || len_l4 < FW_L4_MIN)
+		return reason;
+	if (fw_is_icmp(p->proto)) {
+		if (!fw_is_echo(icmp, p->family, p->proto))
+			return reason;
+		p->l4_check = icmp->check;
+	} else if (p->proto == FW_PROTO_GRE && (header->sport_be & fw_htons(FW_GRE_VERSION))) {
+		return reason;
+	}
+	p->tuple = 1;
+	return FW_R_NONE;
+}
+
 static __always_inline enum fw_reason fw_parse_ports(const struct fw_l4 *l4, const void *end,
 						     struct fw_pkt *p, __u32 len_l4)
 {
@@ -163,9 +152,7 @@ static __always_inline enum fw_reason fw_parse_ports(const struct fw_l4 *l4, con
 			return FW_R_L4_HEADER;
 		return FW_R_NONE;
 	}
-	if (p->proto == FW_PROTO_ICMP || p->proto == FW_PROTO_ICMP6)
-		return FW_R_ICMP;
-	return FW_R_PROTOCOL;
+	return fw_parse_other(l4, end, p, len_l4);
 }
 
 static __always_inline enum fw_reason fw_parse_ip4(const void *data, const void *end,
@@ -257,10 +244,10 @@ static __always_inline int fw_tcp_plain(const struct fw_pkt *p)
 	return p->proto != FW_PROTO_TCP || (p->tcp_flags & FW_TCP_ACK);
 }
 
-/* GRO merges such frames; small ones are acknowledgements. */
-static __always_inline int fw_tcp_bulk(__u8 proto, __u32 len_l3)
+/* GRO merges such frames, also within GRE; small ones are acknowledgements. */
+static __always_inline int fw_bulk(__u8 proto, __u32 len_l3)
 {
-	return proto == FW_PROTO_TCP && len_l3 >= 128;
+	return (proto == FW_PROTO_TCP || proto == FW_PROTO_GRE) && len_l3 >= 128;
 }
 
 static __always_inline const struct fw_ip4 *fw_ip4_at(const void *data)
@@ -303,22 +290,22 @@ static __always_inline __u16 fw_segment_len(const void *data, const void *end,
 static __always_inline struct fw_words4 fw_key4_of(const void *data, __u32 port, __u8 proto)
 {
 	const fw_u64_any *addresses = data + FW_ETH_LEN + FW_IP4_ADDRESSES;
-	const fw_u32_any *ports = data + FW_ETH_LEN + FW_IP4_LEN;
+	__u32 id = fw_l4_id(data + FW_ETH_LEN + FW_IP4_LEN, proto);
 
 	return (struct fw_words4){
 		.addresses = *addresses,
-		.ports = fw_words_ports(*ports, port << 8 | proto),
+		.ports = fw_words_ports(id, port << 8 | proto),
 	};
 }
 
 static __always_inline struct fw_words6 fw_key6_of(const void *data, __u32 port, __u8 proto)
 {
 	const fw_u64_any *addresses = data + FW_ETH_LEN + FW_IP6_ADDRESSES;
-	const fw_u32_any *ports = data + FW_ETH_LEN + FW_IP6_LEN;
+	__u32 id = fw_l4_id(data + FW_ETH_LEN + FW_IP6_LEN, proto);
 
 	return (struct fw_words6){
 		.addresses = {addresses[0], addresses[1], addresses[2], addresses[3]},
-		.ports = fw_words_ports(*ports, FW_KEY_IP6 | port << 8 | proto),
+		.ports = fw_words_ports(id, FW_KEY_IP6 | port << 8 | proto),
 	};
 }
 

@@ -85,8 +85,10 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 	enum fw_reason reason;
 	__u32 gso = fw_gso_size(ctx);
 
-	if (data + l4_at + FW_UDP_LEN > end)
+	if (data + l4_at + FW_L4_MIN > end)
 		return FW_R_SHORT;
+	if (gso && !fw_has_ports(p->proto))
+		return FW_R_PROTOCOL;
 	p->len_segment = gso ? fw_segment_len(data, end, p, gso) : p->len_l3;
 	flow = fw_find(data, port, p, v6);
 	if (!flow)
@@ -104,16 +106,8 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 		return FW_R_REDIRECT;
 	if (fw_unlikely(fw_leaves_framed(nh)) && !fw_frame_room(ctx, nh, &data, &end))
 		return FW_R_REDIRECT;
-	if (p->proto == FW_PROTO_TCP) {
-		if (data + l4_at + FW_TCP_LEN > end)
-			return FW_R_REDIRECT;
-	} else if (data + l4_at + FW_UDP_LEN > end) {
+	if (fw_unlikely(!fw_rewrite(data, end, flow, nh, p->proto, v6)))
 		return FW_R_REDIRECT;
-	}
-	if (v6)
-		fw_rewrite6(data, flow, nh, p->proto);
-	else
-		fw_rewrite4(data, flow, nh, p->proto);
 	if (fw_unlikely(fw_leaves_framed(nh)) && !fw_frame(ctx, nh, p->len_l3))
 		return FW_R_REDIRECT;
 	fw_account(&flow->state, nh, p, gso);
@@ -139,7 +133,7 @@ static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, __u32 port, struc
 				       : fw_forward(ctx, port, p, 1, out);
 }
 
-/* A miss that can never be a flow has a more telling name. */
+/* A miss that can never be a flow, or of which most are none, has a more telling name. */
 static __always_inline enum fw_reason fw_name_miss(const void *data, const void *end,
 						   const struct fw_pkt *p, enum fw_reason reason)
 {
@@ -147,7 +141,11 @@ static __always_inline enum fw_reason fw_name_miss(const void *data, const void 
 		return reason;
 	if (data + FW_ETH_LEN <= end && fw_link_multicast(data))
 		return FW_R_MULTICAST;
-	return p->ttl <= 1 ? FW_R_TTL : reason;
+	if (p->ttl <= 1)
+		return FW_R_TTL;
+	if (reason != FW_R_MISS || fw_has_ports(p->proto))
+		return reason;
+	return fw_is_icmp(p->proto) ? FW_R_ICMP : FW_R_PROTOCOL;
 }
 
 #endif

@@ -19,13 +19,20 @@ static __always_inline void fw_rewrite_l2(void *data, const struct fw_nexthop *n
 
 static __always_inline void fw_rewrite_l4(struct fw_l4 *l4, const struct fw_flow *f, __u8 proto)
 {
+	struct fw_icmp *icmp = (void *)l4;
+
 	if (FW_TARGET_IS_TC)
 		; /* fw_resum() has seen to the checksum */
 	else if (proto == FW_PROTO_TCP)
 		l4->tcp.check = fw_csum_apply(l4->tcp.check, f->l4_delta);
-	else
+	else if (proto == FW_PROTO_UDP)
 		l4->udp.check = fw_csum_apply_udp(l4->udp.check, f->l4_delta);
-	*(fw_u32_any *)&l4->sport_be = *(const fw_u32_any *)&f->sport_be;
+	else if (fw_is_icmp(proto))
+		icmp->check = fw_csum_apply(icmp->check, f->l4_delta);
+	if (fw_has_ports(proto))
+		*(fw_u32_any *)&l4->sport_be = *(const fw_u32_any *)&f->sport_be;
+	else if (fw_is_icmp(proto))
+		icmp->id_be = f->sport_be;
 }
 
 static __always_inline void fw_rewrite4(void *data, const struct fw_flow *f,
@@ -66,6 +73,35 @@ static __always_inline void fw_rewrite6(void *data, const struct fw_flow *f,
 		ip->word0_be = fw_htonl(word0 | (__u32)f->dscp_out << 20);
 	}
 	fw_rewrite_l2(data, nh);
+}
+
+static __always_inline int fw_rewrite_by(void *data, const void *end, const struct fw_flow *f,
+					 const struct fw_nexthop *nh, const __u8 proto,
+					 const int v6)
+{
+	const __u32 len_l4 = proto == FW_PROTO_TCP ? FW_TCP_LEN : FW_L4_MIN;
+
+	if (data + FW_ETH_LEN + (v6 ? FW_IP6_LEN : FW_IP4_LEN) + len_l4 > end)
+		return 0;
+	if (v6)
+		fw_rewrite6(data, f, nh, proto);
+	else
+		fw_rewrite4(data, f, nh, proto);
+	return 1;
+}
+
+/* By a protocol that is a constant, or the verifier loses track of how much must be there; 0 if
+ * it is not. */
+static __always_inline int fw_rewrite(void *data, const void *end, const struct fw_flow *f,
+				      const struct fw_nexthop *nh, __u8 proto, const int v6)
+{
+	if (proto == FW_PROTO_TCP)
+		return fw_rewrite_by(data, end, f, nh, FW_PROTO_TCP, v6);
+	if (proto == FW_PROTO_UDP)
+		return fw_rewrite_by(data, end, f, nh, FW_PROTO_UDP, v6);
+	if (fw_is_icmp(proto))
+		return fw_rewrite_by(data, end, f, nh, FW_PROTO_ICMP, v6);
+	return fw_rewrite_by(data, end, f, nh, FW_PROTO_ESP, v6);
 }
 
 #endif

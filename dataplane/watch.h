@@ -19,9 +19,10 @@ static __always_inline int fw_watched(const struct fw_watch *w, const struct fw_
 	return 1;
 }
 
-static __always_inline void fw_tuple_fill(struct fw_tuple *t, const void *data, __u8 family)
+static __always_inline void fw_tuple_fill(struct fw_tuple *t, const void *data, __u8 family,
+					  __u8 proto)
 {
-	const struct fw_l4 *l4 = fw_l4_at(data, family);
+	__u32 id = fw_l4_id(fw_l4_at(data, family), proto);
 
 	__builtin_memset(t, 0, sizeof(*t));
 	if (family == FW_AF_INET) {
@@ -33,15 +34,14 @@ static __always_inline void fw_tuple_fill(struct fw_tuple *t, const void *data, 
 			t->daddr_be[i] = fw_ip6_at(data)->daddr_be[i];
 		}
 	}
-	t->sport_be = l4->sport_be;
-	t->dport_be = l4->dport_be;
+	__builtin_memcpy(&t->sport_be, &id, sizeof(id));
 }
 
 /* The tuple of the frame as it is now, before any rewrite; 0 if it has none. */
 static __always_inline int fw_watch_note(struct fw_tuple *t, const void *data, const void *end)
 {
 	__u32 need = FW_ETH_LEN + FW_UDP_LEN;
-	__u8 family;
+	__u8 family, proto;
 
 	if (data + FW_ETH_LEN > end)
 		return 0;
@@ -49,7 +49,8 @@ static __always_inline int fw_watch_note(struct fw_tuple *t, const void *data, c
 	need += family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN;
 	if (data + need > end)
 		return 0;
-	fw_tuple_fill(t, data, family);
+	proto = family == FW_AF_INET ? fw_ip4_at(data)->proto : fw_ip6_at(data)->next_header;
+	fw_tuple_fill(t, data, family, proto);
 	return 1;
 }
 

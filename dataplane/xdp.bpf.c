@@ -42,7 +42,7 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
 	struct fw_pkt p = {};
 	struct fw_tuple seen;
 	enum fw_reason reason;
-	int watch = 0, verdict = XDP_PASS;
+	int watch = 0, verdict = XDP_PASS, missed;
 
 	/* The tuple as it came in: a rewrite would hide it. */
 	if (fw_unlikely(fw_ctl.watch))
@@ -53,13 +53,15 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
 			fw_watch(&seen, &p, port, FW_STAGE_XDP, FW_R_FAST);
 		return fw_send(nh);
 	}
+	missed = reason == FW_R_MISS;
 	reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), &p, reason);
 	if (fw_cfg.police && fw_police(fw_data(ctx), fw_data_end(ctx), &p, reason)) {
 		reason = FW_R_POLICED;
 		verdict = XDP_DROP;
 	}
-	if (reason == FW_R_MISS && fw_tcp_bulk(p.proto, p.len_l3))
-		reason = fw_sample(ctx);
+	if (missed && (reason == FW_R_MISS || reason == FW_R_PROTOCOL) &&
+	    fw_bulk(p.proto, p.len_l3) && fw_sample(ctx) == FW_R_SAMPLED)
+		reason = FW_R_SAMPLED;
 	if (fw_unlikely(watch))
 		fw_watch(&seen, &p, port, FW_STAGE_XDP, reason);
 	fw_count(reason);

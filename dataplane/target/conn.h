@@ -73,12 +73,13 @@ static __always_inline enum fw_reason fw_conn_check(fw_ctx *ctx, const struct fw
 	__u32 need = FW_ETH_LEN + FW_UDP_LEN;
 	struct fw_tuple t;
 
-	if (!fw_cfg.ct)
+	/* of others the kfunc knows nothing, and the daemon asks */
+	if (!fw_cfg.ct || !fw_has_ports(p->proto))
 		return FW_R_NONE;
 	need += p->family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN;
 	if (data + need > end)
 		return FW_R_SHORT;
-	fw_tuple_fill(&t, data, p->family);
+	fw_tuple_fill(&t, data, p->family, p->proto);
 	return fw_conn_check_slow(ctx, &t, st, p->family << 8 | p->proto);
 }
 

@@ -158,15 +158,16 @@ static __always_inline int fw_resum(fw_ctx *ctx, void **data, void **end, const 
 			fw_csum_diff(fw_htons(p->ttl), fw_htons(f->ttl_out)) +
 			fw_csum_diff(fw_htons(f->dscp_in << 4), fw_htons(f->dscp_out << 4)));
 	if (f->flags & FW_FLOW_NAT) {
-		at += p->proto == FW_PROTO_TCP ? __builtin_offsetof(struct fw_l4, tcp.check)
-					       : __builtin_offsetof(struct fw_l4, udp.check);
+		at += fw_check_at(p->proto);
 		if (p->proto == FW_PROTO_UDP)
 			flags = BPF_F_MARK_MANGLED_0;
 		addresses = fw_addresses_delta(f, p->family);
-		if (addresses &&
+		if (addresses && fw_sums_addresses(p->proto) &&
 		    bpf_l4_csum_replace(ctx, at, 0, addresses, flags | BPF_F_PSEUDO_HDR))
 			return 0;
-		if (*ports != *to_ports &&
+		/* icmp_manip_pkt() sums up an echo's identifier, changed or not: 0xffff becomes 0
+		 */
+		if ((*ports != *to_ports || p->proto == FW_PROTO_ICMP) &&
 		    bpf_l4_csum_replace(ctx, at, 0, fw_csum_fold(fw_csum_diff(*ports, *to_ports)),
 					flags))
 			return 0;

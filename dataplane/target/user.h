@@ -211,7 +211,7 @@ static __always_inline enum fw_reason fw_conn_check(fw_ctx *ctx, const struct fw
 	const struct fw_conn *c = &fw_env->conn;
 
 	(void)ctx;
-	if (!fw_cfg.ct)
+	if (!fw_cfg.ct || !fw_has_ports(p->proto))
 		return FW_R_NONE;
 	if (!c->present)
 		return FW_R_CONN_GONE;

@@ -62,7 +62,7 @@ impl Manager {
             record.set_reply();
         }
         let orig = tuple_of(c.family, key.tuple.proto, &c.conn.orig);
-        if c.conn.present != 0 && orig != Some(record.orig()) {
+        if c.conn.present != 0 && orig != Some(record.orig().tracked()) {
             return Err(Refusal::Malformed);
         }
         let replaced = self.table.find(key);

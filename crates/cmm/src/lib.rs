@@ -13,6 +13,7 @@ mod conns;
 mod departure;
 mod flow;
 mod key;
+mod lookup;
 mod manager;
 mod nexthop;
 mod op;

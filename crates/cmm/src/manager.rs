@@ -123,6 +123,8 @@ pub struct Manager {
     refusals: HashMap<FlowKey, Refusal>,
     refusal_order: VecDeque<FlowKey>,
     pub(crate) scan: Scan,
+    /// Index of the flow from which on connections are asked for.
+    pub(crate) next_asked: u32,
     pub(crate) sweep: Option<Sweep>,
 }
 
@@ -156,6 +158,7 @@ impl Manager {
             refusals: HashMap::new(),
             refusal_order: VecDeque::new(),
             scan: Scan::default(),
+            next_asked: 0,
             sweep: None,
         }
     }
@@ -225,10 +228,10 @@ impl Manager {
         self.conns.len()
     }
 
-    /// A connection.
+    /// A connection; of several that conntrack calls one, one.
     #[must_use]
     pub fn connection(&self, key: &ConnKey) -> Option<Connection> {
-        let index = self.find_connection(key)?;
+        let index = *self.connections_of(key).first()?;
         self.conns.get(index).map(|conn| conn.shown())
     }
 

@@ -29,7 +29,10 @@ impl Exclusion {
         fn any<T>(wanted: &[T], test: impl Fn(&T) -> bool) -> bool {
             wanted.is_empty() || wanted.iter().any(test)
         }
+        // others have no ports in their place
+        let of_ports = !self.sport.is_empty() || !self.dport.is_empty();
         self.proto.is_none_or(|proto| proto == tuple.proto)
+            && (!of_ports || tuple.has_ports())
             && any(&self.src, |net| net.contains(tuple.src))
             && any(&self.dst, |net| net.contains(tuple.dst))
             && any(&self.sport, |(low, high)| {
@@ -52,6 +55,10 @@ pub struct Policy {
     pub tcp: bool,
     /// UDP may be fast.
     pub udp: bool,
+    /// Echoes of ICMP and ICMPv6 may be fast.
+    pub icmp: bool,
+    /// ESP and GRE, of tunnels that end elsewhere, may be fast.
+    pub tunnels: bool,
     /// Exclusions.
     pub exclude: Vec<Exclusion>,
 }
@@ -61,6 +68,8 @@ impl Default for Policy {
         Self {
             tcp: true,
             udp: true,
+            icmp: true,
+            tunnels: true,
             exclude: Vec::new(),
         }
     }
@@ -74,6 +83,8 @@ impl Policy {
         let proto = match tuple.proto {
             6 => self.tcp,
             17 => self.udp,
+            1 | 58 => self.icmp,
+            47 | 50 => self.tunnels,
             _ => false,
         };
         let reply = out.inverse();

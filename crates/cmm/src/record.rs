@@ -187,7 +187,8 @@ impl Record {
         }
     }
 
-    /// The original tuple of its connection: what comes in, or the inverse of what leaves as a reply.
+    /// The original tuple of its connection: what comes in, or the inverse of what leaves as a reply. Where conntrack
+    /// has only addresses, each flow has a connection here of its own.
     pub fn orig(&self) -> Tuple {
         if self.is_reply() {
             self.out().inverse()
@@ -199,7 +200,7 @@ impl Record {
     /// Its connection. Other zones than 0 are not learned.
     pub fn conn_key(&self) -> Option<ConnKey> {
         (self.conn != 0).then(|| ConnKey {
-            orig: self.orig(),
+            orig: self.orig().tracked(),
             zone: 0,
         })
     }

@@ -99,9 +99,7 @@ impl Manager {
             Event::NeighChanged(neigh) => self.neighbour(neigh, true, ops),
             Event::NeighGone(neigh) => self.neighbour(neigh, false, ops),
             Event::ConnectionDestroyed(tracked) => {
-                if let Some(number) = self.find_connection(&key_of(tracked)) {
-                    self.end_connection(number, now_tick, ops);
-                }
+                self.connection_gone(&key_of(tracked), now_tick, ops);
             }
             Event::ConnectionUpdated(tracked) => self.connection_updated(tracked, now_tick, ops),
             Event::RoutesUnknown => {
@@ -201,10 +199,46 @@ impl Manager {
         }
     }
 
-    fn connection_updated(&mut self, tracked: &Tracked, now_tick: u32, ops: &mut Vec<Op>) {
-        let Some(number) = self.find_connection(&key_of(tracked)) else {
-            return;
-        };
+    /// conntrack has no such connection any more.
+    pub fn connection_gone(&mut self, key: &ConnKey, now_tick: u32, ops: &mut Vec<Op>) {
+        for number in self.connections_of(key) {
+            self.end_connection(number, now_tick, ops);
+        }
+    }
+
+    /// Those that conntrack calls by one tuple.
+    pub(crate) fn connections_of(&self, key: &ConnKey) -> Vec<u32> {
+        if !key.orig.is_of_addresses() || key.zone != 0 {
+            return self.find_connection(key).into_iter().collect();
+        }
+        let host = (key.orig.src, key.orig.src);
+        let record = |index: u32| self.table.get(index);
+        let mut numbers: Vec<u32> = self
+            .table
+            .between(host)
+            .filter_map(record)
+            .filter(|r| r.conn_key() == Some(*key))
+            .map(|r| r.conn)
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// A connection as conntrack has it now.
+    pub fn connection_updated(&mut self, tracked: &Tracked, now_tick: u32, ops: &mut Vec<Op>) {
+        for number in self.connections_of(&key_of(tracked)) {
+            self.update_connection(number, tracked, now_tick, ops);
+        }
+    }
+
+    fn update_connection(
+        &mut self,
+        number: u32,
+        tracked: &Tracked,
+        now_tick: u32,
+        ops: &mut Vec<Op>,
+    ) {
         let Some(connection) = self.conns.get(number) else {
             return;
         };

@@ -20,6 +20,7 @@ const BY_ADDRESS: [Chain; 3] = [Chain::Src, Chain::Dst, Chain::Out];
 pub(crate) enum Kind {
     Free,
     Tcp,
+    Udp,
     Other,
 }
 
@@ -38,6 +39,8 @@ pub(crate) struct Table {
     by_nexthop: Vec<u32>,
     len: usize,
     of_tc: usize,
+    /// Of neither TCP nor UDP.
+    other: usize,
 }
 
 /// Words of a tuple, without what is always zero.
@@ -72,6 +75,7 @@ impl Table {
             by_nexthop: Vec::new(),
             len: 0,
             of_tc: 0,
+            other: 0,
         }
     }
 
@@ -137,11 +141,12 @@ impl Table {
         self.of_tc += usize::from(record.path() == Path::Tc);
         let port_in = record.port_in;
         let addrs = BY_ADDRESS.map(|chain| record.chain_addr(chain));
-        self.kinds[at] = if record.proto == 6 {
-            Kind::Tcp
-        } else {
-            Kind::Other
+        self.kinds[at] = match record.proto {
+            6 => Kind::Tcp,
+            17 => Kind::Udp,
+            _ => Kind::Other,
         };
+        self.other += usize::from(self.kinds[at] == Kind::Other);
         self.hashes[at] = hash;
         self.slots[at] = Some(record);
         let hashes = &self.hashes;
@@ -158,10 +163,24 @@ impl Table {
         self.link(Chain::Nexthop, index, head);
     }
 
+    /// At most `max` flows of neither TCP nor UDP, each once, beginning at an index.
+    pub fn others(&self, first: u32, max: usize) -> Vec<u32> {
+        if self.other == 0 {
+            return Vec::new();
+        }
+        let first = first.min(self.end());
+        (first..self.end())
+            .chain(0..first)
+            .filter(|index| self.kind(*index) == Kind::Other)
+            .take(max)
+            .collect()
+    }
+
     /// Takes a flow out; true if it was the last one through its next hop.
     pub fn remove(&mut self, index: u32) -> Option<(Record, bool)> {
         let record = self.slots.get_mut(index as usize)?.take()?;
-        self.kinds[index as usize] = Kind::Free;
+        let kind = std::mem::replace(&mut self.kinds[index as usize], Kind::Free);
+        self.other -= usize::from(kind == Kind::Other);
         self.len -= 1;
         self.of_tc -= usize::from(record.path() == Path::Tc);
         let hash = self.hashes[index as usize];

@@ -7,12 +7,13 @@ mod support;
 
 use freeway_abi::{
     FW_EV_CANDIDATE, FW_EV_CHANGED, FW_KEY_IP6, FW_R_COUNT, FW_R_LEARN_OFFERED, REASONS,
-    fw_candidate, fw_conn, fw_tuple,
+    fw_candidate, fw_conn,
 };
 use freeway_datapath::DataplaneEvent;
 use serde::Deserialize;
 use support::frame::{Frame, octets};
-use support::state::{Change, Flow, delta, words};
+use support::router::{inverse, tracked, tuple};
+use support::state::{Change, Flow, delta, l4_summed};
 use support::target::{Native, Target};
 use toml::Table;
 
@@ -115,27 +116,10 @@ impl Default for Conn {
     }
 }
 
-fn tuple(frame: &Frame) -> fw_tuple {
-    fw_tuple {
-        saddr_be: words(frame.src),
-        daddr_be: words(frame.dst),
-        sport_be: frame.sport.to_be(),
-        dport_be: frame.dport.to_be(),
-    }
-}
-
-fn inverse(t: &fw_tuple) -> fw_tuple {
-    fw_tuple {
-        saddr_be: t.daddr_be,
-        daddr_be: t.saddr_be,
-        sport_be: t.dport_be,
-        dport_be: t.sport_be,
-    }
-}
-
 impl Conn {
     fn record(&self, came: &Frame, left: &Frame) -> fw_conn {
-        let (mut mine, other) = (tuple(came), inverse(&tuple(left)));
+        let proto = came.proto;
+        let (mut mine, other) = (tracked(tuple(came), proto), inverse(tuple(left), proto));
         if self.foreign {
             mine.dport_be ^= 1;
         }
@@ -179,8 +163,8 @@ fn wanted(came: &Frame, left: &Frame, conn: &fw_conn) -> fw_candidate {
         l2_out_len: 14,
         len_l3: came.len_l3() as u16,
         l4_delta: delta(
-            &[addresses(came), ports(came)].concat(),
-            &[addresses(left), ports(left)].concat(),
+            &l4_summed(came.proto, addresses(came), ports(came)),
+            &l4_summed(came.proto, addresses(left), ports(left)),
         ),
         l3_delta: delta(
             &[addresses(came), vec![came.ttl, came.proto, 0x45, came.tos]].concat(),
@@ -240,7 +224,7 @@ fn run(vector: &Vector, common: &Table) {
     let rounds = vector.steps.chunks(vector.copies.max(1));
     if vector.steps.is_empty() {
         assert_eq!(
-            target.0.ingress(&mut came.bytes(), 1, 0),
+            target.0.ingress(&mut came.bytes(), 1, vector.gso_in),
             0,
             "{context}: a token"
         );

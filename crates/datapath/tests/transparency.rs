@@ -49,7 +49,8 @@ fn learned(line: &str) -> (Pipeline, u32, u32) {
     if tracked == "tracked" {
         pipeline.set_conn(&fw_conn {
             orig: tuple(&came),
-            reply: inverse(tuple(&left)),
+            // recorded of TCP and UDP alone
+            reply: inverse(tuple(&left), 17),
             status: 0xe,
             timeout_ticks: 100_000,
             present: 1,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one definition of the command line: parser, help, man pages and completions come from it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -198,7 +198,7 @@ pub struct FlowsArgs {
 const FILTER_HELP: &str = "\
 Filter, all of which must hold:
   family 4|6
-  proto tcp|udp
+  proto tcp|udp|icmp|icmpv6|esp|gre
   src ADDRESS[/LENGTH]     before or after translation
   dst ADDRESS[/LENGTH]
   sport PORT[-PORT]
@@ -219,18 +219,24 @@ Examples: freeway flows proto tcp src 192.0.2.0/24 dport 443
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: freeway explain tcp 192.0.2.2:40000 198.51.100.2:443\n         \
-                        freeway explain udp '[2001:db8:1::2]:5000' '[2001:db8:2::2]:53'"
+                        freeway explain udp '[2001:db8:1::2]:5000' '[2001:db8:2::2]:53'\n         \
+                        freeway explain icmp 192.0.2.2 198.51.100.2 4711\n         \
+                        freeway explain esp 192.0.2.2 198.51.100.2 0xc0de0001"
 )]
 pub struct ExplainArgs {
-    /// tcp, udp or an IP protocol number
+    /// tcp, udp, icmp, icmpv6, esp, gre or an IP protocol number
     #[arg(value_name = "PROTO")]
     pub proto: Proto,
-    /// Source address and port; IPv6 as [ADDRESS]:PORT
-    #[arg(value_name = "SRC:PORT", value_parser = endpoint)]
+    /// Source address, of TCP and UDP with a port; IPv6 as [ADDRESS]:PORT
+    #[arg(value_name = "SRC[:PORT]", value_parser = endpoint)]
     pub src: SocketAddr,
     /// Destination address and port
-    #[arg(value_name = "DST:PORT", value_parser = endpoint)]
+    #[arg(value_name = "DST[:PORT]", value_parser = endpoint)]
     pub dst: SocketAddr,
+    /// ICMP: identifier of the echo requests; ESP: SPI; GRE: the header's first four octets [default: 0x00000800,
+    /// IPv4 without a key]
+    #[arg(value_name = "ID", value_parser = number)]
+    pub id: Option<u32>,
     /// Watch real packets for at most so many seconds, 0 to 60
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = watch_seconds)]
     pub watch: f64,
@@ -500,9 +506,20 @@ impl Scenario {
     }
 }
 
+/// Without a port it is 0.
 fn endpoint(text: &str) -> Result<SocketAddr, String> {
+    let alone = || text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
     text.parse()
+        .or_else(|_| alone())
         .map_err(|_| "write 192.0.2.1:80 or [2001:db8::1]:80".to_owned())
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| "write a number of 32 bits, such as 4711 or 0xc0de0001".to_owned())
 }
 
 fn watch_seconds(text: &str) -> Result<f64, String> {
@@ -535,8 +552,28 @@ mod tests {
         let parse = |src, dst| Cli::try_parse_from(["freeway", "explain", "udp", src, dst]);
         assert!(parse("192.0.2.1:1", "198.51.100.1:53").is_ok());
         assert!(parse("[2001:db8::1]:1", "[2001:db8::2]:53").is_ok());
-        assert!(parse("2001:db8::1:1", "[2001:db8::2]:53").is_err());
-        assert!(parse("192.0.2.1", "198.51.100.1:53").is_err());
+        assert!(parse("192.0.2.1:", "198.51.100.1:53").is_err());
+        let echo = [
+            "freeway",
+            "explain",
+            "icmp",
+            "192.0.2.1",
+            "198.51.100.1",
+            "7",
+        ];
+        assert!(Cli::try_parse_from(echo).is_ok());
+        let spi = [
+            "freeway",
+            "explain",
+            "esp",
+            "192.0.2.1",
+            "198.51.100.1",
+            "0xc0de0001",
+        ];
+        match Cli::try_parse_from(spi).unwrap().command {
+            Command::Explain(args) => assert_eq!(args.id, Some(0xc0de_0001)),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

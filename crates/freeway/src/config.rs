@@ -72,7 +72,11 @@ pub struct Policy {
     pub tcp: bool,
     /// UDP may be fast.
     pub udp: bool,
-    /// UDP without answers may be fast where no reachable rule must see each packet.
+    /// Echoes of ICMP and ICMPv6 may be fast.
+    pub icmp: bool,
+    /// ESP and GRE that the router passes on may be fast.
+    pub tunnels: bool,
+    /// What is not TCP may be fast without answers where no reachable rule must see each packet.
     pub udp_one_way: bool,
     /// Conversations that stay in the kernel.
     pub exclude: Vec<Exclude>,
@@ -83,6 +87,8 @@ impl Default for Policy {
         Policy {
             tcp: true,
             udp: true,
+            icmp: true,
+            tunnels: true,
             udp_one_way: true,
             exclude: Vec::new(),
         }

@@ -21,7 +21,11 @@ pub fn parse(words: &[String]) -> Result<FlowFilter, String> {
         };
         match key {
             "family" => set(&mut filter.family, key, family(next("4 or 6")?)?)?,
-            "proto" => set(&mut filter.proto, key, read(next("tcp, udp or a number")?)?)?,
+            "proto" => set(
+                &mut filter.proto,
+                key,
+                read(next("tcp, udp, icmp, icmpv6, esp, gre or a number")?)?,
+            )?,
             "src" => set(
                 &mut filter.src,
                 key,
@@ -40,7 +44,9 @@ pub fn parse(words: &[String]) -> Result<FlowFilter, String> {
                 next("the name of a network port")?.to_owned(),
             )?,
             "state" => set(&mut filter.state, key, state(next("a state")?)?)?,
-            "tcp" | "udp" => return Err(format!("write `proto {key}`")),
+            "tcp" | "udp" | "icmp" | "icmpv6" | "esp" | "gre" => {
+                return Err(format!("write `proto {key}`"));
+            }
             other => {
                 return Err(format!(
                     "`{other}` is no filter; there are family, proto, src, dst, sport, dport, port and state"
@@ -119,7 +125,10 @@ mod tests {
     fn errors_say_what_to_write() {
         for (line, words) in [
             ("tcp", "write `proto tcp`"),
-            ("proto", "`proto` needs tcp, udp or a number after it"),
+            (
+                "proto",
+                "`proto` needs tcp, udp, icmp, icmpv6, esp, gre or a number after it",
+            ),
             ("sport http", "`http` is no port"),
             ("src 192.0.2.0/33", "at most 32 bits"),
             ("colour red", "`colour` is no filter; there are family"),

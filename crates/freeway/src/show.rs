@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands that show something: ask, then print words or JSON.
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::api::{ExplainQuery, FlowFilter, TopQuery};
+use crate::api::{ExplainQuery, FlowFilter, TopQuery, halves};
 use crate::cli::{DoctorArgs, ExplainArgs, FlowsArgs, ShowArgs, StatsArgs, StatusArgs, TopArgs};
 use crate::client::{Client, Stream};
 use crate::doctor::Severity;
@@ -162,16 +163,41 @@ pub fn explain(args: &ExplainArgs) -> Result<(), Stop> {
             "source and destination are of different families",
         ));
     }
+    let (src, dst) = ends_of(args).map_err(|words| Stop::new(Exit::Usage, words))?;
     let query = ExplainQuery {
         proto: args.proto,
-        src: args.src,
-        dst: args.dst,
+        src,
+        dst,
         watch_ms: (args.watch * 1000.0) as u32,
     };
     let explain = client(&args.show)?.explain(&query)?;
     show(args.show.json, &explain, |terminal| {
         render::explain(&explain, terminal)
     })
+}
+
+/// Source and destination with ports, or with what tells flows of other protocols in their place.
+fn ends_of(args: &ExplainArgs) -> Result<(SocketAddr, SocketAddr), String> {
+    let (src, dst, proto) = (args.src, args.dst, args.proto);
+    if proto.has_id() {
+        if src.port() != 0 || dst.port() != 0 {
+            return Err(format!("{proto} has no ports: write the addresses alone"));
+        }
+        let (upper, lower) = halves(proto, args.id)?;
+        return Ok((
+            SocketAddr::new(src.ip(), upper),
+            SocketAddr::new(dst.ip(), lower),
+        ));
+    }
+    if args.id.is_some() {
+        return Err(format!(
+            "{proto} takes no ID: write ports with the addresses"
+        ));
+    }
+    if src.port() == 0 || dst.port() == 0 {
+        return Err("a port is missing: write 192.0.2.1:80 or [2001:db8::1]:80".into());
+    }
+    Ok((src, dst))
 }
 
 /// `freeway on` and `off`.
@@ -257,7 +283,33 @@ fn watch<T: Serialize>(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn flows_are_named_by_ports_or_otherwise() {
+        let ends = |words: &str| {
+            let words = ["freeway", "explain"].into_iter().chain(words.split(' '));
+            match Cli::try_parse_from(words).unwrap().command {
+                Command::Explain(args) => ends_of(&args).map(|(a, b)| (a.port(), b.port())),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(ends("udp 192.0.2.1:7 192.0.2.2:8"), Ok((7, 8)));
+        assert_eq!(ends("icmp 192.0.2.1 192.0.2.2 7"), Ok((7, 0x0800)));
+        assert_eq!(ends("esp 2001:db8::1 2001:db8::2 0x10002"), Ok((1, 2)));
+        for wrong in [
+            "udp 192.0.2.1 192.0.2.2:8",
+            "udp 2001:db8::1:7 [2001:db8::2]:8",
+            "udp 192.0.2.1:7 192.0.2.2:8 9",
+            "icmp 192.0.2.1:7 192.0.2.2 9",
+            "icmp 192.0.2.1 192.0.2.2",
+        ] {
+            assert!(ends(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn seconds_stand_before_or_behind_the_filter() {

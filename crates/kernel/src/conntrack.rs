@@ -199,6 +199,7 @@ fn subject(writer: &mut Writer, kind: u16, tuple: &Tuple, zone: u16) {
 }
 
 fn encode_tuple(writer: &mut Writer, kind: u16, tuple: &Tuple) {
+    let tuple = tuple.tracked();
     let (src, dst) = match tuple.family() {
         Family::Ipv4 => (1, 2),
         Family::Ipv6 => (3, 4),

@@ -2,7 +2,7 @@
 //! Which rules a packet of a fast flow would have met, and whether one of them must see every packet.
 //!
 //! A packet is followed through all base chains of the hooks that forwarding passes, once for each IP version and
-//! for TCP and UDP. What is known of it (connection state, protocol, TCP flags without SYN, FIN and RST, no
+//! for each protocol that has flows. What is known of it (connection state, protocol, TCP flags without SYN, FIN and RST, no
 //! fragment, no options) decides comparisons; every other comparison may go either way. Registers carry, bit by bit,
 //! what is known and what may differ between packets of one flow (length, ECN, payload...): a decision on such a
 //! bit is a finding, and so is every expression that is not known to be a function of the flow.
@@ -105,7 +105,7 @@ pub struct Finding {
     pub dport: Vec<PortRange>,
     /// IP versions whose packets reach it.
     pub ip: Vec<Family>,
-    /// IP protocols whose packets reach it, of 6 (TCP) and 17 (UDP).
+    /// IP protocols whose packets reach it, of those that have flows.
     pub protocols: Vec<u8>,
 }
 
@@ -135,6 +135,21 @@ impl Analysis {
     }
 }
 
+/// The protocols that have flows: TCP, UDP, GRE, ESP, and the family's ICMP, of which echoes.
+const fn protocols(ip: Family) -> [u8; 5] {
+    let icmp = match ip {
+        Family::Ipv4 => libc::IPPROTO_ICMP,
+        Family::Ipv6 => libc::IPPROTO_ICMPV6,
+    };
+    [
+        libc::IPPROTO_TCP as u8,
+        libc::IPPROTO_UDP as u8,
+        libc::IPPROTO_GRE as u8,
+        libc::IPPROTO_ESP as u8,
+        icmp as u8,
+    ]
+}
+
 /// Follows packets of established connections through the ruleset.
 pub fn analyse(ruleset: &Ruleset) -> Analysis {
     analyse_state(ruleset, PacketState::Established)
@@ -144,7 +159,7 @@ pub fn analyse(ruleset: &Ruleset) -> Analysis {
 pub fn analyse_state(ruleset: &Ruleset, state: PacketState) -> Analysis {
     let mut report = Report::default();
     for ip in [Family::Ipv4, Family::Ipv6] {
-        for protocol in [libc::IPPROTO_TCP as u8, libc::IPPROTO_UDP as u8] {
+        for protocol in protocols(ip) {
             walk::follow(
                 ruleset,
                 Packet {
@@ -159,17 +174,23 @@ pub fn analyse_state(ruleset: &Ruleset, state: PacketState) -> Analysis {
     let mut analysis = report.finish();
     let unread = ruleset.legacy.iter().filter(|table| table.matters());
     let unread = unread.filter(|table| table.content.is_none());
-    analysis.findings.extend(unread.map(|table| Finding {
-        family: "legacy".to_owned(),
-        table: table.name.clone(),
-        expression: format!("iptables-legacy table {} ({})", table.name, table.family),
-        reason: "its rules cannot be read".to_owned(),
-        ip: match table.family.as_str() {
-            "ip" => vec![Family::Ipv4],
-            _ => vec![Family::Ipv6],
-        },
-        protocols: vec![libc::IPPROTO_TCP as u8, libc::IPPROTO_UDP as u8],
-        ..Finding::default()
+    analysis.findings.extend(unread.map(|table| {
+        Finding {
+            family: "legacy".to_owned(),
+            table: table.name.clone(),
+            expression: format!("iptables-legacy table {} ({})", table.name, table.family),
+            reason: "its rules cannot be read".to_owned(),
+            ip: match table.family.as_str() {
+                "ip" => vec![Family::Ipv4],
+                _ => vec![Family::Ipv6],
+            },
+            protocols: match table.family.as_str() {
+                "ip" => protocols(Family::Ipv4),
+                _ => protocols(Family::Ipv6),
+            }
+            .to_vec(),
+            ..Finding::default()
+        }
     }));
     analysis.safe = analysis.findings.is_empty();
     analysis

@@ -91,8 +91,39 @@ fn position_of_a_limit_decides() {
         );
         assert_eq!((finding.chain.as_str(), finding.rule_index), ("forward", 0));
         assert_eq!(finding.ip, [Family::Ipv4, Family::Ipv6]);
-        assert_eq!(finding.protocols, [6, 17]);
+        assert_eq!(finding.protocols, [1, 6, 17, 47, 50, 58]);
         assert!(finding.handle > 0 && finding.reason.contains("rate"));
+    });
+}
+
+#[test]
+fn findings_are_of_the_protocols_that_reach_them() {
+    in_namespace(|| {
+        let cases: [(&str, &[u8], &str); 6] = [
+            ("meta l4proto icmp limit rate 1/second accept", &[1], "ICMP"),
+            (
+                "icmp type echo-request limit rate 1/second accept",
+                &[1],
+                "ICMP",
+            ),
+            (
+                "icmpv6 type echo-reply limit rate 1/second accept",
+                &[58],
+                "ICMPv6",
+            ),
+            ("esp spi 7 limit rate 1/second accept", &[50], "ESP"),
+            ("icmp sequence 7 drop", &[1], "ICMP"),
+            ("esp sequence 7 drop", &[50], "ESP"),
+        ];
+        for (rule, protocols, word) in cases {
+            let analysis = analysed(&forward(&format!("{rule}\naccept")));
+            let [finding] = analysis.findings.as_slice() else {
+                panic!("{rule}: {:#?}", analysis.findings)
+            };
+            assert_eq!(finding.protocols, protocols, "{rule}");
+            let words = finding.to_string();
+            assert!(words.contains(word), "{rule}: {words}");
+        }
     });
 }
 
@@ -177,9 +208,12 @@ fn functions_of_the_flow_are_safe() {
             "ct direction reply accept",
             "ct original ip daddr 192.0.2.1 accept",
             "fib daddr type local drop",
-            "meta l4proto icmp limit rate 1/second accept",
-            "ip protocol icmp limit rate 1/second accept",
-            "icmp type echo-request limit rate 1/second accept",
+            "icmp type echo-request accept",
+            "icmp code 1 limit rate 1/second accept",
+            "icmp id 7 accept",
+            "icmpv6 type echo-reply accept",
+            "esp spi 7 accept",
+            "ip protocol 51 limit rate 1/second accept",
             "tcp flags syn tcp option maxseg size set 1400",
             "tcp flags & (fin|syn|rst|ack) == syn limit rate 1/second accept",
             "tcp flags & (fin|syn) == (fin|syn) log drop",

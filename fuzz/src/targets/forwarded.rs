@@ -12,7 +12,9 @@ struct Shape {
     v6: bool,
     l4: usize,
     end: usize,
-    check: usize,
+    /// None: of ESP and GRE.
+    check: Option<usize>,
+    proto: u8,
 }
 
 fn shape(frame: &[u8]) -> Shape {
@@ -25,11 +27,20 @@ fn shape(frame: &[u8]) -> Shape {
         (ETH + 20, ETH + word(ETH + 2), frame[ETH + 9])
     };
     let check = match proto {
-        6 => l4 + 16,
-        17 => l4 + 6,
+        6 => Some(l4 + 16),
+        17 => Some(l4 + 6),
+        1 if !v6 => Some(l4 + 2),
+        58 if v6 => Some(l4 + 2),
+        47 | 50 => None,
         other => unreachable!("protocol {other} was forwarded"),
     };
-    Shape { v6, l4, end, check }
+    Shape {
+        v6,
+        l4,
+        end,
+        check,
+        proto,
+    }
 }
 
 /// Everything that must hold for a frame that was forwarded.
@@ -72,18 +83,28 @@ pub fn permitted(
         assert_eq!(u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff, 0, "a fragment");
     }
     let l4 = &frame[shape.l4..shape.end];
-    if shape.check == shape.l4 + 16 {
-        assert_eq!(l4[13] & 0x17, 0x10, "flags");
-        let header = usize::from(l4[12] >> 4) * 4;
-        assert!((20..=l4.len()).contains(&header), "data offset");
-    } else {
-        assert_eq!(usize::from(u16::from_be_bytes([l4[4], l4[5]])), l4.len());
+    assert!(l4.len() >= 8, "no header");
+    match shape.proto {
+        6 => {
+            assert_eq!(l4[13] & 0x17, 0x10, "flags");
+            let header = usize::from(l4[12] >> 4) * 4;
+            assert!((20..=l4.len()).contains(&header), "data offset");
+        }
+        17 => assert_eq!(usize::from(u16::from_be_bytes([l4[4], l4[5]])), l4.len()),
+        1 => assert!([[8, 0], [0, 0]].contains(&[l4[0], l4[1]]), "no echo"),
+        58 => assert!([[128, 0], [129, 0]].contains(&[l4[0], l4[1]]), "no echo"),
+        47 => assert_eq!(l4[1] & 7, 0, "another version of GRE"),
+        _ => {}
     }
 }
 
-/// The sum of pseudo header and segment, in which 0xffff is 0.
+/// The sum of what the checksum is over, in which 0xffff is 0.
 fn l4_sum(frame: &[u8], shape: &Shape) -> u16 {
-    let addresses = if shape.v6 { ETH + 8 } else { ETH + 12 };
+    let addresses = match (shape.proto, shape.v6) {
+        (1, _) => shape.l4,
+        (_, true) => ETH + 8,
+        (_, false) => ETH + 12,
+    };
     let parts = [&frame[addresses..shape.l4], &frame[shape.l4..shape.end]];
     sum(&parts.concat()) % 0xffff
 }
@@ -100,11 +121,20 @@ pub fn rewritten(frame: &[u8], flow: &fw_flow, nexthop: &fw_nexthop, left: &[u8]
         } else {
             put(&mut want, ETH + 12, &[flow.saddr_be, flow.daddr_be]);
         }
-        want[shape.l4..shape.l4 + 2].copy_from_slice(&flow.sport_be.to_ne_bytes());
-        want[shape.l4 + 2..shape.l4 + 4].copy_from_slice(&flow.dport_be.to_ne_bytes());
+        let (sport, dport) = (flow.sport_be.to_ne_bytes(), flow.dport_be.to_ne_bytes());
+        match shape.proto {
+            6 | 17 => {
+                want[shape.l4..shape.l4 + 2].copy_from_slice(&sport);
+                want[shape.l4 + 2..shape.l4 + 4].copy_from_slice(&dport);
+            }
+            1 | 58 => want[shape.l4 + 4..shape.l4 + 6].copy_from_slice(&sport),
+            _ => {}
+        }
+    }
+    if let Some(check) = shape.check.filter(|_| flow.flags & FW_FLOW_NAT as u8 != 0) {
         // wrong by as much as before, or not there, as before
-        let (before, after) = (word(frame, shape.check), word(left, shape.check));
-        let udp = shape.check == shape.l4 + 6;
+        let (before, after) = (word(frame, check), word(left, check));
+        let udp = shape.proto == 17;
         assert_eq!(
             udp && before == 0,
             udp && after == 0,
@@ -113,7 +143,7 @@ pub fn rewritten(frame: &[u8], flow: &fw_flow, nexthop: &fw_nexthop, left: &[u8]
         if !(udp && before == 0) {
             assert_eq!(l4_sum(left, &shape), l4_sum(frame, &shape), "L4 checksum");
         }
-        want[shape.check..shape.check + 2].copy_from_slice(&left[shape.check..shape.check + 2]);
+        want[check..check + 2].copy_from_slice(&left[check..check + 2]);
     }
     let ip = &mut want[ETH..];
     if shape.v6 {

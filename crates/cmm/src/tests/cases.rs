@@ -7,10 +7,11 @@ use freeway_kernel::model::{Connection, CtStatus, Event, Family, Mac, Neigh, Pre
 use freeway_kernel::nft::SetChanges;
 
 use super::{HZ, LAN, Seen, WAN, World, around, names, port};
-use crate::{Exclusion, Fitness, Policy, Port, Refusal, RuleScope, Settings};
+use crate::{ConnKey, Exclusion, Fitness, Policy, Port, Refusal, RuleScope, Settings};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const ESP: u8 = 50;
 const REACHABLE: u16 = 0x02;
 
 fn world() -> World {
@@ -655,6 +656,40 @@ fn a_connection_that_ends_or_changes_takes_its_flows_along() {
         assert_eq!(!world.has(seen.reply()), gone, "{event:?}");
         assert!(world.has(other) && world.has(other.reply()), "{event:?}");
     }
+}
+
+#[test]
+fn flows_that_conntrack_calls_one_connection_leave_together() {
+    let mut world = world();
+    let esp = |n| Seen::new(ESP, n);
+    let other = Seen::new(UDP, 9);
+    world.learn(other);
+    for n in 0..3 {
+        world.learn(esp(n));
+        world.learn(esp(n).reply());
+    }
+    assert!((0..3).all(|n| world.has(esp(n)) && world.has(esp(n).reply())));
+    let mut connection = tracked(esp(0));
+    connection.orig = connection.orig.tracked();
+    connection.reply = connection.reply.tracked();
+    let key = ConnKey {
+        orig: connection.orig,
+        zone: 0,
+    };
+    for most in [1, 2, 100] {
+        assert_eq!(world.manager.connections_to_ask_for(most), [key]);
+    }
+    world.call(|m, now, ops| m.connection_updated(&connection, now, ops));
+    assert!(world.has(esp(0)), "as before");
+    connection.mark = 1;
+    let event = Event::ConnectionUpdated(connection.clone());
+    world.call(|m, now, ops| m.kernel_event(&event, now, ops));
+    assert!((0..3).all(|n| !world.has(esp(n)) && !world.has(esp(n).reply())));
+    world.learn(esp(3));
+    let event = Event::ConnectionDestroyed(connection);
+    world.call(|m, now, ops| m.kernel_event(&event, now, ops));
+    assert!(!world.has(esp(3)) && world.has(other));
+    assert!(world.manager.connections_to_ask_for(100).is_empty());
 }
 
 #[test]

@@ -41,7 +41,9 @@ pub struct Frame {
     /// Total length (IPv4) or payload length (IPv6), instead of the right one.
     pub ip_len: Option<u16>,
     pub proto: u8,
+    /// Of ICMP the identifier, of ESP and GRE the first two octets.
     pub sport: u16,
+    /// Of ICMP type and code, of ESP and GRE the next two octets.
     pub dport: u16,
     pub seq: u32,
     pub ack: u32,
@@ -137,7 +139,7 @@ impl Frame {
         self.payload
             + match self.proto {
                 6 => usize::from(self.doff.max(5)) * 4,
-                17 => 8,
+                1 | 17 | 47 | 50 | 58 => 8,
                 _ => 0,
             }
     }
@@ -214,6 +216,17 @@ impl Frame {
                 l4.extend(self.udp_len.unwrap_or(len as u16).to_be_bytes());
                 l4.extend([0; 2]);
             }
+            1 | 58 => {
+                l4.extend(self.dport.to_be_bytes());
+                l4.extend([0; 2]);
+                l4.extend(self.sport.to_be_bytes());
+                l4.extend((self.seq as u16).to_be_bytes());
+            }
+            47 | 50 => {
+                l4.extend(self.sport.to_be_bytes());
+                l4.extend(self.dport.to_be_bytes());
+                l4.extend(self.seq.to_be_bytes());
+            }
             _ => {}
         }
         let header = l4.len();
@@ -224,12 +237,16 @@ impl Frame {
         let at = match self.proto {
             6 => 16,
             17 => 6,
+            1 | 58 => 2,
             _ => return l4,
         };
-        let mut pseudo = octets(self.src);
-        pseudo.extend(octets(self.dst));
-        pseudo.extend((l4.len() as u32).to_be_bytes());
-        pseudo.extend([0, 0, 0, self.proto]);
+        let mut pseudo = Vec::new();
+        if self.proto != 1 {
+            pseudo.extend(octets(self.src));
+            pseudo.extend(octets(self.dst));
+            pseudo.extend((l4.len() as u32).to_be_bytes());
+            pseudo.extend([0, 0, 0, self.proto]);
+        }
         pseudo.extend(&l4);
         let right = match !sum(&pseudo) {
             0 if self.proto == 17 => 0xffff,

@@ -30,13 +30,32 @@ pub fn tuple(f: &Frame) -> fw_tuple {
     }
 }
 
-pub fn inverse(t: fw_tuple) -> fw_tuple {
-    fw_tuple {
+/// What a connection has of a tuple: of ESP and GRE no more than addresses.
+pub fn tracked(t: fw_tuple, proto: u8) -> fw_tuple {
+    match proto {
+        47 | 50 => fw_tuple {
+            sport_be: 0,
+            dport_be: 0,
+            ..t
+        },
+        _ => t,
+    }
+}
+
+/// The answer to a tuple, as a connection has it.
+pub fn inverse(t: fw_tuple, proto: u8) -> fw_tuple {
+    let (sport_be, dport_be) = match proto {
+        1 => (t.sport_be, t.dport_be ^ 0x0800u16.to_be()),
+        58 => (t.sport_be, t.dport_be ^ 0x0100u16.to_be()),
+        _ => (t.dport_be, t.sport_be),
+    };
+    let t = fw_tuple {
         saddr_be: t.daddr_be,
         daddr_be: t.saddr_be,
-        sport_be: t.dport_be,
-        dport_be: t.sport_be,
-    }
+        sport_be,
+        dport_be,
+    };
+    tracked(t, proto)
 }
 
 /// What a router does to every packet of a flow.
@@ -68,8 +87,8 @@ impl Router {
 /// What conntrack has of an established connection whose first packet came and left like this.
 pub fn connection(came: &Frame, left: &Frame) -> fw_conn {
     fw_conn {
-        orig: tuple(came),
-        reply: inverse(tuple(left)),
+        orig: tracked(tuple(came), came.proto),
+        reply: inverse(tuple(left), came.proto),
         status: 0xe,
         timeout_ticks: 100_000,
         present: 1,

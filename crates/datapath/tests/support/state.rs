@@ -149,6 +149,14 @@ pub fn words(ip: IpAddr) -> [u32; 4] {
     words
 }
 
+/// What of addresses and ports is in the L4 checksum.
+pub fn l4_summed(proto: u8, addresses: Vec<u8>, ports: Vec<u8>) -> Vec<u8> {
+    match proto {
+        6 | 17 | 58 => [addresses, ports].concat(),
+        _ => ports,
+    }
+}
+
 /// The ones' complement of the old bytes and the new ones, summed: never 0 (RFC 1624).
 pub fn delta(old: &[u8], new: &[u8]) -> u16 {
     let mut bytes: Vec<u8> = old.iter().map(|byte| !byte).collect();
@@ -236,8 +244,8 @@ impl Flow {
         let old = addresses(self.src, self.dst);
         let new = addresses(to_src, to_dst);
         let l4_delta = delta(
-            &[old.clone(), ports(self.sport, self.dport)].concat(),
-            &[new.clone(), ports(to_sport, to_dport)].concat(),
+            &l4_summed(self.proto, old.clone(), ports(self.sport, self.dport)),
+            &l4_summed(self.proto, new.clone(), ports(to_sport, to_dport)),
         );
         // TTL and protocol are one word, version and TOS another
         let l3_delta = delta(

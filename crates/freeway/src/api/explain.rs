@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use super::ends::ends;
 use super::flow::Flow;
 use super::select::Proto;
 
@@ -79,19 +80,18 @@ pub struct Endpoints {
     pub proto: Proto,
     /// Source address.
     pub src: IpAddr,
-    /// Source port.
+    /// Source port, or what is in its place: an echo's identifier, the upper half of an SPI.
     pub sport: u16,
     /// Destination address.
     pub dst: IpAddr,
-    /// Destination port.
+    /// Destination port, or what is in its place: an echo's type and code, the lower half of an SPI.
     pub dport: u16,
 }
 
 impl fmt::Display for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let src = SocketAddr::new(self.src, self.sport);
-        let dst = SocketAddr::new(self.dst, self.dport);
-        write!(f, "{} {src} > {dst}", self.proto)
+        let words = ends(self.proto, (self.src, self.sport), (self.dst, self.dport));
+        write!(f, "{} {words}", self.proto)
     }
 }
 

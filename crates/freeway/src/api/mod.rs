@@ -4,6 +4,7 @@
 //! Names are stable: fields may be added, none is renamed or removed within a major version. Units are part of a name,
 //! counters count since the daemon started, ports and addresses read as people write them.
 
+mod ends;
 mod explain;
 mod failure;
 mod flow;
@@ -13,6 +14,7 @@ mod status;
 mod switch;
 mod top;
 
+pub use ends::{ends, halves};
 pub use explain::{
     Connection, Endpoints, Explain, ExplainQuery, Neighbour, Seen, Verdict, Watched, Why,
 };

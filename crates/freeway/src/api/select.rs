@@ -7,24 +7,47 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// An IP protocol: `tcp`, `udp` or a number.
+/// An IP protocol: `tcp`, `udp`, `icmp`, `icmpv6`, `esp`, `gre` or a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Proto(pub u8);
 
 impl Proto {
+    /// ICMP.
+    pub const ICMP: Proto = Proto(1);
     /// TCP.
     pub const TCP: Proto = Proto(6);
     /// UDP.
     pub const UDP: Proto = Proto(17);
+    /// GRE.
+    pub const GRE: Proto = Proto(47);
+    /// ESP.
+    pub const ESP: Proto = Proto(50);
+    /// ICMPv6.
+    pub const ICMP6: Proto = Proto(58);
+
+    const NAMES: [(Proto, &str); 6] = [
+        (Self::TCP, "tcp"),
+        (Self::UDP, "udp"),
+        (Self::ICMP, "icmp"),
+        (Self::ICMP6, "icmpv6"),
+        (Self::ESP, "esp"),
+        (Self::GRE, "gre"),
+    ];
+
+    /// True if flows of it are told by something else than ports.
+    pub fn has_id(self) -> bool {
+        Self::NAMES.iter().any(|(proto, _)| *proto == self)
+            && ![Self::TCP, Self::UDP].contains(&self)
+    }
 }
 
 impl fmt::Display for Proto {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Proto::TCP => f.pad("tcp"),
-            Proto::UDP => f.pad("udp"),
-            Proto(number) => f.pad(&number.to_string()),
+        let known = Self::NAMES.iter().find(|(proto, _)| proto == self);
+        match known {
+            Some((_, name)) => f.pad(name),
+            None => f.pad(&self.0.to_string()),
         }
     }
 }
@@ -33,13 +56,15 @@ impl FromStr for Proto {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "tcp" => Ok(Proto::TCP),
-            "udp" => Ok(Proto::UDP),
-            number => number.parse().map(Proto).map_err(|_| {
-                format!("`{text}` is no protocol: write tcp, udp or a number from 0 to 255")
-            }),
+        let lower = text.to_ascii_lowercase();
+        let known = Self::NAMES.iter().find(|(_, name)| *name == lower);
+        if let Some((proto, _)) = known {
+            return Ok(*proto);
         }
+        text.parse().map(Proto).map_err(|_| {
+            let names = Self::NAMES.map(|(_, name)| name).join(", ");
+            format!("`{text}` is no protocol: write {names} or a number from 0 to 255")
+        })
     }
 }
 
@@ -251,7 +276,12 @@ mod tests {
     #[test]
     fn protocols() {
         assert_eq!("TCP".parse(), Ok(Proto::TCP));
-        assert_eq!("47".parse(), Ok(Proto(47)));
+        assert_eq!("47".parse(), Ok(Proto::GRE));
+        assert_eq!("ESP".parse(), Ok(Proto::ESP));
+        assert_eq!("132".parse(), Ok(Proto(132)));
+        assert_eq!(Proto(132).to_string(), "132");
+        assert_eq!(Proto(58).to_string(), "icmpv6");
+        assert!(Proto::ESP.has_id() && !Proto::UDP.has_id() && !Proto(132).has_id());
         assert_eq!(Proto::UDP.to_string(), "udp");
         assert!("sctpx".parse::<Proto>().is_err());
     }

@@ -53,6 +53,8 @@ const DEADLINE: Duration = Duration::from_secs(2);
 const HEARTBEAT: Duration = Duration::from_millis(250);
 /// What sends no event is looked at so often.
 const POLL: Duration = Duration::from_secs(1);
+/// Flows whose connections are asked for in a poll; the more there are, the longer a round takes.
+const ASKED_MAX: usize = 1024;
 /// Data-plane events taken in one turn, so that kernel events never wait long.
 const EVENTS_PER_TURN: usize = 256;
 /// Revalidations that each CPU lets through in a second, at most.
@@ -494,10 +496,11 @@ impl Engine {
         self.poller.ask(question);
     }
 
-    fn question(&self) -> Question {
+    fn question(&mut self) -> Question {
         Question {
             places: self.business().cloned().collect(),
             ours: self.datapath.prog_ids(),
+            connections: self.manager.connections_to_ask_for(ASKED_MAX),
         }
     }
 
@@ -525,6 +528,15 @@ impl Engine {
             self.update_ports()?;
         }
         let mut ops = Vec::new();
+        let now_tick = self.now_tick()?;
+        for (key, found) in std::mem::take(&mut self.polled.connections) {
+            match found {
+                Some(tracked) => self
+                    .manager
+                    .connection_updated(&tracked, now_tick, &mut ops),
+                None => self.manager.connection_gone(&key, now_tick, &mut ops),
+            }
+        }
         if before.foreign_hooks != self.polled.foreign_hooks || before.legacy != self.polled.legacy
         {
             // as for a commit of nftables

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway flows`.
 
-use std::net::SocketAddr;
-
 use super::number::{bytes, count, duration, plural};
 use super::page::{Page, TIE, Tone};
 use super::terminal::Terminal;
-use crate::api::{Flow, FlowState};
+use crate::api::{Flow, FlowState, ends};
 
 /// One flow of the list.
 pub fn flow(flow: &Flow, terminal: Terminal) -> String {
@@ -33,20 +31,18 @@ pub(super) fn lines(page: &mut Page, indent: &str, flow: &Flow) {
         _ => Tone::Warn,
     };
     let state = page.tone(tone, flow.state.word());
-    let src = SocketAddr::new(flow.src, flow.sport);
-    let dst = SocketAddr::new(flow.dst, flow.dport);
+    let came = ends(flow.proto, (flow.src, flow.sport), (flow.dst, flow.dport));
     page.words(
         &format!("{indent}{:<4} ", flow.proto),
-        &format!("{src} > {dst} {state}"),
+        &format!("{came} {state}"),
     );
     let rest = format!("{indent}     ");
     let mut way = format!("{} > {} ({})", flow.port_in, flow.port_out, flow.path);
     if (flow.src, flow.sport, flow.dst, flow.dport)
         != (flow.to_src, flow.to_sport, flow.to_dst, flow.to_dport)
     {
-        let src = SocketAddr::new(flow.to_src, flow.to_sport);
-        let dst = SocketAddr::new(flow.to_dst, flow.to_dport);
-        way = format!("{way} as {src} > {dst}");
+        let (src, dst) = ((flow.to_src, flow.to_sport), (flow.to_dst, flow.to_dport));
+        way = format!("{way} as {}", ends(flow.proto, src, dst));
     }
     page.words(&rest, &way);
     // one below the other in a list; ties hold the figures together and apart

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway top`.
 
-use std::net::SocketAddr;
-
 use super::number::{bit_rate, count, duration, plural, rate};
 use super::page::{Page, Tone};
 use super::spark::History;
-use crate::api::{Flow, Rate, ReasonRate, Top};
+use crate::api::{Flow, Rate, ReasonRate, Top, ends};
 use crate::live::Room;
 
 /// Lines of reasons at most where there is little room.
@@ -159,9 +157,8 @@ fn to_kernel(top: &Top) -> f64 {
 }
 
 fn flow_name(flow: &Flow) -> String {
-    let src = SocketAddr::new(flow.src, flow.sport);
-    let dst = SocketAddr::new(flow.dst, flow.dport);
-    format!("{} {src} > {dst}", flow.proto)
+    let words = ends(flow.proto, (flow.src, flow.sport), (flow.dst, flow.dport));
+    format!("{} {words}", flow.proto)
 }
 
 /// At most so many characters; the middle goes.

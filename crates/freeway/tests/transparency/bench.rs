@@ -339,9 +339,9 @@ fn forwarded(frame: &[u8]) -> bool {
         return false;
     }
     match View::of(frame) {
-        // ICMPv6 errors are below 128.
+        // Errors are below 128, echoes 128 and 129.
         Some(view) if view.v6 && view.proto == 58 => {
-            frame.len() > 55 && frame[54] < 128 && frame[54..56] != [3, 1]
+            frame.len() > 55 && frame[54] < 130 && frame[54..56] != [3, 1]
         }
         Some(view) if !view.v6 && view.proto == 1 => {
             let kind = frame.get(view.l4..view.l4 + 2);

@@ -16,7 +16,7 @@ use freeway_lab::twins::Kind;
 
 use crate::bench::{FREEWAY, KERNEL, Left, Outcome};
 use crate::case::Case;
-use crate::flow::{Flow, TCP};
+use crate::flow::{Flow, ICMP, TCP, UDP};
 use crate::frame::{ETH, Plan, Sum, View, hex, number};
 use crate::ruleset::Rule;
 use crate::setup::{NOTRACK_PORTS, Tracking};
@@ -146,8 +146,9 @@ pub fn is_judged(case: &Case, plan: &Plan) -> bool {
 /// Conntrack sees the flow.
 pub fn is_tracked(case: &Case, flow: &Flow) -> bool {
     let (first, last) = NOTRACK_PORTS;
-    let exempt =
-        case.setup.tracking == Tracking::Notrack && (first..=last).contains(&flow.dst.port());
+    let exempt = case.setup.tracking == Tracking::Notrack
+        && [TCP, UDP].contains(&flow.proto)
+        && (first..=last).contains(&flow.dst.port());
     case.setup.tracked() && !exempt
 }
 
@@ -239,7 +240,8 @@ fn wholes(frames: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
 /// A router chooses the ID of its own ICMP errors by a counter, and that of IPv6 fragments that it makes at random.
 fn without_chosen_ids(mut frame: Vec<u8>) -> Vec<u8> {
     match View::of(&frame).map(|view| (view.v6, view.proto)) {
-        Some((false, 1)) => {
+        // not those of echoes, which hosts choose
+        Some((false, ICMP)) if View::of(&frame).is_some_and(|view| view.tuple().is_none()) => {
             frame[18..20].fill(0);
             frame[24..26].fill(0);
         }
@@ -401,8 +403,10 @@ fn translated(sent: &[Vec<u8>], (came, left): &Template<'_>) -> Option<Left> {
     frame.truncate(ETH + len);
     frame[..ETH].copy_from_slice(&left.bytes[..ETH]);
     frame[addresses.clone()].copy_from_slice(&left.bytes[addresses.clone()]);
-    let ports = view.l4..view.l4 + 4;
-    frame[ports.clone()].copy_from_slice(&left.bytes[ports.clone()]);
+    let numbers = view.numbers()?;
+    for at in numbers {
+        frame[at..at + 2].copy_from_slice(&left.bytes[at..at + 2]);
+    }
     if view.v6 {
         frame[21] = out.ttl();
         let word = u16::from_be_bytes([frame[14], frame[15]]) & !0x0fc0;
@@ -415,18 +419,28 @@ fn translated(sent: &[Vec<u8>], (came, left): &Template<'_>) -> Option<Left> {
         let sum = !sum16(&frame[ETH..view.l4]);
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
     }
-    let at = view.l4 + if view.proto == TCP { 16 } else { 6 };
+    let at = view.check()?;
     let check = u16::from_be_bytes([frame[at], frame[at + 1]]);
     // Not there, so not wrong.
-    if view.proto != TCP && check == 0 {
+    if view.proto == UDP && check == 0 {
         return None;
     }
-    let changed = |frame: &[u8]| [&frame[addresses.clone()], &frame[ports.clone()]].concat();
+    let changed = |frame: &[u8]| {
+        let mut bytes: Vec<u8> = Vec::new();
+        if view.proto != ICMP {
+            bytes.extend(&frame[addresses.clone()]);
+        }
+        bytes.extend(&frame[numbers[0]..numbers[0] + 2]);
+        if numbers[1] != numbers[0] {
+            bytes.extend(&frame[numbers[1]..numbers[1] + 2]);
+        }
+        bytes
+    };
     let mut words = (!check).to_be_bytes().to_vec();
     words.extend(changed(sent).iter().map(|byte| !byte));
     words.extend(changed(&frame));
     let sum = match !sum16(&words) {
-        0 if view.proto != TCP => 0xffff,
+        0 if view.proto == UDP => 0xffff,
         sum => sum,
     };
     if changed(sent) != changed(&frame) {

@@ -10,12 +10,25 @@ use crate::setup::{
     FORWARD_PORT, HAIRPIN_PORT, INBOUND_PORT, Pace, Setup, Uplinks, beyond, lan, server, uplink,
 };
 
-pub const UDP: u8 = 17;
+pub const ICMP: u8 = 1;
 pub const TCP: u8 = 6;
+pub const UDP: u8 = 17;
+pub const GRE: u8 = 47;
+pub const ESP: u8 = 50;
+pub const ICMP6: u8 = 58;
+
+/// Of every eight flows.
+const PROTOS: [u8; 8] = [UDP, TCP, UDP, TCP, ESP, TCP, ICMP, GRE];
+
+/// Echoes and GRE have one number for both directions.
+fn has_one_number(proto: u8) -> bool {
+    [ICMP, ICMP6, GRE].contains(&proto)
+}
 
 /// A conversation. Direction `false` is that of its first packet.
 #[derive(Clone, Debug)]
 pub struct Flow {
+    /// Of what has no ports: an echo's identifier, what GRE carries, and the halves of an SPI are in their place.
     pub proto: u8,
     /// The router's port where it is opened.
     pub enter: usize,
@@ -102,19 +115,35 @@ pub fn random(setup: &Setup, port: u16, rng: &mut Random) -> Vec<Flow> {
         }
     }
     let mut flow = |i: u16| {
-        let proto = if i.is_multiple_of(2) { UDP } else { TCP };
+        let mut proto = PROTOS[usize::from(i) % PROTOS.len()];
         let host = (i % 4) as u8;
         let client = SocketAddr::new(lan(v6, 10 + host), port + i);
         let far = SocketAddr::new(server(v6, 1 + host), port + i);
         let at = |address, port| SocketAddr::new(address, port);
         let outside = uplink(v6, 1, 1);
-        let (enter, src, dst) = match rng.of(&kinds) {
+        let kind = rng.of(&kinds);
+        let (enter, src, mut dst) = match kind {
             Kind::Out => (0, client, at(server(v6, 1 + host), 30000 + i % 8)),
             Kind::OneArmed => (0, client, at(beyond(v6, 1 + host), 30000 + i % 8)),
             Kind::Hairpin => (0, client, at(outside, HAIRPIN_PORT + i)),
             Kind::Forwarded => (1, far, at(outside, FORWARD_PORT + i)),
             Kind::Inbound => (1, far, at(lan(v6, 30 + host), INBOUND_PORT + i)),
         };
+        // only these let others than TCP and UDP through
+        if ![UDP, TCP].contains(&proto) && !matches!(kind, Kind::Out | Kind::OneArmed) {
+            proto = UDP;
+        }
+        // hosts share a connection for each, which ends with a packet that a masquerade sees leave elsewhere
+        let shared = [ESP, GRE].contains(&proto) && usize::from(i) >= PROTOS.len();
+        if shared && setup.uplinks != Uplinks::One {
+            proto = UDP;
+        }
+        if proto == ICMP && v6 {
+            proto = ICMP6;
+        }
+        if has_one_number(proto) {
+            dst.set_port(src.port());
+        }
         let asymmetric = |dst: &SocketAddr| {
             setup.uplinks == Uplinks::Asymmetric && dst.ip() == server(v6, 1 + host)
         };

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use freeway_lab::frame::sum16;
 
 use crate::common::random::Random;
-use crate::flow::{TCP, UDP, Way};
+use crate::flow::{ESP, GRE, ICMP, ICMP6, TCP, UDP, Way};
 
 pub const ETH: usize = 14;
 /// Begins a payload that has room for it; the number of the frame follows.
@@ -104,9 +104,9 @@ impl Plan {
 
     fn l4_header(&self) -> usize {
         match self.proto {
-            UDP => 8,
-            _ if self.tcp_options => 32,
-            _ => 20,
+            TCP if self.tcp_options => 32,
+            TCP => 20,
+            _ => 8,
         }
     }
 
@@ -122,19 +122,43 @@ impl Plan {
         let (source, destination) = way.tuple;
         let len = self.l4_header() + self.payload;
         let mut l4 = Vec::with_capacity(len);
-        l4.extend(source.port().to_be_bytes());
-        l4.extend(destination.port().to_be_bytes());
+        let (upper, lower) = (
+            source.port().to_be_bytes(),
+            destination.port().to_be_bytes(),
+        );
         let mut covered = len;
-        let check_at;
-        if self.proto == UDP {
-            let said = (len as i32 + self.udp_len.unwrap_or(0)).max(0);
-            covered = (said as usize).clamp(8, len);
-            l4.extend((said as u16).to_be_bytes());
-            l4.extend([0, 0]);
-            check_at = 6;
-        } else {
-            self.tcp_header(&mut l4, rng);
-            check_at = 16;
+        let mut check_at = None;
+        match self.proto {
+            TCP => {
+                l4.extend([upper, lower].concat());
+                self.tcp_header(&mut l4, rng);
+                check_at = Some(16);
+            }
+            ICMP | ICMP6 => {
+                let question = if self.v6 { 128 } else { 8 };
+                let answer = if self.v6 { 129 } else { 0 };
+                l4.extend([if self.back { answer } else { question }, 0, 0, 0]);
+                l4.extend(upper);
+                l4.extend((self.seq as u16).to_be_bytes());
+                check_at = Some(2);
+            }
+            // a key
+            GRE => {
+                l4.extend([0x20, 0, upper[0], upper[1]]);
+                l4.extend(self.seq.to_be_bytes());
+            }
+            ESP => {
+                l4.extend([upper, lower].concat());
+                l4.extend(self.seq.to_be_bytes());
+            }
+            _ => {
+                let said = (len as i32 + self.udp_len.unwrap_or(0)).max(0);
+                covered = (said as usize).clamp(8, len);
+                l4.extend([upper, lower].concat());
+                l4.extend((said as u16).to_be_bytes());
+                l4.extend([0, 0]);
+                check_at = Some(6);
+            }
         }
         let payload = l4.len();
         l4.resize(len, 0);
@@ -145,8 +169,12 @@ impl Plan {
             l4[payload..payload + 4].copy_from_slice(&TAG);
             l4[payload + 4..payload + 8].copy_from_slice(&self.number.to_be_bytes());
         }
-        let pseudo = |tuple: (SocketAddr, SocketAddr), l4: &[u8]| {
-            pseudo_sum(tuple.0.ip(), tuple.1.ip(), self.proto, l4)
+        let Some(check_at) = check_at else {
+            return l4;
+        };
+        let pseudo = |tuple: (SocketAddr, SocketAddr), l4: &[u8]| match self.proto {
+            ICMP => sum16(l4),
+            proto => pseudo_sum(tuple.0.ip(), tuple.1.ip(), proto, l4),
         };
         let corner = matches!(self.l4_sum, Sum::InZero | Sum::InOnes | Sum::OutZero);
         if corner && self.payload >= 10 && covered == len {
@@ -154,8 +182,14 @@ impl Plan {
             let sum = if self.l4_sum == Sum::OutZero {
                 let (source, destination) = way.leaves_as;
                 let mut out = l4.clone();
-                out[0..2].copy_from_slice(&source.port().to_be_bytes());
-                out[2..4].copy_from_slice(&destination.port().to_be_bytes());
+                let (upper, lower) = (
+                    source.port().to_be_bytes(),
+                    destination.port().to_be_bytes(),
+                );
+                match self.proto {
+                    ICMP | ICMP6 => out[4..6].copy_from_slice(&upper),
+                    _ => out[0..4].copy_from_slice(&[upper, lower].concat()),
+                }
                 pseudo(way.leaves_as, &out)
             } else {
                 pseudo(way.tuple, &l4)
@@ -366,19 +400,41 @@ impl<'a> View<'a> {
         }
     }
 
-    fn has_ports(&self) -> bool {
-        [UDP, TCP].contains(&self.proto) && !self.fragment && self.bytes.len() >= self.l4 + 8
+    /// Where what tells a flow lies behind the IP header, ports or what is in their place, of each end.
+    pub fn numbers(&self) -> Option<[usize; 2]> {
+        if self.fragment || self.bytes.len() < self.l4 + 8 {
+            return None;
+        }
+        let echo = |types: [u8; 2]| {
+            let is = types.contains(&self.bytes[self.l4]) && self.bytes[self.l4 + 1] == 0;
+            is.then_some([self.l4 + 4; 2])
+        };
+        match self.proto {
+            TCP | UDP | ESP => Some([self.l4, self.l4 + 2]),
+            GRE => Some([self.l4 + 2; 2]),
+            ICMP if !self.v6 => echo([8, 0]),
+            ICMP6 if self.v6 => echo([128, 129]),
+            _ => None,
+        }
+    }
+
+    /// Where the L4 checksum is.
+    pub fn check(&self) -> Option<usize> {
+        match self.proto {
+            TCP => Some(self.l4 + 16),
+            UDP => Some(self.l4 + 6),
+            ICMP | ICMP6 => Some(self.l4 + 2),
+            _ => None,
+        }
     }
 
     pub fn tuple(&self) -> Option<(SocketAddr, SocketAddr)> {
-        if !self.has_ports() {
-            return None;
-        }
-        let port = |at: usize| u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]]);
+        let number = |at: usize| u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]]);
+        let [from, to] = self.numbers()?.map(number);
         let [source, destination] = self.addresses();
         Some((
-            SocketAddr::new(source, port(self.l4)),
-            SocketAddr::new(destination, port(self.l4 + 2)),
+            SocketAddr::new(source, from),
+            SocketAddr::new(destination, to),
         ))
     }
 
@@ -409,8 +465,8 @@ impl<'a> View<'a> {
         let addresses = if self.v6 { 22..54 } else { 26..34 };
         let mut key = self.bytes[addresses].to_vec();
         key.push(self.proto);
-        if self.has_ports() {
-            key.extend(&self.bytes[self.l4..self.l4 + 4]);
+        for at in self.numbers().into_iter().flatten() {
+            key.extend(&self.bytes[at..at + 2]);
         }
         key
     }

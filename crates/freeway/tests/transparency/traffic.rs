@@ -2,7 +2,7 @@
 //! Random frames of a case's flows; most are what flows of this kind look like.
 
 use crate::common::random::Random;
-use crate::flow::{Flow, TCP};
+use crate::flow::{ESP, Flow, GRE, TCP};
 use crate::frame::{Plan, Sum};
 use crate::ruleset::Rule;
 use crate::setup::Setup;
@@ -115,6 +115,9 @@ fn vary(p: &mut Plan, flow: &Flow, setup: &Setup, rng: &mut Random) {
     }
     // Such a rule counts what conntrack calls invalid, which the fast path does not see.
     if setup.rules.iter().any(Rule::counts) && p.l4_sum == Sum::Wrong {
+        p.l4_sum = Sum::Right;
+    }
+    if [ESP, GRE].contains(&p.proto) {
         p.l4_sum = Sum::Right;
     }
     size(p, setup, rng);

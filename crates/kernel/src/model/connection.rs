@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Family;
 
-/// Source, destination, protocol and ports of one direction. For ICMP the ports are identifier and `type << 8 | code`.
+/// Source, destination, protocol and ports of one direction. What packets of other protocols have in the place of the
+/// ports (`dataplane/l4.h`): of ICMP identifier and `type << 8 | code`, of ESP the SPI's halves, of GRE flags and
+/// protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Tuple {
     /// Source address.
@@ -26,12 +28,50 @@ pub struct Tuple {
 impl Tuple {
     /// The same conversation seen from the other end.
     pub fn inverse(self) -> Self {
+        // an answer has the question's identifier
+        let (sport, dport) = match i32::from(self.proto) {
+            libc::IPPROTO_ICMP if self.is_echo() => (self.sport, self.dport ^ 8 << 8),
+            libc::IPPROTO_ICMPV6 if self.is_echo() => (self.sport, self.dport ^ 1 << 8),
+            _ => (self.dport, self.sport),
+        };
         Tuple {
             src: self.dst,
             dst: self.src,
             proto: self.proto,
-            sport: self.dport,
-            dport: self.sport,
+            sport,
+            dport,
+        }
+    }
+
+    /// Of ICMP or ICMPv6: a question or an answer of `ping`.
+    pub fn is_echo(&self) -> bool {
+        match i32::from(self.proto) {
+            libc::IPPROTO_ICMP => matches!(self.dport, 0 | 0x0800),
+            libc::IPPROTO_ICMPV6 => matches!(self.dport, 0x8000 | 0x8100),
+            _ => false,
+        }
+    }
+
+    /// True if the protocol has ports.
+    pub fn has_ports(&self) -> bool {
+        matches!(i32::from(self.proto), libc::IPPROTO_TCP | libc::IPPROTO_UDP)
+    }
+
+    /// True if conntrack has no more than addresses of the protocol, so that a connection may be that of many flows
+    /// (`generic_pkt_to_tuple`; `gre_pkt_to_tuple` but for PPTP).
+    pub fn is_of_addresses(&self) -> bool {
+        matches!(i32::from(self.proto), libc::IPPROTO_ESP | libc::IPPROTO_GRE)
+    }
+
+    /// As conntrack has it.
+    pub fn tracked(self) -> Self {
+        match self.is_of_addresses() {
+            true => Tuple {
+                sport: 0,
+                dport: 0,
+                ..self
+            },
+            false => self,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::model::{CtStatus, Family};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     pub ip: Family,
-    /// 6 or 17.
+    /// One that has flows.
     pub protocol: u8,
     pub state: PacketState,
 }
@@ -225,8 +225,8 @@ impl Packet {
             (1, Family::Ipv4, 16) => (Field::Destination, 4),
             (1, Family::Ipv6, 8) => (Field::Source, 16),
             (1, Family::Ipv6, 24) => (Field::Destination, 16),
-            (2, _, 0) => (Field::SourcePort, 2),
-            (2, _, 2) => (Field::DestinationPort, 2),
+            (2, _, 0) if self.has_ports() => (Field::SourcePort, 2),
+            (2, _, 2) if self.has_ports() => (Field::DestinationPort, 2),
             _ => return None,
         };
         if !(1..=size).contains(&len) {
@@ -269,14 +269,26 @@ impl Packet {
         }
     }
 
-    /// A byte of the TCP or UDP header.
+    fn has_ports(&self) -> bool {
+        matches!(
+            i32::from(self.protocol),
+            libc::IPPROTO_TCP | libc::IPPROTO_UDP
+        )
+    }
+
+    /// A byte behind the IP header: what tells flows apart there (`dataplane/l4.h`) is the same in each packet.
     fn transport_byte(&self, at: u32) -> (u8, u8, u8) {
-        let tcp = self.protocol == libc::IPPROTO_TCP as u8;
-        match at {
-            0..=3 => (0, 0, 0),
+        const FREE: (u8, u8, u8) = (0, 0, 0);
+        const VARIES: (u8, u8, u8) = (0, 0, 0xff);
+        match (i32::from(self.protocol), at) {
+            // Type and identifier; the code is 0. Checksum and sequence number vary.
+            (libc::IPPROTO_ICMP | libc::IPPROTO_ICMPV6, 0 | 4 | 5) => FREE,
+            (libc::IPPROTO_ICMP | libc::IPPROTO_ICMPV6, 1) => (0, 0xff, 0),
+            (libc::IPPROTO_ICMP | libc::IPPROTO_ICMPV6, _) => VARIES,
+            (_, 0..=3) => FREE,
             // ACK without SYN, RST, FIN; PSH, URG, ECE, CWR vary.
-            13 if tcp => (0x10, 0x17, 0xe8),
-            _ => (0, 0, 0xff),
+            (libc::IPPROTO_TCP, 13) => (0x10, 0x17, 0xe8),
+            _ => VARIES,
         }
     }
 

@@ -29,18 +29,25 @@ impl Finding {
     /// What the flows that it concerns have in common; empty: it concerns all.
     fn concerned(&self) -> Vec<String> {
         let mut words = Vec::new();
-        let own = |protocol: u8| match protocol {
-            6 => "TCP",
-            _ => "UDP",
+        let own = |protocol: &u8| match i32::from(*protocol) {
+            libc::IPPROTO_TCP => "TCP",
+            libc::IPPROTO_UDP => "UDP",
+            libc::IPPROTO_GRE => "GRE",
+            libc::IPPROTO_ESP => "ESP",
+            libc::IPPROTO_ICMP => "ICMP",
+            _ => "ICMPv6",
         };
+        let all = self.ip.iter().copied().flat_map(super::protocols);
+        let all: std::collections::BTreeSet<u8> = all.collect();
         if let [ip] = self.ip.as_slice() {
             words.push(match ip {
                 Family::Ipv4 => "IPv4".to_owned(),
                 Family::Ipv6 => "IPv6".to_owned(),
             });
         }
-        if let [protocol] = self.protocols.as_slice() {
-            words.push(own(*protocol).to_owned());
+        if self.protocols.len() < all.len() {
+            let names: Vec<&str> = self.protocols.iter().map(own).collect();
+            words.extend((!names.is_empty()).then(|| names.join(" or ")));
         }
         let mut list = |what: &str, items: Vec<String>| {
             if !items.is_empty() {

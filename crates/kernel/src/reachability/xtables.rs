@@ -24,11 +24,15 @@ use Meaning::{Condition, Drops, Marks, Nothing, PerPacket};
 
 /// The meaning of a match.
 pub fn matching(name: &str, revision: u32, info: &[u8], packet: Packet, stage: Stage) -> Meaning {
-    let tcp = packet.protocol == libc::IPPROTO_TCP as u8;
+    let is = |protocol: i32| i32::from(packet.protocol) == protocol;
     match name {
         "comment" => Condition(Truth::Yes),
-        "tcp" if !tcp => Condition(Truth::No),
-        "udp" if tcp => Condition(Truth::No),
+        "tcp" if !is(libc::IPPROTO_TCP) => Condition(Truth::No),
+        "udp" if !is(libc::IPPROTO_UDP) => Condition(Truth::No),
+        // types, codes and SPIs
+        "icmp" if is(libc::IPPROTO_ICMP) => Condition(Truth::Maybe),
+        "icmp6" if is(libc::IPPROTO_ICMPV6) => Condition(Truth::Maybe),
+        "esp" if is(libc::IPPROTO_ESP) => Condition(Truth::Maybe),
         "icmp" | "icmp6" | "sctp" | "dccp" | "esp" | "ah" | "udplite" => Condition(Truth::No),
         "tcp" => tcp_match(info),
         "conntrack" => conntrack_match(revision, info, packet, stage),

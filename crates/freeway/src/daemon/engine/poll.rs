@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc as ask;
 
-use freeway_cmm::FlowKey;
+use freeway_cmm::{ConnKey, FlowKey};
+use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::ethtool::Ethtool;
 use freeway_kernel::hooks;
-use freeway_kernel::model::{Link, Tuple};
+use freeway_kernel::model::{Connection, Link, Tuple};
 use freeway_kernel::netdev::{self, XdpFeatures};
 use freeway_kernel::nft::{self, LegacyTable};
 use freeway_kernel::pppoe;
@@ -29,6 +30,8 @@ pub(super) struct Question {
     pub places: Vec<Link>,
     /// Ids of the daemon's own programs.
     pub ours: Vec<u32>,
+    /// Connections that the data plane cannot look up.
+    pub connections: Vec<ConnKey>,
 }
 
 /// The thread that asks. It was made by the daemon's main thread, which never changes its network namespace, and so
@@ -86,6 +89,28 @@ impl Poller {
     }
 }
 
+/// What cannot be asked for is as if it had not been.
+fn look_up(keys: Vec<ConnKey>) -> Vec<(ConnKey, Option<Connection>)> {
+    if keys.is_empty() {
+        return Vec::new();
+    }
+    let mut conntrack = match Conntrack::open() {
+        Ok(conntrack) => conntrack,
+        Err(error) => {
+            tracing::debug!("asking for connections: {error}");
+            return Vec::new();
+        }
+    };
+    let mut ask = |key: ConnKey| match conntrack.get(&key.orig, key.zone) {
+        Ok(found) => Some((key, found.filter(|c| c.orig == key.orig))),
+        Err(error) => {
+            tracing::debug!("asking for the connection {}: {error}", key.orig);
+            None
+        }
+    };
+    keys.into_iter().filter_map(&mut ask).collect()
+}
+
 /// As it was at the last look.
 #[derive(Debug, Default)]
 pub(super) struct Polled {
@@ -102,11 +127,18 @@ pub(super) struct Polled {
     obstacles: BTreeMap<u32, Obstacles>,
     /// Of PPPoE.
     pub sessions: Vec<pppoe::Session>,
+    /// As conntrack has them; `None`: not at all.
+    pub connections: Vec<(ConnKey, Option<Connection>)>,
 }
 
 impl Polled {
     /// What cannot be read counts as absent; it is logged.
-    pub(super) fn read(Question { places, ours }: Question) -> Self {
+    pub(super) fn read(question: Question) -> Self {
+        let Question {
+            places,
+            ours,
+            connections,
+        } = question;
         let sockets = packet_sockets().unwrap_or_else(|error| {
             tracing::debug!("listing packet sockets: {error}");
             Vec::new()
@@ -142,6 +174,7 @@ impl Polled {
             ours,
             sysctls,
             sessions,
+            connections: look_up(connections),
         }
     }
 

@@ -51,7 +51,8 @@ pub(super) fn in_session(frame: &[u8], session: Option<&Session>) -> Vec<u8> {
 const PAYLOAD: u16 = 512;
 
 fn frame(t: &Tuple) -> Vec<u8> {
-    let l4_len: u16 = if t.proto == 6 { 20 } else { 8 } + PAYLOAD;
+    let l4 = l4_header(t);
+    let l4_len = l4.len() as u16 + PAYLOAD;
     let mut f = vec![0u8; 12];
     match (t.src, t.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -70,16 +71,31 @@ fn frame(t: &Tuple) -> Vec<u8> {
         }
         _ => return Vec::new(),
     }
-    f.extend(t.sport.to_be_bytes());
-    f.extend(t.dport.to_be_bytes());
-    if t.proto == 6 {
-        f.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
-    } else {
-        f.extend(l4_len.to_be_bytes());
-        f.extend([0, 0]);
-    }
+    f.extend(l4);
     f.resize(f.len() + usize::from(PAYLOAD), 0);
     f
+}
+
+/// Ports, or what a flow of the protocol has in their place, then a plausible rest.
+fn l4_header(t: &Tuple) -> Vec<u8> {
+    let (upper, lower) = (t.sport.to_be_bytes(), t.dport.to_be_bytes());
+    let parts: [&[u8]; 3] = match i32::from(t.proto) {
+        libc::IPPROTO_TCP => [
+            &upper,
+            &lower,
+            &[0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0],
+        ],
+        libc::IPPROTO_UDP => {
+            let len = (8 + PAYLOAD).to_be_bytes();
+            return [upper, lower, len, [0, 0]].concat();
+        }
+        // type and code, checksum, identifier, number
+        libc::IPPROTO_ICMP | libc::IPPROTO_ICMPV6 => {
+            return [lower, [0, 0], upper, [0, 1]].concat();
+        }
+        _ => [&upper, &lower, &[0, 0, 0, 1]],
+    };
+    parts.concat()
 }
 
 #[cfg(test)]
