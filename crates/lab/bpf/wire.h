@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Offsets of the Ethernet frames that the lab sends: no IP options, no extension headers. With a VLAN
- * tag each is TAG_LEN more. */
+/* Offsets of the Ethernet frames that the lab sends: no IP options, no extension headers. With a
+ * VLAN tag each is TAG_LEN more. */
 #ifndef LAB_WIRE_H
 #define LAB_WIRE_H
 
