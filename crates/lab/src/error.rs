@@ -45,7 +45,7 @@ pub enum LabError {
         source: libbpf_rs::Error,
     },
     /// The running kernel lacks what was asked for.
-    #[error("this kernel cannot do that: {0}")]
+    #[error("{0}")]
     Unsupported(String),
     /// A request that makes no sense.
     #[error("{0}")]

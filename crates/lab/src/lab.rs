@@ -468,7 +468,7 @@ fn create_vlans(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
         let line = format!("ip link add link {port} name {name} type vlan id {id}");
         netns.tool(&line).map_err(|error| match &error {
             LabError::Command { stderr, .. } if stderr.contains("Unknown device type") => {
-                LabError::Unsupported("it has no VLANs (CONFIG_VLAN_8021Q)".into())
+                LabError::Unsupported("this kernel has no VLANs (CONFIG_VLAN_8021Q)".into())
             }
             _ => error,
         })?;
@@ -489,7 +489,7 @@ fn load_ruleset(router: &Netns, topology: &Topology, options: &Options) -> Resul
             ..options.clone()
         };
         if load(&without).is_ok() {
-            let what = "it has no flow tables (CONFIG_NF_FLOW_TABLE_INET, CONFIG_NFT_FLOW_OFFLOAD)";
+            let what = "this kernel has no flow tables (CONFIG_NF_FLOW_TABLE_INET, CONFIG_NFT_FLOW_OFFLOAD)";
             return Err(LabError::Unsupported(what.into()));
         }
     }

@@ -92,7 +92,7 @@ impl<'a> Site<'a> {
             };
             match Lab::build(topology, options) {
                 Ok(lab) => Ok(Ok(lab)),
-                Err(LabError::Unsupported(why)) => Ok(Err(format!("the kernel: {why}"))),
+                Err(LabError::Unsupported(why)) => Ok(Err(why)),
                 Err(error) => Err(Stop::from(error)),
             }
         };

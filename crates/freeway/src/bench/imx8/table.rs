@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The measurement as a page.
 
+use std::collections::BTreeSet;
+
 use super::{Column, Cost, Imx8, Measured};
-use crate::render::{Page, Terminal, Tone, count};
+use crate::render::{Page, Terminal, Tone, count, plural};
 
 const NONE: &str = "-";
 /// Of the columns of figures, by group.
@@ -18,9 +20,9 @@ const GROUPS: [(&str, &[&str]); 5] = [
 pub fn table(imx8: &Imx8, terminal: Terminal) -> String {
     let mut page = Page::new(terminal);
     let what = format!(
-        "{} flows, full size frames (MTU 1500), medians of {} runs, {} s of each router in each",
-        count(imx8.flows.into()),
-        imx8.runs,
+        "{}, full size frames (MTU 1500), medians of {}, {} s of each router in each",
+        plural(imx8.flows.into(), "flow"),
+        plural(imx8.runs.into(), "run"),
         imx8.seconds
     );
     page.words("", &what);
@@ -96,22 +98,26 @@ fn remarks(imx8: &Imx8) -> Vec<String> {
         let of_row = row.remarks.iter();
         words.extend(of_row.map(|remark| format!("{}{shape}: {remark}.", row.label)));
     }
-    let mut reasons: Vec<(&str, u32)> = Vec::new();
-    for (name, at) in [("K", 0), ("T", 1), ("F", 2)] {
-        reasons.clear();
-        for row in &imx8.rows {
-            let Some(why) = row.columns()[at].missing() else {
-                continue;
-            };
-            match reasons.iter_mut().find(|(known, _)| *known == why) {
-                Some((_, rows)) => *rows += 1,
-                None => reasons.push((why, 1)),
+    // Columns of the same reason in as many rows are one.
+    let mut missing: Vec<(Vec<&str>, usize, &str)> = Vec::new();
+    for (at, name) in ["K", "T", "F"].into_iter().enumerate() {
+        let whys = || {
+            imx8.rows
+                .iter()
+                .filter_map(|row| row.columns()[at].missing())
+        };
+        for why in whys().collect::<BTreeSet<_>>() {
+            let rows = whys().filter(|other| *other == why).count();
+            match missing.iter_mut().find(|m| (m.1, m.2) == (rows, why)) {
+                Some((names, ..)) => names.push(name),
+                None => missing.push((vec![name], rows, why)),
             }
         }
-        let missing = reasons.iter();
-        words
-            .extend(missing.map(|(why, rows)| format!("{name} is missing in {rows} rows: {why}.")));
     }
+    words.extend(missing.iter().map(|(names, rows, why)| {
+        let rows = plural(*rows as u64, "row");
+        format!("Without {} in {rows}: {why}.", names.join(", "))
+    }));
     words
 }
 
@@ -158,7 +164,7 @@ mod tests {
         };
         let of = |row: Row| {
             let runs = if row.vlan_nat { vec![] } else { vec![run] };
-            let why = |_: Router| row.vlan_nat.then(|| "the kernel: no VLANs".to_owned());
+            let why = |_: Router| row.vlan_nat.then(|| "this kernel has no VLANs".to_owned());
             Measured::of(row, &runs, why)
         };
         let text = page(Row::all().into_iter().map(of).collect());
@@ -171,9 +177,9 @@ mod tests {
         let words = [
             "IPv4 UDP LAN>WAN  plain      1200.0  400.0  100.0",
             "9,813  29,440  117,760",
-            "9.75  3.25   0.81   12.0  3.0  4.0   100.0  97.0    0.00",
+            "9.75  3.25  0.81   12.0  3.0  4.0   100.0  97.0    0.00",
             "IPv6 TCP WAN>LAN: only 97.0 % of the frames were Freeway's.",
-            "T is missing in 8 rows: the kernel: no VLANs.",
+            "Without K, T, F in 8 rows: this kernel has no VLANs.",
         ];
         for words in words {
             assert!(text.contains(words), "{words}: {text}");
