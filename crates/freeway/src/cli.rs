@@ -331,8 +331,8 @@ pub struct Imx8Args {
     /// Measure this row, such as ipv4-tcp-lan-wan or ipv6-udp-wan-lan-vlan-nat; repeat for more [default: all 16]
     #[arg(long = "row", value_name = "NAME")]
     pub rows: Vec<Row>,
-    /// Flows, in turn; with fewer than 64 GRO merges the kernel's TCP
-    #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    /// Flows, in turn, so many that GRO finds no two frames of one to merge
+    #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=10_000))]
     pub flows: u32,
     /// Runs; figures are their medians
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
