@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::api::Proto;
+use crate::bench::Row;
 use crate::config::{LogLevel, PathChoice};
 use crate::exit::EXIT_CODES;
 
@@ -283,7 +284,7 @@ pub enum LabCommand {
     },
     /// Build a topology and open a shell in its router; everything goes when the shell ends
     Shell {
-        /// The topology: nat, routed or routed6
+        /// The topology: nat, nat6, routed or routed6
         #[arg(value_name = "NAME")]
         name: String,
         /// Run Freeway in the router
@@ -322,6 +323,38 @@ pub enum BenchCommand {
     /// TCP in two classes, one by mark and one by DSCP, more than they may have, and datagrams that ask for their
     /// round-trip time: rates and latencies of the kernel, of a second kernel, and of Freeway, by turns.
     Shaper(ShaperArgs),
+    /// Measure the combinations of NXP's i.MX 8 "Fast Packet Routing": kernel, nf_flowtable and Freeway
+    ///
+    /// Full size frames in 16 rows: IPv4 and IPv6, TCP and UDP, either direction, plain and with a VLAN on the LAN and
+    /// masquerade on the WAN. What a frame costs one CPU, net of the generator; payload that one CPU forwards at that
+    /// cost; and the share of a CPU that a full 1 Gb/s link takes.
+    Imx8(Imx8Args),
+}
+
+/// Arguments of `bench imx8`.
+#[derive(Debug, Args)]
+pub struct Imx8Args {
+    /// Measure this row, such as ipv4-tcp-lan-wan or ipv6-udp-wan-lan-vlan-nat; repeat for more [default: all 16]
+    #[arg(long = "row", value_name = "NAME")]
+    pub rows: Vec<Row>,
+    /// Flows, in turn, so many that GRO finds no two frames of one to merge
+    #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=10_000))]
+    pub flows: u32,
+    /// Runs; figures are their medians
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Seconds of each sample of each router
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub seconds: u32,
+    /// The path of Freeway's ports
+    #[arg(long, value_name = "PATH", default_value = "auto")]
+    pub path: PathChoice,
+    /// CPU of generator and router
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub cpu: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `bench bulk`.

@@ -54,17 +54,8 @@ impl RouterDaemon {
         let mut command = Command::new(&program);
         // The configuration goes through a pipe and the socket is the namespace's own: there is no file to leave behind.
         command
-            .args([
-                "run",
-                "--config",
-                "/dev/stdin",
-                "--log",
-                "warn",
-                "-i",
-                &lab.lan_port().name,
-                "-i",
-                &lab.wan_port().name,
-            ])
+            .args(["run", "--config", "/dev/stdin", "--log", "warn"])
+            .args(lab.interfaces().iter().flat_map(|name| ["-i", name]))
             .env_remove("FREEWAY_LOG")
             .env("NO_COLOR", "1")
             .stdin(Stdio::piped())

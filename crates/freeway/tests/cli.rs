@@ -64,6 +64,7 @@ fn bad_input_exits_with_64() {
         (&["lab", "shell", "moon"], "moon"),
         (&["bench", "compare", "--scenario", "moon"], "moon"),
         (&["bench", "compare", "--flows", "0"], "--flows"),
+        (&["bench", "imx8", "--row", "ipv4"], "ipv4-tcp-lan-wan"),
     ] {
         let (code, line) = refusal(arguments);
         assert_eq!(code, 64, "{arguments:?}: {line}");

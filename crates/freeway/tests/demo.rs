@@ -123,6 +123,61 @@ fn the_bench_fills_its_fields() {
     assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
 }
 
+/// Each column has figures, or a reason where this kernel cannot have them.
+#[test]
+fn the_imx8_bench_fills_its_rows() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    let names = [
+        "ipv4-tcp-lan-wan",
+        "ipv6-udp-wan-lan",
+        "ipv4-udp-lan-wan-vlan-nat",
+    ];
+    let rows: Vec<&str> = names.iter().flat_map(|name| ["--row", name]).collect();
+    let arguments = ["bench", "imx8", "--runs", "1", "--seconds", "1"];
+    let (bench, words) = measure(&[&arguments, &rows[..]].concat());
+    assert_eq!(
+        (&bench["flows"], &bench["path"]),
+        (&64.into(), &"auto".into())
+    );
+    let rows = bench["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), names.len(), "{bench:#}");
+    for (row, name) in rows.iter().zip(names) {
+        assert_eq!(row["name"], name);
+        let tagged = name.ends_with("-vlan-nat");
+        assert_eq!(
+            (&row["vlan_nat"], &row["frame_bytes"]),
+            (&tagged.into(), &(if tagged { 1522 } else { 1518 }).into())
+        );
+        for column in ["kernel", "flowtable", "freeway"] {
+            let column = (&row[column], column);
+            if let Some(why) = column.0["missing"].as_str() {
+                println!("{name} without {}: {why}", column.1);
+                assert!(why.contains("CONFIG_"), "{row:#}");
+                assert!(tagged || column.1 == "flowtable", "{row:#}");
+                continue;
+            }
+            for figure in ["ns", "mbit_s", "line_cpu"] {
+                assert!(
+                    column.0[figure].as_f64().unwrap() > 0.0,
+                    "{figure}: {row:#}"
+                );
+            }
+            if column.1 != "kernel" {
+                assert!(column.0["fast_share"].as_f64().unwrap() >= 0.98, "{row:#}");
+            }
+            assert!(words.contains(&format!("{name}, run 1 of 1: ")), "{words}");
+        }
+        if row["freeway"]["missing"].is_null() {
+            assert!(
+                row["kernel_over_freeway"].as_f64().unwrap() > 0.0,
+                "{row:#}"
+            );
+        }
+    }
+}
+
 #[test]
 fn the_bulk_bench_fills_its_fields() {
     let Some(_machine) = machine() else {

@@ -14,7 +14,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use freeway_lab::frame::MAC_WAN;
-use freeway_lab::{Capture, Captured, Filter, Lab, Netns, Options, Topology};
+use freeway_lab::{
+    Capture, Captured, Direction, Filter, Generator, Lab, Load, Netns, Options, Proto, Sink,
+    SinkSpec, Topology, Until,
+};
 use serde_json::Value;
 
 const SERVER: &str = "198.51.100.2";
@@ -23,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const LATE_MAX: Duration = Duration::from_millis(100);
 /// Sent by the server before it closes.
 const DOWNLOAD: usize = 4 << 20;
+/// Of the generator.
+const FLOWS: u32 = 16;
 
 fn program() -> PathBuf {
     std::env::var_os("FREEWAY").map_or_else(|| env!("CARGO_BIN_EXE_freeway").into(), PathBuf::from)
@@ -253,17 +258,22 @@ fn wait_until_fast(daemon: &Daemon, proto: &str, mut meanwhile: impl FnMut()) {
 /// One test at a time.
 static MACHINE: Mutex<()> = Mutex::new(());
 
+/// The machine; none, and says why, where it is not a virtual one.
+fn vm(why: &str) -> Option<MutexGuard<'static, ()>> {
+    if std::env::var_os("IN_VM").is_none() {
+        println!("skipped: {why}, and this is not a virtual machine");
+        return None;
+    }
+    Some(MACHINE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// A lab, and the machine for it; none, and says why, where this is not a virtual machine.
 fn lab_in_vm(
     why: &str,
     topology: &str,
     options: Options,
 ) -> Option<(MutexGuard<'static, ()>, Lab)> {
-    if std::env::var_os("IN_VM").is_none() {
-        println!("skipped: {why}, and this is not a virtual machine");
-        return None;
-    }
-    let machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let machine = vm(why)?;
     let lab = Lab::build(Topology::parse(topology).unwrap(), options).unwrap();
     Some((machine, lab))
 }
@@ -663,6 +673,116 @@ fn ports_of_bonds_and_vrfs_are_the_kernels() {
         assert!(named, "{port:#}");
     }
     daemon.stop();
+}
+
+/// One of the kernels, for emulation takes long.
+fn is_6_12() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let is = release.starts_with("6.12.");
+    if !is {
+        println!(
+            "skipped: on Linux 6.12 alone, and this is {}",
+            release.trim()
+        );
+    }
+    is
+}
+
+/// Frames with and without a tag through nf_flowtable, as the kernel sends them: tags, addresses and checksums are right,
+/// and the filter sees none of them.
+#[test]
+fn a_flow_table_forwards_between_a_vlan_and_a_masquerade() {
+    let options = Options {
+        vlan: Some(5),
+        flowtable: true,
+        ..Options::default()
+    };
+    let why = "this kernel may have no VLANs and no flow tables";
+    let Some((_machine, lab)) = lab_in_vm(why, "nat6", options) else {
+        return;
+    };
+    let sent = 2000;
+    for proto in [Proto::Tcp, Proto::Udp] {
+        lab.prime(proto, FLOWS, None).unwrap();
+        for direction in [Direction::Forward, Direction::Reply] {
+            let spec = match direction {
+                Direction::Forward => lab.flows(proto, FLOWS, 1518),
+                Direction::Reply => lab.reply_flows(proto, FLOWS, 1518),
+            };
+            let sink = SinkSpec {
+                tagged: direction == Direction::Reply,
+                ..SinkSpec::thorough(FLOWS)
+            };
+            let sink = Sink::attach(lab.receiver(direction), sink).unwrap();
+            let generator = Generator::new(lab.sender(direction), &spec).unwrap();
+            let send = || {
+                generator
+                    .run(&Load::paced(Until::Frames(sent), 5000))
+                    .unwrap()
+            };
+            send();
+            let filtered = lab.filtered_bytes().unwrap();
+            send();
+            assert_eq!(
+                lab.filtered_bytes().unwrap(),
+                filtered,
+                "{proto:?} {direction:?}"
+            );
+            let counts = sink.counts().unwrap();
+            let wrong = counts.bad_ip_checksum + counts.bad_l4_checksum + counts.unverified;
+            assert_eq!(
+                (counts.frames, wrong),
+                (2 * sent, 0),
+                "{proto:?} {direction:?}: {counts:?}"
+            );
+        }
+        let line = format!("conntrack -L -f ipv6 -p {}", proto.name());
+        let known = lab.router().tool(&line).unwrap();
+        let offloaded = known.matches("[OFFLOAD]").count();
+        assert_eq!(offloaded, FLOWS as usize, "{known}");
+    }
+}
+
+/// No figure is missing where the kernel has VLANs and flow tables, and frames took the ways that they are of. With
+/// `FREEWAY_LONG` in all rows.
+#[test]
+fn rows_of_imx8_have_three_figures() {
+    let why = "this kernel may have no VLANs and no flow tables";
+    let Some(_machine) = vm(why) else { return };
+    if !is_6_12() {
+        return;
+    }
+    let mut bench = Command::new(program());
+    bench.args(["bench", "imx8", "--json", "--runs", "1", "--seconds", "1"]);
+    let few = ["ipv4-tcp-lan-wan-vlan-nat", "ipv4-udp-wan-lan-vlan-nat"];
+    let wanted = if std::env::var_os("FREEWAY_LONG").is_some() {
+        16
+    } else {
+        bench.args(few.iter().flat_map(|row| ["--row", row]));
+        few.len()
+    };
+    let start = Instant::now();
+    let output = bench.stderr(Stdio::inherit()).output().unwrap();
+    assert!(output.status.success(), "{}", output.status);
+    println!("bench imx8: {:?}", start.elapsed());
+    let bench: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = bench["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), wanted, "{bench:#}");
+    for row in rows {
+        for column in ["kernel", "flowtable", "freeway"] {
+            let figure = |name: &str| row[column][name].as_f64();
+            assert!(figure("ns").unwrap() > 0.0, "{row:#}");
+            let all = column == "kernel" || figure("fast_share").unwrap() >= 0.98;
+            assert!(all, "{row:#}");
+        }
+        for ratio in [
+            "kernel_over_freeway",
+            "kernel_over_flowtable",
+            "flowtable_over_freeway",
+        ] {
+            assert!(row[ratio].as_f64().unwrap() > 0.0, "{row:#}");
+        }
+    }
 }
 
 fn leaves_nothing(lab: &Lab) {

@@ -37,6 +37,8 @@ struct generator_config {
 	__u8 near_fixed; /* one near address for all flows, as behind a masquerade */
 	__u8 has_round;  /* payload bytes 0 to 3 */
 	__u8 has_flow;   /* payload bytes 4 to 7 */
+	__u8 tag_len;    /* of a tag behind the MAC addresses: 0 or TAG_LEN */
+	__u8 headroom;   /* memory ahead of the frame beside XDP's own */
 };
 
 /* Written by the one thread that runs the program. */
@@ -62,8 +64,15 @@ static __always_inline int generate(struct xdp_md *ctx, const int v6, const int 
 	const int payload = l4 + (tcp ? TCP_LEN : UDP_LEN);
 	const int near_at = v6 ? (config.reverse ? V6_DADDR + 12 : V6_SADDR + 12)
 			       : (config.reverse ? V4_DADDR : V4_SADDR);
-	void *data = (void *)(long)ctx->data;
-	void *end = (void *)(long)ctx->data_end;
+	void *data, *end, *eth;
+
+	/* The template has as much in front. */
+	if (config.headroom && bpf_xdp_adjust_head(ctx, config.headroom))
+		return XDP_DROP;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	/* Where an Ethernet header without a tag would begin. */
+	eth = data + config.tag_len;
 
 	__u32 flow = state.flow, round = state.round;
 	__u32 block = flow >> BLOCK_SHIFT;
@@ -73,7 +82,7 @@ static __always_inline int generate(struct xdp_md *ctx, const int v6, const int 
 	__u32 near_sum = (near_addr >> 16) + (near_addr & 0xffff);
 	__u32 sum = config.l4_sum + near_sum + near_port + far_port;
 
-	if (data + payload > end)
+	if (eth + payload > end)
 		return XDP_DROP;
 #pragma unroll
 	for (int i = 0; i < payload / 8; i++)
@@ -81,30 +90,34 @@ static __always_inline int generate(struct xdp_md *ctx, const int v6, const int 
 #pragma unroll
 	for (int i = payload / 8 * 8; i < payload; i += 2)
 		U16(data, i) = ((const volatile __u16 *)config.words)[i / 2];
+	if (config.tag_len)
+#pragma unroll
+		for (int i = payload; i < payload + TAG_LEN; i += 2)
+			U16(data, i) = ((const volatile __u16 *)config.words)[i / 2];
 
-	U32(data, near_at) = bpf_htonl(near_addr);
+	U32(eth, near_at) = bpf_htonl(near_addr);
 	if (!v6)
-		U16(data, V4_CSUM) = bpf_htons(~csum_fold(config.ip_sum + near_sum));
+		U16(eth, V4_CSUM) = bpf_htons(~csum_fold(config.ip_sum + near_sum));
 	if (config.reverse)
-		U32(data, l4) = bpf_htonl((__u32)far_port << 16 | near_port);
+		U32(eth, l4) = bpf_htonl((__u32)far_port << 16 | near_port);
 	else
-		U32(data, l4) = bpf_htonl((__u32)near_port << 16 | far_port);
+		U32(eth, l4) = bpf_htonl((__u32)near_port << 16 | far_port);
 	if (tcp) {
 		__u32 seq = config.tcp_seq + (round & TCP_ROUND_MASK) * config.tcp_step;
 
-		U32(data, l4 + 4) = bpf_htonl(seq);
+		U32(eth, l4 + 4) = bpf_htonl(seq);
 		sum += (seq >> 16) + (seq & 0xffff);
 	}
 	if (config.has_round) {
-		if (data + payload + 4 > end)
+		if (eth + payload + 4 > end)
 			return XDP_DROP;
-		U32(data, payload) = bpf_htonl(round);
+		U32(eth, payload) = bpf_htonl(round);
 		sum += (round >> 16) + (round & 0xffff);
 	}
 	if (config.has_flow) {
-		if (data + payload + 8 > end)
+		if (eth + payload + 8 > end)
 			return XDP_DROP;
-		U32(data, payload + 4) = bpf_htonl(flow);
+		U32(eth, payload + 4) = bpf_htonl(flow);
 		sum += (flow >> 16) + (flow & 0xffff);
 	}
 
@@ -113,7 +126,7 @@ static __always_inline int generate(struct xdp_md *ctx, const int v6, const int 
 	/* RFC 768: a UDP checksum that computes to zero is sent as all ones. */
 	if (!tcp && !csum)
 		csum = 0xffff;
-	U16(data, l4 + (tcp ? 16 : 6)) = bpf_htons(csum);
+	U16(eth, l4 + (tcp ? 16 : 6)) = bpf_htons(csum);
 
 	if (++flow >= config.flows) {
 		flow = 0;

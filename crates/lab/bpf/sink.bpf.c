@@ -56,7 +56,7 @@ struct sink_config {
 	__u8 verify;
 	__u8 track;
 	__u8 match;
-	__u8 pad;
+	__u8 tag_len; /* of the tag that frames have behind the MAC addresses */
 	__u32 flows;
 	__u32 capture_every; /* 0: no capture */
 	__u32 capture_limit;
@@ -267,18 +267,27 @@ static __always_inline void capture(struct xdp_md *ctx, struct sink_counters *co
 	bpf_ringbuf_submit(slot, 0);
 }
 
+static __always_inline int tagged_as_asked(void *data, void *end)
+{
+	if (!config.tag_len)
+		return 1;
+	return data + ETH_LEN + TAG_LEN <= end && U16(data, ETHERTYPE) == bpf_htons(TYPE_VLAN);
+}
+
 SEC("xdp")
 int sink(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
+	/* Where an Ethernet header without the tag would begin. */
+	void *eth = data + config.tag_len;
 	__u32 zero = 0;
 	struct sink_counters *count = bpf_map_lookup_elem(&counters, &zero);
 	struct l4_view l4 = {};
 
 	if (!count)
 		return XDP_ABORTED;
-	if (!view(data, end, &l4)) {
+	if (!tagged_as_asked(data, end) || !view(eth, end, &l4)) {
 		count->passed++;
 		return XDP_PASS;
 	}
@@ -287,9 +296,9 @@ int sink(struct xdp_md *ctx)
 	if (config.match)
 		match(data, end, bpf_ktime_get_ns());
 	if (config.track)
-		follow(data, end, &l4, count);
+		follow(eth, end, &l4, count);
 	if (config.verify) {
-		int ok = l4_csum_ok(data, end, &l4);
+		int ok = l4_csum_ok(eth, end, &l4);
 
 		count->bad_ip_csum += l4.bad_ip_csum;
 		if (ok < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Offsets of the plain Ethernet frames that the lab sends: no tags, no IP options, no extension
- * headers. */
+/* Offsets of the Ethernet frames that the lab sends: no IP options, no extension headers. With a
+ * VLAN tag each is TAG_LEN more. */
 #ifndef LAB_WIRE_H
 #define LAB_WIRE_H
 
@@ -8,6 +8,7 @@
 
 enum {
 	ETH_LEN = 14,
+	TAG_LEN = 4,
 	IPV4_LEN = 20,
 	IPV6_LEN = 40,
 	UDP_LEN = 8,
@@ -33,6 +34,7 @@ enum {
 	PROTO_TCP = 6,
 	PROTO_UDP = 17,
 	TYPE_IPV4 = 0x0800,
+	TYPE_VLAN = 0x8100,
 	TYPE_IPV6 = 0x86dd,
 };
 

@@ -8,8 +8,8 @@ use crate::lab::{Lab, Port, wait_for_carrier, wire_port};
 use crate::netns::Netns;
 use crate::reference::{Reference, ReferenceGuard};
 
-/// A pair of ports like the client's and `lan0`, both in the client's namespace, and a generator that sends through
-/// it. Dropping it removes all of it.
+/// A pair of ports like the sender's and the router's input, both in the sender's namespace, and a generator that sends
+/// through it. Dropping it removes all of it.
 #[derive(Debug)]
 pub(crate) struct Beside {
     // In this order: programs go before their ports.
@@ -19,12 +19,13 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Where the pair ends is the reference program; what it redirects goes to `wan0`.
+    /// Where the pair ends is the reference program; what it redirects goes to the router's output.
     pub(crate) fn new(lab: &Lab, flows: &FlowSpec, reference: Reference) -> Result<Self, LabError> {
-        let pair = Pair::new(lab.client(), reference.name())?;
+        let pair = Pair::new(&lab.sender(flows.direction).netns, reference.name())?;
+        let [_, output] = lab.way(flows.direction);
         Ok(Self {
             generator: Generator::new(&pair.near, flows)?,
-            guard: reference.attach_at(&pair.far, lab.wan_port())?,
+            guard: reference.attach_at(&pair.far, output)?,
             _pair: pair,
         })
     }

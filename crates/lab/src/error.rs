@@ -44,6 +44,9 @@ pub enum LabError {
         /// libbpf's error.
         source: libbpf_rs::Error,
     },
+    /// The running kernel lacks what was asked for.
+    #[error("{0}")]
+    Unsupported(String),
     /// A request that makes no sense.
     #[error("{0}")]
     Invalid(String),

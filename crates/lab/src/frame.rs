@@ -44,6 +44,8 @@ pub const FCS_BYTES: u32 = 4;
 pub const FRAME_BYTES_MIN: u32 = 64;
 /// The longest Ethernet frame without tags, FCS counted.
 pub const FRAME_BYTES_MAX: u32 = 1518;
+/// An IEEE 802.1Q tag.
+pub const TAG_BYTES: u32 = 4;
 
 const ETH_LEN: usize = 14;
 /// Rounds after which a flow's TCP sequence numbers start again, see `TCP_ROUND_MASK` in the generator.
@@ -106,8 +108,14 @@ pub struct FlowSpec {
     pub proto: Proto,
     /// How many flows, 1 to [`FLOWS_MAX`].
     pub flows: u32,
-    /// Frame size with FCS; raised to the shortest that holds the headers, see [`FlowSpec::wire_bytes`].
+    /// Frame size with FCS and without a tag; raised to the shortest that holds the headers, see
+    /// [`FlowSpec::wire_bytes`].
     pub frame_bytes: u32,
+    /// The VLAN whose tag frames have, if any.
+    pub vlan: Option<u16>,
+    /// Octets of memory ahead of a frame beside those that every driver leaves to XDP (XDP_PACKET_HEADROOM, 256): where
+    /// the kernel adds a tag, less would be left than a veth wants for the receiver's program, and it would copy.
+    pub headroom: u8,
     /// Who sends.
     pub direction: Direction,
     /// The sender's MAC address.
@@ -143,6 +151,8 @@ impl Default for FlowSpec {
             proto: Proto::Udp,
             flows: 1,
             frame_bytes: FRAME_BYTES_MIN,
+            vlan: None,
+            headroom: 0,
             direction: Direction::Forward,
             mac_source: [0; 6],
             mac_destination: [0; 6],
@@ -201,6 +211,9 @@ impl FlowSpec {
                 self.flows
             ));
         }
+        if let Some(id) = self.vlan.filter(|id| !(1..=4094).contains(id)) {
+            return invalid(format!("VLAN {id}: there can be 1 to 4094"));
+        }
         let sizes = FRAME_BYTES_MIN..=FRAME_BYTES_MAX;
         if !sizes.contains(&self.frame_bytes) {
             return invalid(format!(
@@ -236,9 +249,18 @@ impl FlowSpec {
         }
     }
 
+    /// Octets of the tag.
+    pub(crate) fn tag_len(&self) -> usize {
+        self.vlan.map_or(0, |_| TAG_BYTES as usize)
+    }
+
+    fn eth_len(&self) -> usize {
+        ETH_LEN + self.tag_len()
+    }
+
     /// Where the L4 header starts in the frame.
     pub(crate) fn l4_offset(&self) -> usize {
-        ETH_LEN + self.ip_len()
+        self.eth_len() + self.ip_len()
     }
 
     fn payload_offset(&self) -> usize {
@@ -247,7 +269,7 @@ impl FlowSpec {
 
     /// The length of a frame in memory, without FCS.
     pub fn memory_bytes(&self) -> usize {
-        let asked = self.frame_bytes.saturating_sub(FCS_BYTES) as usize;
+        let asked = self.frame_bytes.saturating_sub(FCS_BYTES) as usize + self.tag_len();
         asked.max(self.payload_offset())
     }
 
@@ -326,6 +348,10 @@ impl FlowSpec {
         let mut frame = Vec::with_capacity(self.memory_bytes());
         frame.extend(self.mac_destination);
         frame.extend(self.mac_source);
+        if let Some(id) = self.vlan {
+            frame.extend(0x8100u16.to_be_bytes());
+            frame.extend(id.to_be_bytes());
+        }
         match (source.ip(), destination.ip()) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 frame.extend(0x0800u16.to_be_bytes());
@@ -417,7 +443,7 @@ impl FlowSpec {
         let ip_sum = match self.family() {
             Family::Ipv4 => {
                 fixed[l4 - 10..l4 - 8].fill(0);
-                sum16(&fixed[ETH_LEN..l4])
+                sum16(&fixed[self.eth_len()..l4])
             }
             Family::Ipv6 => 0,
         };
@@ -502,6 +528,32 @@ mod tests {
             .is_err()
         );
         assert!(spec(Proto::Udp, false, 1518).check().is_ok());
+    }
+
+    #[test]
+    fn a_tag_is_all_that_differs() {
+        for proto in [Proto::Udp, Proto::Tcp] {
+            for v6 in [false, true] {
+                let plain = spec(proto, v6, FRAME_BYTES_MAX);
+                let tagged = FlowSpec {
+                    vlan: Some(5),
+                    ..plain
+                };
+                assert_eq!(tagged.wire_bytes(), 1522);
+                assert_eq!(tagged.payload_len(), plain.payload_len());
+                let (bare, mut frame) = (plain.frame(7, 1), tagged.frame(7, 1));
+                let tag: Vec<u8> = frame.drain(12..16).collect();
+                assert_eq!(tag, [0x81, 0, 0, 5]);
+                assert_eq!(frame, bare);
+                let (plain, tagged) = (plain.template(), tagged.template());
+                assert_eq!((plain.1, plain.2), (tagged.1, tagged.2));
+            }
+        }
+        let none = FlowSpec {
+            vlan: Some(4095),
+            ..spec(Proto::Udp, false, 64)
+        };
+        assert!(none.check().is_err());
     }
 
     #[test]

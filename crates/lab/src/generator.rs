@@ -157,6 +157,7 @@ impl Generator {
             set_device(&out, port)?;
         }
         let parked = Parked::new(&port.netns, &program)?;
+        let template = [vec![0; spec.headroom.into()], template].concat();
         Ok(Self {
             netns: port.netns.clone(),
             spec: *spec,
@@ -339,6 +340,8 @@ fn config(spec: &FlowSpec, template: &[u8], ip_sum: u16, l4_sum: u16) -> types::
         near_fixed: spec.near_fixed.into(),
         has_round: spec.has_round().into(),
         has_flow: spec.has_flow().into(),
+        tag_len: spec.tag_len() as u8,
+        headroom: spec.headroom,
         ..Default::default()
     }
 }

@@ -15,7 +15,7 @@ use crate::frame::{
 };
 use crate::limit::Raised;
 use crate::netns::Netns;
-use crate::ruleset::ruleset;
+use crate::ruleset::{FORWARDED, ruleset};
 use crate::topology::{Family, Filter, Topology, offset};
 use crate::wire::{self, Wire};
 use crate::{signal, sweep};
@@ -55,6 +55,12 @@ pub struct Options {
     /// Between each host and the router a pair of ports whose programs hand frames over, in the host's namespace. The
     /// router gets them as from a driver's ring, not as the skbs of the sender.
     pub wires: bool,
+    /// The LAN is this 802.1Q VLAN: `lan0.ID` and the client's `eth0.ID` have the addresses, and frames on the wire between
+    /// them have its tag. Not with `wires`.
+    pub vlan: Option<u16>,
+    /// The router forwards established connections by a flow table of nftables (nf_flowtable, in software). Only with a
+    /// stateful filter, whose counter of all that it sees then tells what the flow table left to it.
+    pub flowtable: bool,
     /// MTU of all ports, bytes of L3.
     pub mtu: u32,
     /// Raises net.netfilter.nf_conntrack_max, which all namespaces share, while the lab exists.
@@ -71,9 +77,24 @@ impl Default for Options {
             router_gro: true,
             router_tx_checksum: true,
             wires: false,
+            vlan: None,
+            flowtable: false,
             mtu: 1500,
             conntrack_max: None,
         }
+    }
+}
+
+impl Options {
+    /// The interface with a port's addresses in the LAN.
+    fn at_lan(&self, port: &str) -> String {
+        self.vlan
+            .map_or_else(|| port.into(), |id| format!("{port}.{id}"))
+    }
+
+    /// The router's interface with the LAN's address.
+    pub(crate) fn lan(&self) -> String {
+        self.at_lan("lan0")
     }
 }
 
@@ -139,6 +160,19 @@ impl Lab {
         if !geteuid().is_root() {
             return Err(LabError::NotRoot);
         }
+        if options.vlan.is_some() && options.wires {
+            let what =
+                "a VLAN's frames with unfinished checksums: the lab's wires do not finish them";
+            return Err(LabError::Invalid(what.into()));
+        }
+        let filter = options.filter.unwrap_or(topology.filter);
+        if options.flowtable && filter != Filter::Stateful {
+            let what = format!(
+                "a flow table in `{}`: its filter is not stateful",
+                topology.name
+            );
+            return Err(LabError::Invalid(what));
+        }
         sweep::sweep();
         let run = sweep::next_run();
         let host = |name| Netns::named(sweep::netns_name(run, name));
@@ -159,10 +193,9 @@ impl Lab {
         } else {
             Vec::new()
         };
+        create_vlans(&hosts, &options)?;
         set_addresses(&hosts, topology, &options)?;
-        if let Some(text) = ruleset(topology, &options) {
-            hosts.router.tool_with_input("nft -f -", &text)?;
-        }
+        load_ruleset(&hosts.router, topology, &options)?;
         wait_for_carrier(&hosts.all())?;
         let raise = |entries| signal::raise_limit(run, entries);
         let conntrack_max = options.conntrack_max.map(raise).transpose()?;
@@ -221,7 +254,7 @@ impl Lab {
         &self.ports.client
     }
 
-    /// The router's port to the client, `lan0`.
+    /// The router's port to the client, `lan0`, also where the LAN is a VLAN.
     pub fn lan_port(&self) -> &Port {
         &self.ports.lan
     }
@@ -236,6 +269,52 @@ impl Lab {
         &self.ports.server
     }
 
+    /// The router's interface with the LAN's address: `lan0`, or the VLAN on it.
+    pub fn lan_interface(&self) -> String {
+        self.options.lan()
+    }
+
+    /// The router's interfaces that the Freeway daemon is to serve: its ports, and the VLAN on one.
+    pub fn interfaces(&self) -> Vec<String> {
+        let mut names = vec![self.lan_port().name.clone(), self.wan_port().name.clone()];
+        if self.options.vlan.is_some() {
+            names.push(self.lan_interface());
+        }
+        names
+    }
+
+    /// The port at which frames of a direction begin.
+    pub fn sender(&self, direction: Direction) -> &Port {
+        match direction {
+            Direction::Forward => self.client_port(),
+            Direction::Reply => self.server_port(),
+        }
+    }
+
+    /// The port at which they end.
+    pub fn receiver(&self, direction: Direction) -> &Port {
+        match direction {
+            Direction::Forward => self.server_port(),
+            Direction::Reply => self.client_port(),
+        }
+    }
+
+    /// The router's ports at which they come in, and go out.
+    pub(crate) fn way(&self, direction: Direction) -> [&Port; 2] {
+        match direction {
+            Direction::Forward => [self.lan_port(), self.wan_port()],
+            Direction::Reply => [self.wan_port(), self.lan_port()],
+        }
+    }
+
+    /// Bytes of L3 that the flow table has left to the filter, see [`Options::flowtable`].
+    pub fn filtered_bytes(&self) -> Result<u64, LabError> {
+        let line = format!("nft list counter inet {FORWARDED}");
+        let text = self.router().tool(&line)?;
+        counted(&text)
+            .ok_or_else(|| LabError::Incomplete(format!("`{line}` names no bytes: {text}")))
+    }
+
     /// All ports of the hosts, those of their wires included.
     pub(crate) fn host_ports(&self) -> impl Iterator<Item = &Port> {
         let wires = self.wires.iter().flat_map(Wire::ports);
@@ -247,11 +326,10 @@ impl Lab {
     /// The Freeway daemon's configuration for the router: a plain veth is not fit for XDP, these are.
     /// `keys` are further lines for each port.
     pub fn config_toml(&self, keys: &str) -> String {
-        let mut text = String::new();
-        for port in [self.lan_port(), self.wan_port()] {
-            let _ = writeln!(text, "[port.{}]\nwire_true = true\n{keys}\n", port.name);
-        }
-        text
+        let interfaces = self.interfaces().into_iter();
+        interfaces
+            .map(|name| format!("[port.\"{name}\"]\nwire_true = true\n{keys}\n"))
+            .collect()
     }
 
     /// Flows from the client to the server.
@@ -266,6 +344,7 @@ impl Lab {
             mac_destination: MAC_LAN,
             near: plan.client,
             far: plan.server,
+            vlan: self.options.vlan,
             ..FlowSpec::default()
         }
     }
@@ -284,10 +363,19 @@ impl Lab {
                 plan.client
             },
             near_fixed: self.topology.masquerade,
+            vlan: None,
+            headroom: if self.options.vlan.is_some() {
+                HEADROOM_OF_TAGS
+            } else {
+                0
+            },
             ..self.flows(proto, flows, frame_bytes)
         }
     }
 }
+
+/// Octets, more than those of a tag, so that addresses stay as aligned as without.
+const HEADROOM_OF_TAGS: u8 = 8;
 
 fn set_sysctls(hosts: &Hosts, topology: &Topology) -> Result<(), LabError> {
     for netns in hosts.all() {
@@ -370,15 +458,61 @@ fn set_offloads(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
     Ok(())
 }
 
+/// A VLAN's interface is there; it goes up with its addresses.
+fn create_vlans(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
+    let Some(id) = options.vlan else {
+        return Ok(());
+    };
+    for (netns, port) in [(&hosts.client, "eth0"), (&hosts.router, "lan0")] {
+        let name = options.at_lan(port);
+        let line = format!("ip link add link {port} name {name} type vlan id {id}");
+        netns.tool(&line).map_err(|error| match &error {
+            LabError::Command { stderr, .. } if stderr.contains("Unknown device type") => {
+                LabError::Unsupported("this kernel has no VLANs (CONFIG_VLAN_8021Q)".into())
+            }
+            _ => error,
+        })?;
+    }
+    batch(&hosts.router, "link set lan0 up\n")?;
+    batch(&hosts.client, "link set eth0 up\n")
+}
+
+fn load_ruleset(router: &Netns, topology: &Topology, options: &Options) -> Result<(), LabError> {
+    let load = |options: &Options| match ruleset(topology, options) {
+        Some(text) => router.tool_with_input("nft -f -", &text).map(drop),
+        None => Ok(()),
+    };
+    let loaded = load(options);
+    if loaded.is_err() && options.flowtable {
+        let without = Options {
+            flowtable: false,
+            ..options.clone()
+        };
+        if load(&without).is_ok() {
+            let what = "this kernel has no flow tables (CONFIG_NF_FLOW_TABLE_INET, CONFIG_NFT_FLOW_OFFLOAD)";
+            return Err(LabError::Unsupported(what.into()));
+        }
+    }
+    loaded
+}
+
+/// The bytes of a counter as nft lists it.
+fn counted(listing: &str) -> Option<u64> {
+    let mut words = listing.split_whitespace();
+    words.find(|word| *word == "bytes")?;
+    words.next()?.parse().ok()
+}
+
 fn set_addresses(hosts: &Hosts, topology: &Topology, options: &Options) -> Result<(), LabError> {
     let plan = topology.family.plan();
     let len = plan.prefix_len;
+    let (lan, eth0) = (options.lan(), options.at_lan("eth0"));
     let nodad = match topology.family {
         Family::Ipv4 => "",
         Family::Ipv6 => " nodad",
     };
     let mut client = format!(
-        "link set lo up\naddress add {}/{len} dev eth0{nodad}\n",
+        "link set lo up\naddress add {}/{len} dev {eth0}{nodad}\n",
         plan.client
     );
     for i in 1..CLIENT_ADDRESSES {
@@ -386,12 +520,12 @@ fn set_addresses(hosts: &Hosts, topology: &Topology, options: &Options) -> Resul
         // Deprecated, so that the client's own connections come from the first address.
         let _ = writeln!(
             client,
-            "address add {address}/{len} dev eth0{nodad} preferred_lft 0"
+            "address add {address}/{len} dev {eth0}{nodad} preferred_lft 0"
         );
     }
     let mut router = format!(
-        "link set lo up\naddress add {}/{len} dev lan0{nodad}\naddress add {}/{len} dev wan0{nodad}\n\
-         link set lan0 up\nlink set wan0 up\n",
+        "link set lo up\naddress add {}/{len} dev {lan}{nodad}\naddress add {}/{len} dev wan0{nodad}\n\
+         link set {lan} up\nlink set wan0 up\n",
         plan.lan, plan.wan
     );
     let mut server = format!(
@@ -400,7 +534,7 @@ fn set_addresses(hosts: &Hosts, topology: &Topology, options: &Options) -> Resul
     );
     let _ = writeln!(
         client,
-        "link set eth0 up\nroute add default via {}",
+        "link set {eth0} up\nroute add default via {}",
         plan.lan
     );
     if !topology.masquerade {
@@ -408,17 +542,17 @@ fn set_addresses(hosts: &Hosts, topology: &Topology, options: &Options) -> Resul
         let _ = writeln!(server, "route add default via {}", plan.wan);
     }
     if options.static_neighbours {
-        let neighbour = |address: IpAddr, mac, dev| {
+        let neighbour = |address: IpAddr, mac, dev: &str| {
             format!(
                 "neighbour replace {address} lladdr {} nud permanent dev {dev}\n",
                 mac_text(mac)
             )
         };
-        client.push_str(&neighbour(plan.lan, MAC_LAN, "eth0"));
+        client.push_str(&neighbour(plan.lan, MAC_LAN, &eth0));
         server.push_str(&neighbour(plan.wan, MAC_WAN, "eth0"));
         router.push_str(&neighbour(plan.server, MAC_SERVER, "wan0"));
         for i in 0..CLIENT_ADDRESSES {
-            router.push_str(&neighbour(offset(plan.client, i), MAC_CLIENT, "lan0"));
+            router.push_str(&neighbour(offset(plan.client, i), MAC_CLIENT, &lan));
         }
     }
     batch(&hosts.client, &client)?;
@@ -445,4 +579,27 @@ pub(crate) fn wait_for_carrier(hosts: &[&Netns]) -> Result<(), LabError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read() {
+        let listing =
+            "table inet filter {\n\tcounter forwarded {\n\t\tpackets 12 bytes 18168\n\t}\n}\n";
+        assert_eq!(counted(listing), Some(18168));
+        assert_eq!(counted("table inet filter {\n}\n"), None);
+    }
+
+    #[test]
+    fn interfaces_of_vlans() {
+        assert_eq!(Options::default().lan(), "lan0");
+        let vlan = Options {
+            vlan: Some(5),
+            ..Options::default()
+        };
+        assert_eq!([vlan.lan(), vlan.at_lan("eth0")], ["lan0.5", "eth0.5"]);
+    }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::beside::Beside;
 use crate::error::LabError;
-use crate::frame::{FlowSpec, Proto};
+use crate::frame::{Direction, FlowSpec, Proto};
 use crate::generator::{Generator, Load, Sent, Until};
 use crate::lab::Lab;
 use crate::reference::Reference;
@@ -38,6 +38,8 @@ pub struct MeasureSpec {
     pub frame_bytes: u32,
     /// The protocol.
     pub proto: Proto,
+    /// Who sends.
+    pub direction: Direction,
     /// The CPU of generator and router.
     pub cpu: usize,
     /// Time before the measurement starts.
@@ -52,6 +54,7 @@ impl Default for MeasureSpec {
             flows: 1000,
             frame_bytes: 64,
             proto: Proto::Udp,
+            direction: Direction::Forward,
             cpu: 0,
             warmup: Duration::from_millis(200),
             duration: Duration::from_secs(1),
@@ -61,7 +64,11 @@ impl Default for MeasureSpec {
 
 impl MeasureSpec {
     fn flows(&self, lab: &Lab) -> FlowSpec {
-        lab.flows(self.proto, self.flows, self.frame_bytes)
+        let of = match self.direction {
+            Direction::Forward => Lab::flows,
+            Direction::Reply => Lab::reply_flows,
+        };
+        of(lab, self.proto, self.flows, self.frame_bytes)
     }
 }
 
@@ -89,9 +96,9 @@ impl Sample {
     }
 }
 
-/// Sends from client to server with whatever is attached to the router, and counts at a plain sink.
+/// Sends from one host to the other with whatever is attached to the router, and counts at a plain sink.
 pub fn measure(lab: &Lab, spec: &MeasureSpec) -> Result<Sample, LabError> {
-    let sink = Sink::attach(lab.server_port(), SinkSpec::plain())?;
+    let sink = Sink::attach(lab.receiver(spec.direction), SinkSpec::plain())?;
     measure_by(lab, spec, || Ok(sink.counts()?.frames))
 }
 
@@ -101,38 +108,36 @@ pub fn measure_reference(
     spec: &MeasureSpec,
     reference: Reference,
 ) -> Result<Sample, LabError> {
-    let guard = reference.attach(lab)?;
+    let [input, output] = lab.way(spec.direction);
+    let guard = reference.attach_at(input, output)?;
     match reference {
         Reference::XdpRedirect | Reference::XdpWire | Reference::XdpPass => measure(lab, spec),
         Reference::XdpDrop | Reference::TcEgressDrop => measure_by(lab, spec, || guard.dropped()),
     }
 }
 
-/// One after the other, within one and a half seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// One after the other, within a second or two.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Turn {
     /// The generator into an XDP drop at a port like the router's input.
     pub source: Sample,
     /// A bare redirect from there to the router's output.
     pub redirect: Sample,
-    /// The other router.
-    pub other: Sample,
-    /// The router.
-    pub router: Sample,
+    /// The routers, in their order.
+    pub routers: Vec<Sample>,
 }
 
-/// Two routers, whatever is attached to them, and bare programs beside them, measured by turns: as the machine's speed
+/// Routers, whatever is attached to them, and bare programs beside them, measured by turns: as the machine's speed
 /// drifts, all of them drift alike.
 #[derive(Debug)]
 pub struct Turns {
     spec: MeasureSpec,
-    router: Through,
-    other: Through,
+    routers: Vec<Through>,
     source: Beside,
     redirect: Beside,
 }
 
-/// A generator at the client, and a sink at the server.
+/// A generator at one host, and a sink at the other.
 #[derive(Debug)]
 struct Through {
     generator: Generator,
@@ -142,8 +147,8 @@ struct Through {
 impl Through {
     fn new(lab: &Lab, flows: &FlowSpec) -> Result<Self, LabError> {
         Ok(Self {
-            generator: Generator::new(lab.client_port(), flows)?,
-            sink: Sink::attach(lab.server_port(), SinkSpec::plain())?,
+            generator: Generator::new(lab.sender(flows.direction), flows)?,
+            sink: Sink::attach(lab.receiver(flows.direction), SinkSpec::plain())?,
         })
     }
 
@@ -157,19 +162,24 @@ impl Through {
 }
 
 impl Turns {
-    /// Makes everything ready. The servers' ports must be free until this is dropped.
-    pub fn new(lab: &Lab, other: &Lab, spec: &MeasureSpec) -> Result<Self, LabError> {
-        let flows = spec.flows(lab);
+    /// Makes everything ready; labs are of one kind. The bare programs are beside the last one. The receivers' ports must
+    /// be free until this is dropped.
+    pub fn new(labs: &[&Lab], spec: &MeasureSpec) -> Result<Self, LabError> {
+        let through = |lab: &&Lab| Through::new(lab, &spec.flows(lab));
+        let routers: Vec<Through> = labs.iter().map(through).collect::<Result<_, _>>()?;
+        let last = labs
+            .last()
+            .ok_or_else(|| LabError::Invalid("turns of no router".into()))?;
+        let flows = spec.flows(last);
         Ok(Self {
             spec: *spec,
-            router: Through::new(lab, &flows)?,
-            other: Through::new(other, &spec.flows(other))?,
-            source: Beside::new(lab, &flows, Reference::XdpDrop)?,
-            redirect: Beside::new(lab, &flows, Reference::XdpRedirect)?,
+            routers,
+            source: Beside::new(last, &flows, Reference::XdpDrop)?,
+            redirect: Beside::new(last, &flows, Reference::XdpRedirect)?,
         })
     }
 
-    /// Takes turns until the router has had its time.
+    /// Takes turns until each router has had its time.
     pub fn run(&self) -> Result<Vec<Turn>, LabError> {
         let part = |duration| MeasureSpec {
             warmup: TURN_WARMUP,
@@ -186,25 +196,29 @@ impl Turns {
                     self.source.guard.dropped()
                 })?,
                 redirect: measure_generator(&self.redirect.generator, &beside, || {
-                    self.router.arrived()
+                    self.routers.last().map_or(Ok(0), Through::arrived)
                 })?,
-                other: self.other.measure(&through)?,
-                router: self.router.measure(&through)?,
+                routers: self
+                    .routers
+                    .iter()
+                    .map(|router| router.measure(&through))
+                    .collect::<Result<_, _>>()?,
             });
             left = left.saturating_sub(TURN);
         }
         Ok(turns)
     }
 
-    /// Frames that the router has been sent so far.
-    pub fn frames(&self) -> Result<u64, LabError> {
-        self.router.generator.frames()
+    /// Frames that each router has been sent so far.
+    pub fn frames(&self) -> Result<Vec<u64>, LabError> {
+        let frames = |router: &Through| router.generator.frames();
+        self.routers.iter().map(frames).collect()
     }
 }
 
 /// The generator alone, which drops what it makes.
 fn measure_mute(lab: &Lab, spec: &MeasureSpec) -> Result<Sample, LabError> {
-    let generator = Generator::mute(lab.client_port(), &spec.flows(lab))?;
+    let generator = Generator::mute(lab.sender(spec.direction), &spec.flows(lab))?;
     let made = || generator.frames();
     measure_generator(&generator, spec, made)
 }
@@ -214,7 +228,7 @@ fn measure_by(
     spec: &MeasureSpec,
     received: impl Fn() -> Result<u64, LabError>,
 ) -> Result<Sample, LabError> {
-    let generator = Generator::new(lab.client_port(), &spec.flows(lab))?;
+    let generator = Generator::new(lab.sender(spec.direction), &spec.flows(lab))?;
     measure_generator(&generator, spec, received)
 }
 

@@ -35,7 +35,11 @@ impl Lab {
     pub fn prime(&self, proto: Proto, flows: u32, cpu: Option<usize>) -> Result<Primed, LabError> {
         let start = Instant::now();
         let reflector = Reflector::attach(self.server_port())?;
-        let sink = Sink::attach(self.client_port(), SinkSpec::default())?;
+        let answers = SinkSpec {
+            tagged: self.options().vlan.is_some(),
+            ..SinkSpec::default()
+        };
+        let sink = Sink::attach(self.client_port(), answers)?;
         let spec = FlowSpec {
             bare: proto == Proto::Tcp,
             ..self.flows(proto, flows, 64)

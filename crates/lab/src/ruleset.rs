@@ -6,9 +6,24 @@ use std::fmt::Write;
 use crate::lab::{Options, PortForward};
 use crate::topology::{Family, Filter, Topology};
 
+/// The counter of what the forward chain has seen, in a table of family `inet`.
+pub(crate) const FORWARDED: &str = "filter forwarded";
+
+/// On the devices that have the frames: the kernel finds a VLAN's tag by itself (`dev_fill_forward_path()`).
+const FLOWTABLE: &str = "\tcounter forwarded {}\n\
+    \tflowtable fast {\n\
+    \t\thook ingress priority filter;\n\
+    \t\tdevices = { lan0, wan0 };\n\
+    \t}\n";
+
+/// What the flow table forwards does not come by here.
+const OFFLOAD: &str = "\t\tcounter name \"forwarded\"\n\
+    \t\tct state established meta l4proto { tcp, udp } flow add @fast\n";
+
 /// The ruleset for `nft -f -`, or nothing if the topology needs none.
 pub fn ruleset(topology: &Topology, options: &Options) -> Option<String> {
     let mut text = String::new();
+    let lan = options.lan();
     match options.filter.unwrap_or(topology.filter) {
         Filter::None => {}
         Filter::Tracked => text.push_str(
@@ -19,13 +34,21 @@ pub fn ruleset(topology: &Topology, options: &Options) -> Option<String> {
              \t}\n}\n",
         ),
         Filter::Stateful => {
-            text.push_str(
-                "table inet filter {\n\
-                 \tchain forward {\n\
+            let [flowtable, offload] = if options.flowtable {
+                [FLOWTABLE, OFFLOAD]
+            } else {
+                [""; 2]
+            };
+            let _ = write!(
+                text,
+                "table inet filter {{\n\
+                 {flowtable}\
+                 \tchain forward {{\n\
                  \t\ttype filter hook forward priority filter; policy drop;\n\
+                 {offload}\
                  \t\tct state established,related accept\n\
                  \t\tct state invalid drop\n\
-                 \t\tiifname \"lan0\" oifname \"wan0\" ct state new accept\n",
+                 \t\tiifname \"{lan}\" oifname \"wan0\" ct state new accept\n"
             );
             if !options.port_forwards.is_empty() {
                 text.push_str("\t\tct status dnat ct state new accept\n");

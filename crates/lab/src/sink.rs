@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::attach::{Attached, attach_xdp, counters, load_only, program, words};
 use crate::error::{Context, LabError};
-use crate::frame::FLOWS_MAX;
+use crate::frame::{FLOWS_MAX, TAG_BYTES};
 use crate::lab::Port;
 use crate::skel::sink::{SinkSkelBuilder, types};
 
@@ -32,6 +32,8 @@ pub struct SinkSpec {
     pub verify: bool,
     /// Follow the sequence numbers of so many flows of the generator.
     pub flows: u32,
+    /// Frames have a VLAN tag; others are left to the host's stack. A plain sink does not care.
+    pub tagged: bool,
     /// Compare frames with the rules, see [`Sink::set_rule`].
     pub rules: bool,
     /// Capture every so manyth frame, 0 for none.
@@ -206,10 +208,10 @@ impl Sink {
             verify: spec.verify.into(),
             track: (spec.flows > 0).into(),
             r#match: spec.rules.into(),
+            tag_len: if spec.tagged { TAG_BYTES as u8 } else { 0 },
             flows: spec.flows,
             capture_every: spec.capture_every,
             capture_limit: spec.capture_limit,
-            ..Default::default()
         };
         open.maps
             .flows

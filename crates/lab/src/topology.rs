@@ -93,6 +93,23 @@ pub static TOPOLOGIES: &[Topology] = &[
         masquerade: false,
         filter: Filter::None,
     },
+    Topology {
+        name: "nat6",
+        summary: "IPv6 masquerade on the WAN and a stateful three-rule nftables firewall",
+        picture: r"
+      client                     router                     server
+  +------------+         +---------------------+         +------------+
+  |       eth0 |---------| lan0           wan0 |---------| eth0       |
+  +------------+         +---------------------+         +------------+
+   2001:db8:1::2/64  2001:db8:1::1/64  2001:db8:2::1/64  2001:db8:2::2/64
+   (to ::21)           forward: established,related accept
+                                invalid drop
+                                new from lan0 to wan0 accept, else drop
+                       postrouting: masquerade on wan0",
+        family: Family::Ipv6,
+        masquerade: true,
+        filter: Filter::Stateful,
+    },
 ];
 
 impl Topology {

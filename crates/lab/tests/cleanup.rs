@@ -27,7 +27,7 @@ fn drop_removes_everything() {
     assert_eq!(namespaces_of(own).len(), 6);
     assert!(
         lab.config_toml("")
-            .contains("[port.lan0]\nwire_true = true\n")
+            .contains("[port.\"lan0\"]\nwire_true = true\n")
     );
     let mut sleeper = lab
         .router()
@@ -75,7 +75,7 @@ fn unknown_topologies_are_named() {
     let error = Topology::parse("ring").unwrap_err().to_string();
     assert_eq!(
         error,
-        "no topology is called `ring`; there are: routed, nat, routed6"
+        "no topology is called `ring`; there are: routed, nat, routed6, nat6"
     );
 }
 

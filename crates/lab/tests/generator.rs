@@ -54,6 +54,57 @@ fn frames_are_the_models() {
 }
 
 #[test]
+fn tagged_frames_are_the_models() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let of_tags = SinkSpec {
+        tagged: true,
+        ..every_frame()
+    };
+    for name in ["routed", "routed6"] {
+        let lab = common::build(name);
+        for proto in [Proto::Udp, Proto::Tcp] {
+            for (frame_bytes, headroom) in [(64, 0), (67, 8), (82, 8), (1518, 0), (1518, 8)] {
+                let spec = FlowSpec {
+                    vlan: Some(5),
+                    headroom,
+                    ..lab.flows(proto, 7, frame_bytes)
+                };
+                let sink = Sink::attach(lab.lan_port(), of_tags).unwrap();
+                let generator = Generator::new(lab.client_port(), &spec).unwrap();
+                generator.run(&Load::full(Until::Frames(70))).unwrap();
+                let captured = sink.captured().unwrap();
+                assert_eq!(captured.len(), 70, "{spec:?}");
+                for (i, frame) in (0..).zip(&captured) {
+                    assert_eq!(frame.bytes, spec.frame(i % 7, i / 7), "{spec:?}, frame {i}");
+                }
+                let counts = sink.counts().unwrap();
+                let wrong = counts.bad_ip_checksum + counts.bad_l4_checksum + counts.unverified;
+                assert_eq!((counts.frames, wrong), (70, 0), "{spec:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sink_of_tagged_frames_leaves_others() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let lab = common::build("routed");
+    let of_tags = SinkSpec {
+        tagged: true,
+        ..SinkSpec::thorough(7)
+    };
+    let sink = Sink::attach(lab.lan_port(), of_tags).unwrap();
+    let generator = Generator::new(lab.client_port(), &lab.flows(Proto::Udp, 7, 64)).unwrap();
+    generator.run(&Load::full(Until::Frames(70))).unwrap();
+    let counts = sink.counts().unwrap();
+    assert_eq!((counts.frames, counts.passed), (0, 70), "{counts:?}");
+}
+
+#[test]
 fn replies_and_blocks_are_the_models() {
     let Some(_machine) = common::machine() else {
         return;

@@ -19,7 +19,7 @@ fn the_kernel_forwards_every_frame() {
     let Some(_machine) = common::machine() else {
         return;
     };
-    for name in ["routed", "nat", "routed6"] {
+    for name in ["routed", "nat", "routed6", "nat6"] {
         let lab = common::build(name);
         for proto in [Proto::Udp, Proto::Tcp] {
             lab.prime(proto, 1000, Some(0)).unwrap();
@@ -55,7 +55,7 @@ fn replies_reach_the_client() {
     let Some(_machine) = common::machine() else {
         return;
     };
-    for name in ["routed", "nat", "routed6"] {
+    for name in ["routed", "nat", "routed6", "nat6"] {
         let lab = common::build(name);
         for proto in [Proto::Udp, Proto::Tcp] {
             lab.prime(proto, 500, Some(0)).unwrap();

@@ -143,17 +143,26 @@ impl Figures {
             source_ns: gross(|turn| &turn.source),
             redirect_ns: gross(|turn| &turn.redirect),
             redirect_net_ns: net(|turn| &turn.redirect),
-            kernel_ns: gross(|turn| &turn.other),
-            kernel_net_ns: net(|turn| &turn.other),
-            freeway_ns: gross(|turn| &turn.router),
-            freeway_net_ns: net(|turn| &turn.router),
+            kernel_ns: gross(kernel),
+            kernel_net_ns: net(kernel),
+            freeway_ns: gross(freeway),
+            freeway_net_ns: net(freeway),
             over_kernel: over(&|turn| {
-                (turn.router.ns_per_frame - turn.source.ns_per_frame)
-                    / (turn.other.ns_per_frame - turn.source.ns_per_frame)
+                (freeway(turn).ns_per_frame - turn.source.ns_per_frame)
+                    / (kernel(turn).ns_per_frame - turn.source.ns_per_frame)
             }),
-            lost: turns.iter().map(|turn| lost(&turn.router)).sum(),
+            lost: turns.iter().map(|turn| lost(freeway(turn))).sum(),
         }
     }
+}
+
+/// The routers of a turn come in the order in which they were given.
+fn kernel(turn: &Turn) -> &Sample {
+    &turn.routers[0]
+}
+
+fn freeway(turn: &Turn) -> &Sample {
+    &turn.routers[1]
 }
 
 fn lost(sample: &Sample) -> u64 {
@@ -336,11 +345,11 @@ impl Bench<'_> {
         self.prime(self.args.flows)?;
         self.warm_up(&daemon)?;
         let seconds = Duration::from_secs(self.args.seconds.into());
-        let turns = Turns::new(self.lab, self.kernel, &self.spec(seconds))?;
+        let turns = Turns::new(&[self.kernel, self.lab], &self.spec(seconds))?;
         let before = daemon.stats()?.fast.packets;
         let figures = Figures::of(&turns.run()?);
         let fast = daemon.stats()?.fast.packets.saturating_sub(before);
-        let share = fast as f64 / turns.frames()?.max(1) as f64;
+        let share = fast as f64 / turns.frames()?[1].max(1) as f64;
         drop(turns);
         let program_ns = self.program_ns()?;
         daemon.stop()?;

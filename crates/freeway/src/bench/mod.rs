@@ -6,6 +6,7 @@ mod compare;
 mod discipline;
 mod flood;
 mod forwarded;
+mod imx8;
 mod process;
 mod program;
 mod setup;
@@ -17,6 +18,7 @@ use freeway_lab::{Options, Sample};
 pub use bulk::bulk;
 pub use compare::compare;
 pub use flood::flood;
+pub use imx8::{Row, imx8};
 pub use setup::setup;
 pub use shaper::shaper;
 
