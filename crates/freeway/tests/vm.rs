@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flows become fast, on whatever kernel runs this: UDP and TCP through a masquerade, in XDP and in tc, and through
-//! PPPoE and Wi-Fi, by sockets; ports of a VRF and parts of a bond are left to the kernel. `make test-vm` runs it on Debian's kernels;
+//! PPPoE and Wi-Fi, by sockets, and an IPsec tunnel that passes; ports of a VRF and parts of a bond are left to the kernel. `make test-vm` runs it on Debian's kernels;
 //! software emulation is slow, so no rate is asserted.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -568,6 +568,93 @@ fn pppoe_flows_become_fast() {
 
 /// A bridge of two access points (mac80211_hwsim, hostapd) instead of the LAN's port, and the client as their station, which moves
 /// from one to the other.
+/// Behind the server's end of the tunnel.
+const INNER: &str = "10.9.0.2";
+
+/// An IPsec tunnel between client and server, each of which sees the other as the router's masquerade shows it.
+fn ipsec(lab: &Lab) {
+    let [client, router, server] = ["192.0.2.2", "198.51.100.1", SERVER];
+    let key = format!("0x{}", "5a".repeat(20));
+    let state = |from: &str, to: &str, spi: u32| {
+        format!(
+            "xfrm state add src {from} dst {to} proto esp spi {spi:#010x} reqid 1 mode tunnel \
+             aead rfc4106(gcm(aes)) {key} 128\n"
+        )
+    };
+    let policy = |from: &str, to: &str, way: &str, outer: [&str; 2]| {
+        format!(
+            "xfrm policy add src {from}/32 dst {to}/32 dir {way} \
+             tmpl src {} dst {} proto esp reqid 1 mode tunnel\n",
+            outer[0], outer[1]
+        )
+    };
+    let there = 0xc0de_0001;
+    let back = 0xc0de_0002;
+    let near = [
+        state(client, server, there),
+        state(server, client, back),
+        policy(client, INNER, "out", [client, server]),
+        policy(INNER, client, "in", [server, client]),
+    ];
+    let far = [
+        format!("address add {INNER}/32 dev lo\nroute add {client} via {router} src {INNER}\n"),
+        state(router, server, there),
+        state(server, router, back),
+        policy(client, INNER, "in", [router, server]),
+        policy(INNER, client, "out", [server, router]),
+    ];
+    for (netns, lines) in [(lab.client(), near.concat()), (lab.server(), far.concat())] {
+        netns.tool_with_input("ip -batch -", &lines).unwrap();
+    }
+}
+
+#[test]
+fn an_ipsec_tunnel_that_passes_becomes_fast() {
+    let why = "ESP needs a kernel with CONFIG_INET_ESP";
+    let Some((_machine, lab)) = lab_in_vm(why, "nat", Options::default()) else {
+        return;
+    };
+    ipsec(&lab);
+    let daemon = Daemon::start(&lab, "", &[]);
+    let end = Arc::new(AtomicBool::new(false));
+    let echo = udp_echo(lab.server(), &end);
+    let client = udp_client(lab.client(), INNER, &end);
+    let mut ping = Command::new("ping");
+    ping.args(["-n", "-i", "0.1", SERVER]).stdout(Stdio::null());
+    let mut ping = lab.client().spawn(&mut ping).unwrap();
+    if sees_connections() {
+        for proto in ["esp", "icmp"] {
+            wait_until_fast(&daemon, proto, || thread::sleep(Duration::from_millis(500)));
+        }
+    } else {
+        thread::sleep(Duration::from_secs(5));
+        assert_eq!([daemon.fast("esp"), daemon.fast("icmp")], [[0; 2]; 2]);
+        println!("row: this kernel's programs see no connections of ESP and ICMP");
+    }
+    ping.kill().unwrap();
+    ping.wait().unwrap();
+    end.store(true, Ordering::Relaxed);
+    let (sent, good) = client.join().unwrap();
+    echo.join().unwrap();
+    println!("udp within ESP: {good} of {sent} came back right");
+    assert!(
+        good > 10 && sent - good <= sent / 50 + 1,
+        "{}",
+        daemon.dump()
+    );
+    daemon.stop();
+}
+
+/// True from 6.2 on, where programs see an skb's connection.
+fn sees_connections() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map(|n| n.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap(), numbers.next().unwrap());
+    version >= (6, 2)
+}
+
 #[test]
 fn flows_of_a_roaming_station_become_fast() {
     let options = Options {
