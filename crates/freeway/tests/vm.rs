@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use freeway_kernel::probe::kernel_version;
 use freeway_lab::frame::MAC_WAN;
 use freeway_lab::{
     Capture, Captured, Direction, Filter, Generator, Lab, Load, Netns, Options, Proto, Sink,
@@ -622,7 +623,8 @@ fn an_ipsec_tunnel_that_passes_becomes_fast() {
     let mut ping = Command::new("ping");
     ping.args(["-n", "-i", "0.1", SERVER]).stdout(Stdio::null());
     let mut ping = lab.client().spawn(&mut ping).unwrap();
-    if sees_connections() {
+    // where programs see an skb's connection
+    if kernel_version() >= Some((6, 2)) {
         for proto in ["esp", "icmp"] {
             wait_until_fast(&daemon, proto, || thread::sleep(Duration::from_millis(500)));
         }
@@ -643,16 +645,6 @@ fn an_ipsec_tunnel_that_passes_becomes_fast() {
         daemon.dump()
     );
     daemon.stop();
-}
-
-/// True from 6.2 on, where programs see an skb's connection.
-fn sees_connections() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut numbers = release
-        .split(['.', '-'])
-        .map(|n| n.parse::<u32>().unwrap_or(0));
-    let version = (numbers.next().unwrap(), numbers.next().unwrap());
-    version >= (6, 2)
 }
 
 #[test]
@@ -764,13 +756,10 @@ fn ports_of_bonds_and_vrfs_are_the_kernels() {
 
 /// One of the kernels, for emulation takes long.
 fn is_6_12() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let is = release.starts_with("6.12.");
+    let version = kernel_version().unwrap();
+    let is = version == (6, 12);
     if !is {
-        println!(
-            "skipped: on Linux 6.12 alone, and this is {}",
-            release.trim()
-        );
+        println!("skipped: on Linux 6.12 alone, and this is {version:?}");
     }
     is
 }

@@ -49,8 +49,12 @@ pub enum Kind {
     Pppoe,
 }
 
-/// The number of PPPoE sessions.
+/// The number of the first port's PPPoE session; the others' follow.
 const SESSION: u16 = 0x1234;
+
+fn session(port: usize) -> u16 {
+    SESSION + port as u16
+}
 
 impl Kind {
     /// All.
@@ -79,11 +83,11 @@ impl Kind {
         session + 4 * self.tags().len() as u32
     }
 
-    /// An Ethernet frame as it is on the wire of such a port.
-    pub fn framed(self, frame: &[u8]) -> Vec<u8> {
-        let session = (self == Kind::Pppoe).then(|| pppoe::framed(frame, SESSION));
-        let session = session.flatten();
-        let frame = session.as_deref().unwrap_or(frame);
+    /// An Ethernet frame as it is on the wire of a port, which is of this kind.
+    pub fn framed(self, port: usize, frame: &[u8]) -> Vec<u8> {
+        let packet = (self == Kind::Pppoe).then(|| pppoe::framed(frame, session(port)));
+        let packet = packet.flatten();
+        let frame = packet.as_deref().unwrap_or(frame);
         let (macs, rest) = frame.split_at(frame.len().min(12));
         let mut bytes = macs.to_vec();
         for (tpid, id) in self.tags() {
@@ -95,15 +99,15 @@ impl Kind {
     }
 
     /// The Ethernet frame of one of the wire; what is framed otherwise stays as it is.
-    pub fn unframed(self, frame: &[u8]) -> Vec<u8> {
+    pub fn unframed(self, port: usize, frame: &[u8]) -> Vec<u8> {
         let behind = 12 + 4 * self.tags().len();
         let parts = [frame.get(..12), frame.get(behind..)].map(Option::unwrap_or_default);
         let bare = parts.concat();
         let bare = match self {
-            Kind::Pppoe => pppoe::unframed(&bare, SESSION).unwrap_or(bare),
+            Kind::Pppoe => pppoe::unframed(&bare, session(port)).unwrap_or(bare),
             _ => bare,
         };
-        if frame.starts_with(&self.framed(&bare)) {
+        if frame.starts_with(&self.framed(port, &bare)) {
             bare
         } else {
             frame.to_vec()
@@ -248,7 +252,7 @@ impl Twins {
             for (i, (port, kind)) in PORTS.iter().zip(kinds).enumerate() {
                 if kind == Kind::Pppoe {
                     let below = format!("{port}o");
-                    let session = Session::open(router, &below, SESSION, host_mac(i), port)?;
+                    let session = Session::open(router, &below, session(i), host_mac(i), port)?;
                     router.tool(&format!("ip link set {port} mtu 1492 up"))?;
                     sessions.push(session);
                 }

@@ -252,9 +252,9 @@ impl Bench {
         let kinds = self.twins.kinds();
         for (port, capture) in self.captures[router].iter_mut().enumerate() {
             let kind = kinds[port];
-            let wanted = |frame: &[u8]| forwarded(&kind.unframed(frame));
+            let wanted = |frame: &[u8]| forwarded(&kind.unframed(port, frame));
             for frame in capture.drain(quiet, wanted).unwrap() {
-                let bytes = kind.unframed(&frame.bytes);
+                let bytes = kind.unframed(port, &frame.bytes);
                 left.push(Left { port, bytes });
             }
         }
@@ -270,11 +270,13 @@ impl Bench {
         }
         for port in ports {
             let kind = self.twins.kinds()[*port];
-            let answers = |frame: &[u8]| answers(&kind.unframed(frame), self.asked);
+            let answers = |frame: &[u8]| answers(&kind.unframed(*port, frame), self.asked);
             let capture = &mut self.captures[router][*port];
             let frames = capture.drain_until(PATIENCE, answers);
             let frames = frames.unwrap().expect("the router does not answer");
-            let frames = frames.iter().map(|frame| kind.unframed(&frame.bytes));
+            let frames = frames
+                .iter()
+                .map(|frame| kind.unframed(*port, &frame.bytes));
             left.extend(
                 frames
                     .filter(|bytes| forwarded(bytes))
@@ -285,7 +287,7 @@ impl Bench {
 
     /// A frame to a router's port.
     fn inject(&self, router: usize, port: usize, frame: &[u8]) {
-        let framed = self.twins.kinds()[port].framed(frame);
+        let framed = self.twins.kinds()[port].framed(port, frame);
         self.injectors[router][port].send(&framed).unwrap();
     }
 

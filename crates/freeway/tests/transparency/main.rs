@@ -41,6 +41,7 @@ use std::time::Instant;
 use bench::{Bench, Outcome};
 use case::Case;
 use compare::{Comparison, compare};
+use flow::{TCP, UDP};
 use freeway_kernel::probe::kernel_version;
 use freeway_lab::twins::Kind;
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -249,11 +250,23 @@ fn examine(bench: &mut Bench, case: &Case, tally: &Mutex<Tally>) {
 
 /// The share that is enough.
 fn share_min(case: &Case) -> f64 {
-    if case.setup.brief || case.traffic.len() < FRAMES_FEW {
+    let share = if case.setup.brief || case.traffic.len() < FRAMES_FEW {
         SHARE_MIN_BRIEF
     } else {
         SHARE_MIN
+    };
+    share * learnable(case)
+}
+
+/// The share of the frames whose flows this kernel's programs can learn: before Linux 6.2 they see no connections of
+/// other protocols than TCP and UDP.
+fn learnable(case: &Case) -> f64 {
+    if !case.setup.tracked() || kernel_version() >= Some((6, 2)) {
+        return 1.0;
     }
+    let plans = case.traffic.parts().into_iter().flatten();
+    let seen = plans.filter(|plan| [TCP, UDP].contains(&plan.proto));
+    seen.count() as f64 / case.traffic.len() as f64
 }
 
 /// What is wrong about speed and order.
