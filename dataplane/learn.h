@@ -186,7 +186,8 @@ static __noinline enum fw_reason fw_conn_fit(const struct fw_conn *c, const stru
 		return FW_R_LEARN_NO_REPLY;
 	/* one way; of what was expected rules see RELATED packets, and their analysis NEW ones */
 	if (proto != FW_PROTO_TCP && !fw_conn_answered(c->status, proto) &&
-	    (!fw_ctl.udp_one_way || (c->status & (FW_IPS_SEEN_REPLY | FW_IPS_EXPECTED))))
+	    (proto != FW_PROTO_UDP || !fw_ctl.udp_one_way ||
+	     (c->status & (FW_IPS_SEEN_REPLY | FW_IPS_EXPECTED))))
 		return FW_R_LEARN_NO_REPLY;
 	/* nf_nat_packet() makes the inverse of the other direction's tuple */
 	if (!fw_tuple_is_key(c->dir ? &c->reply : &c->orig, &slot->key, proto) ||

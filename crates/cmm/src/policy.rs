@@ -57,8 +57,10 @@ pub struct Policy {
     pub udp: bool,
     /// Echoes of ICMP and ICMPv6 may be fast.
     pub icmp: bool,
-    /// ESP and GRE, of tunnels that end elsewhere, may be fast.
-    pub tunnels: bool,
+    /// ESP of tunnels that end elsewhere may be fast.
+    pub esp: bool,
+    /// GRE of tunnels that end elsewhere may be fast.
+    pub gre: bool,
     /// Exclusions.
     pub exclude: Vec<Exclusion>,
 }
@@ -69,7 +71,8 @@ impl Default for Policy {
             tcp: true,
             udp: true,
             icmp: true,
-            tunnels: true,
+            esp: true,
+            gre: true,
             exclude: Vec::new(),
         }
     }
@@ -84,7 +87,8 @@ impl Policy {
             6 => self.tcp,
             17 => self.udp,
             1 | 58 => self.icmp,
-            47 | 50 => self.tunnels,
+            47 => self.gre,
+            50 => self.esp,
             _ => false,
         };
         let reply = out.inverse();

@@ -211,18 +211,8 @@ impl Manager {
         if !key.orig.is_of_addresses() || key.zone != 0 {
             return self.find_connection(key).into_iter().collect();
         }
-        let host = (key.orig.src, key.orig.src);
-        let record = |index: u32| self.table.get(index);
-        let mut numbers: Vec<u32> = self
-            .table
-            .between(host)
-            .filter_map(record)
-            .filter(|r| r.conn_key() == Some(*key))
-            .map(|r| r.conn)
-            .collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers
+        let numbers = self.by_addresses.get(&key.orig);
+        numbers.into_iter().flatten().copied().collect()
     }
 
     /// A connection as conntrack has it now.
@@ -243,7 +233,16 @@ impl Manager {
             return;
         };
         const KEEP: u32 = freeway_abi::FW_CT_STATUS_KEEP;
-        let changed = tracked.mark != connection.mark
+        // another one may have taken its place, with another translation
+        let translates = |index| {
+            let record: Option<&Record> = self.table.get(index);
+            record.is_none_or(|r| match r.is_reply() {
+                true => r.key().tuple.tracked() == tracked.reply,
+                false => r.out().inverse().tracked() == tracked.reply,
+            })
+        };
+        let changed = !connection.indices().all(translates)
+            || tracked.mark != connection.mark
             || tracked.helper.is_some()
             || tracked.labels
             || (tracked.status.0 ^ connection.status) & KEEP != 0

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands that show something: ask, then print words or JSON.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::api::{ExplainQuery, FlowFilter, TopQuery, halves};
+use crate::api::{ExplainQuery, FlowFilter, Proto, TopQuery, halves};
 use crate::cli::{DoctorArgs, ExplainArgs, FlowsArgs, ShowArgs, StatsArgs, StatusArgs, TopArgs};
 use crate::client::{Client, Stream};
 use crate::doctor::Severity;
@@ -183,6 +183,13 @@ fn ends_of(args: &ExplainArgs) -> Result<(SocketAddr, SocketAddr), String> {
         if src.port() != 0 || dst.port() != 0 {
             return Err(format!("{proto} has no ports: write the addresses alone"));
         }
+        let other = match src.ip() {
+            IpAddr::V4(_) => Proto::ICMP6,
+            IpAddr::V6(_) => Proto::ICMP,
+        };
+        if proto == other {
+            return Err(format!("{proto} is not of this family of addresses"));
+        }
         let (upper, lower) = halves(proto, args.id)?;
         return Ok((
             SocketAddr::new(src.ip(), upper),
@@ -306,6 +313,7 @@ mod tests {
             "udp 192.0.2.1:7 192.0.2.2:8 9",
             "icmp 192.0.2.1:7 192.0.2.2 9",
             "icmp 192.0.2.1 192.0.2.2",
+            "icmpv6 192.0.2.1 192.0.2.2 7",
         ] {
             assert!(ends(wrong).is_err(), "{wrong}");
         }

@@ -63,6 +63,7 @@ fn echoes_through_nat_are_fast() {
     router.wait_fast("proto icmp", 2, 100);
     let line = "nft insert rule inet filter forward meta l4proto icmp drop";
     lab.router().tool(line).unwrap();
+    thread::sleep(Duration::from_millis(500));
     let before = router.stats().fast();
     thread::sleep(Duration::from_millis(500));
     assert_eq!(router.stats().fast(), before, "fast past a rule against it");

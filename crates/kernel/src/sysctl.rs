@@ -47,6 +47,15 @@ pub struct Sysctls {
 }
 
 impl Sysctls {
+    /// True if multipath routes choose by more than addresses, of either family.
+    pub fn hash_beyond_addresses(&self) -> bool {
+        let policies = [
+            self.ipv4_multipath_hash_policy,
+            self.ipv6_multipath_hash_policy,
+        ];
+        policies.into_iter().flatten().any(|policy| policy != 0)
+    }
+
     /// Reads them all.
     pub fn read() -> Sysctls {
         let conntrack = |name: &str| number(&format!("netfilter/nf_conntrack_{name}"));

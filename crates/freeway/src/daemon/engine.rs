@@ -25,11 +25,11 @@ mod wait;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use freeway_cmm::{Around, FlowKey, Manager, Op, Settings, out_of};
+use freeway_cmm::{Around, ConnKey, FlowKey, Manager, Op, Settings, out_of};
 use freeway_datapath::{Datapath, DataplaneEvent, LoadOptions};
 use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::mirror::{Mirror, MirrorConfig};
-use freeway_kernel::model::{Event, Link, Source};
+use freeway_kernel::model::{Connection, Event, Link, Source};
 use freeway_kernel::probe::{Outcome, ProbeResult, probe_all};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -492,8 +492,10 @@ impl Engine {
 
     /// Has the polling thread look at what sends no event.
     fn ask_poller(&mut self) {
-        let question = self.question();
-        self.poller.ask(question);
+        if self.poller.is_free() {
+            let question = self.question();
+            self.poller.ask(question);
+        }
     }
 
     fn question(&mut self) -> Question {
@@ -504,8 +506,24 @@ impl Engine {
         }
     }
 
+    /// Connections as conntrack has them; `None`: it has none.
+    fn looked_up(
+        &mut self,
+        connections: Vec<(ConnKey, Option<Connection>)>,
+    ) -> Result<(), DaemonError> {
+        let (mut ops, now_tick) = (Vec::new(), self.now_tick()?);
+        for (key, found) in connections {
+            match found {
+                Some(found) => self.manager.connection_updated(&found, now_tick, &mut ops),
+                None => self.manager.connection_gone(&key, now_tick, &mut ops),
+            }
+        }
+        self.execute(ops)
+    }
+
     /// Applies what differs from the look before.
-    fn polled(&mut self, polled: Polled) -> Result<(), DaemonError> {
+    fn polled(&mut self, mut polled: Polled) -> Result<(), DaemonError> {
+        self.looked_up(std::mem::take(&mut polled.connections))?;
         if polled.ours != self.datapath.prog_ids() {
             // programs were loaded meanwhile, and counted as somebody else's
             self.ask_poller();
@@ -528,15 +546,6 @@ impl Engine {
             self.update_ports()?;
         }
         let mut ops = Vec::new();
-        let now_tick = self.now_tick()?;
-        for (key, found) in std::mem::take(&mut self.polled.connections) {
-            match found {
-                Some(tracked) => self
-                    .manager
-                    .connection_updated(&tracked, now_tick, &mut ops),
-                None => self.manager.connection_gone(&key, now_tick, &mut ops),
-            }
-        }
         if before.foreign_hooks != self.polled.foreign_hooks || before.legacy != self.polled.legacy
         {
             // as for a commit of nftables
@@ -547,6 +556,7 @@ impl Engine {
             self.datapath.control.set_learn(self.on.into());
         }
         if before.sysctls != self.polled.sysctls {
+            self.update_policy()?;
             self.set_tcp_timeouts();
             self.manager.new_epoch(&mut ops);
         }
@@ -630,7 +640,9 @@ impl Engine {
     fn update_policy(&mut self) -> Result<(), DaemonError> {
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
-        let policy = ports::policy(&self.config, &self.mirror);
+        let mut policy = ports::policy(&self.config, &self.mirror);
+        // multipath routes may choose by the packets within
+        policy.gre &= !self.polled.sysctls.hash_beyond_addresses();
         self.manager.set_policy(policy, now_tick, &mut ops);
         self.execute(ops)
     }

@@ -32,6 +32,8 @@ impl Tuple {
         let (sport, dport) = match i32::from(self.proto) {
             libc::IPPROTO_ICMP if self.is_echo() => (self.sport, self.dport ^ 8 << 8),
             libc::IPPROTO_ICMPV6 if self.is_echo() => (self.sport, self.dport ^ 1 << 8),
+            // the same flags and protocol
+            libc::IPPROTO_GRE => (self.sport, self.dport),
             _ => (self.dport, self.sport),
         };
         Tuple {

@@ -67,13 +67,15 @@ impl Poller {
         })
     }
 
-    /// Asks, or asks once more after the answer that is under way.
-    pub(super) fn ask(&mut self, question: Question) {
+    /// True if it may be asked now; otherwise it is to be asked once more after the answer that is under way.
+    pub(super) fn is_free(&mut self) -> bool {
         self.again = self.busy;
-        if !self.busy {
-            // a thread that has ended is reported by `answer`
-            self.busy = self.questions.send(question).is_ok();
-        }
+        !self.busy
+    }
+
+    pub(super) fn ask(&mut self, question: Question) {
+        // a thread that has ended is reported by `answer`
+        self.busy = self.questions.send(question).is_ok();
     }
 
     /// Completes with the answer; never without a question.

@@ -274,7 +274,8 @@ pub(super) fn policy(config: &Config, mirror: &Mirror) -> Policy {
         tcp: config.policy.tcp,
         udp: config.policy.udp,
         icmp: config.policy.icmp,
-        tunnels: config.policy.tunnels,
+        esp: config.policy.tunnels,
+        gre: config.policy.tunnels,
         exclude: config.policy.exclude.iter().map(exclusion).collect(),
     }
 }

@@ -79,7 +79,8 @@ impl Engine {
                 let of_bare = bare.iter().map(|f| format!("{f} (of untracked packets)"));
                 let marks = analysis.marks.iter();
                 let marks = marks.map(|m| format!("{m}; such flows go through tc"));
-                ruleset.new_safe = new.safe && new.marks.is_empty();
+                let of_udp = |f: &Finding| f.protocols.contains(&(libc::IPPROTO_UDP as u8));
+                ruleset.new_safe = !new.findings.iter().chain(&new.marks).any(of_udp);
                 ruleset.marks = analysis.marks.len();
                 ruleset.status.generation = rules.generation;
                 ruleset.bare = bare.len();

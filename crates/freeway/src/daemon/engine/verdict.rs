@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use freeway_abi::{
-    FW_R_CLOSING, FW_R_FAST, FW_R_FRAGMENT, FW_R_IP_CHECKSUM, FW_R_IP_HEADER, FW_R_IP_OPTIONS,
-    FW_R_IP6_EXTENSION, FW_R_LEARN_BUDGET, FW_R_LEARN_EPOCH, FW_R_LEARN_NO_REPLY,
+    FW_R_CLOSING, FW_R_FAST, FW_R_FRAGMENT, FW_R_ICMP, FW_R_IP_CHECKSUM, FW_R_IP_HEADER,
+    FW_R_IP_OPTIONS, FW_R_IP6_EXTENSION, FW_R_LEARN_BUDGET, FW_R_LEARN_EPOCH, FW_R_LEARN_NO_REPLY,
     FW_R_LEARN_OFFERED, FW_R_LEARN_ONCE, FW_R_LEARN_RING, FW_R_LEARN_STALE_TOKEN, FW_R_MISS,
-    FW_R_MISS_CLOSE, FW_R_PREPARING, FW_R_SHORT, FW_R_SUSPENDED, FW_R_TCP_FLAGS, FW_R_VLAN,
-    FW_STAGE_TC_EGRESS, FW_STAGE_TC_INGRESS, FW_STAGE_XDP, Reason, Stage,
+    FW_R_MISS_CLOSE, FW_R_PREPARING, FW_R_PROTOCOL, FW_R_SHORT, FW_R_SUSPENDED, FW_R_TCP_FLAGS,
+    FW_R_VLAN, FW_STAGE_TC_EGRESS, FW_STAGE_TC_INGRESS, FW_STAGE_XDP, Reason, Stage,
 };
 use freeway_cmm::Refusal;
 use freeway_kernel::model::{Connection as Tracked, TcpState};
@@ -118,7 +118,10 @@ impl Case<'_> {
                 .into();
         }
         // What cannot be a flow's packet says nothing of the flow, and is said first.
-        if let Some(reason) = self.most(|n| (FW_R_SHORT..=FW_R_TCP_FLAGS).contains(&n)) {
+        // misses of some protocols go by the names of what is no flow's
+        let miss = |n| [FW_R_ICMP, FW_R_PROTOCOL].contains(&n);
+        let never = |n| (FW_R_SHORT..=FW_R_TCP_FLAGS).contains(&n) && !miss(n);
+        if let Some(reason) = self.most(never) {
             return format!("{}: always the kernel's", reason.words);
         }
         if let Some(closing) = self.closing() {
@@ -141,7 +144,11 @@ impl Case<'_> {
             return format!("its flow is {state}");
         }
         let at_egress = self.seen.keys().any(|(at, ..)| *at == FW_STAGE_TC_EGRESS);
-        if !at_egress && (self.saw(FW_R_MISS) || self.saw(FW_R_MISS_CLOSE)) {
+        if !at_egress
+            && [FW_R_MISS, FW_R_MISS_CLOSE, FW_R_ICMP, FW_R_PROTOCOL]
+                .into_iter()
+                .any(|reason| self.saw(reason))
+        {
             return "the kernel does not forward its packets to a port that takes part: \
                     a rule drops them, there is no route, or it leaves elsewhere"
                 .into();
