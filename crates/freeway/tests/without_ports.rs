@@ -242,5 +242,16 @@ fn tunnels_that_pass_are_fast() {
         ends.round(next());
         are_fast(&router).then_some(())
     });
+    // multipath routes would choose by what is within
+    let policy = "net/ipv4/fib_multipath_hash_policy";
+    lab.router().sysctl(policy, "1").unwrap();
+    until("GRE leaves", POLLED, || {
+        router.flows("proto gre").is_empty().then_some(())
+    });
+    for _ in 0..20 {
+        ends.round(next());
+    }
+    assert!(router.flows("proto gre").is_empty());
+    assert_eq!(router.flows("proto esp").len(), 4);
     router.stop();
 }

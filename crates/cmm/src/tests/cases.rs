@@ -681,14 +681,22 @@ fn flows_that_conntrack_calls_one_connection_leave_together() {
     }
     world.call(|m, now, ops| m.connection_updated(&connection, now, ops));
     assert!(world.has(esp(0)), "as before");
+    let mut another = connection.clone();
+    another.reply.dst = [198, 51, 100, 99].into();
     connection.mark = 1;
-    let event = Event::ConnectionUpdated(connection.clone());
-    world.call(|m, now, ops| m.kernel_event(&event, now, ops));
-    assert!((0..3).all(|n| !world.has(esp(n)) && !world.has(esp(n).reply())));
-    world.learn(esp(3));
+    for changed in [connection.clone(), another] {
+        let event = Event::ConnectionUpdated(changed);
+        world.call(|m, now, ops| m.kernel_event(&event, now, ops));
+        for n in 0..3 {
+            assert!(!world.has(esp(n)) && !world.has(esp(n).reply()));
+            world.learn(esp(n));
+            world.learn(esp(n).reply());
+        }
+    }
     let event = Event::ConnectionDestroyed(connection);
     world.call(|m, now, ops| m.kernel_event(&event, now, ops));
-    assert!(!world.has(esp(3)) && world.has(other));
+    assert!((0..3).all(|n| !world.has(esp(n)) && !world.has(esp(n).reply())));
+    assert!(world.has(other));
     assert!(world.manager.connections_to_ask_for(100).is_empty());
 }
 
