@@ -230,10 +230,10 @@ pub struct ExplainArgs {
     pub proto: Proto,
     /// Source address, of TCP and UDP with a port; IPv6 as [ADDRESS]:PORT
     #[arg(value_name = "SRC[:PORT]", value_parser = endpoint)]
-    pub src: SocketAddr,
+    pub src: Endpoint,
     /// Destination address and port
     #[arg(value_name = "DST[:PORT]", value_parser = endpoint)]
-    pub dst: SocketAddr,
+    pub dst: Endpoint,
     /// ICMP: identifier of the echo requests; ESP: SPI; GRE: the header's first four octets [default: 0x00000800,
     /// IPv4 without a key]
     #[arg(value_name = "ID", value_parser = number)]
@@ -539,11 +539,24 @@ impl Scenario {
     }
 }
 
-/// Without a port it is 0.
-fn endpoint(text: &str) -> Result<SocketAddr, String> {
-    let alone = || text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0));
+/// One end of a flow, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The address.
+    pub ip: IpAddr,
+    /// The port, if there is one.
+    pub port: Option<u16>,
+}
+
+fn endpoint(text: &str) -> Result<Endpoint, String> {
+    let alone = |ip| Endpoint { ip, port: None };
+    let with_port = |address: SocketAddr| Endpoint {
+        ip: address.ip(),
+        port: Some(address.port()),
+    };
     text.parse()
-        .or_else(|_| alone())
+        .map(with_port)
+        .or_else(|_| text.parse().map(alone))
         .map_err(|_| "write 192.0.2.1:80 or [2001:db8::1]:80".to_owned())
 }
 

@@ -157,7 +157,7 @@ fn list(mut stream: Stream, json: bool) -> Result<(), Stop> {
 
 /// `freeway explain`.
 pub fn explain(args: &ExplainArgs) -> Result<(), Stop> {
-    if args.src.is_ipv4() != args.dst.is_ipv4() {
+    if args.src.ip.is_ipv4() != args.dst.ip.is_ipv4() {
         return Err(Stop::new(
             Exit::Usage,
             "source and destination are of different families",
@@ -179,11 +179,18 @@ pub fn explain(args: &ExplainArgs) -> Result<(), Stop> {
 /// Source and destination with ports, or with what tells flows of other protocols in their place.
 fn ends_of(args: &ExplainArgs) -> Result<(SocketAddr, SocketAddr), String> {
     let (src, dst, proto) = (args.src, args.dst, args.proto);
+    let ends = |sport, dport| {
+        let (src, dst) = (
+            SocketAddr::new(src.ip, sport),
+            SocketAddr::new(dst.ip, dport),
+        );
+        Ok((src, dst))
+    };
     if proto.has_id() {
-        if src.port() != 0 || dst.port() != 0 {
+        if src.port.is_some() || dst.port.is_some() {
             return Err(format!("{proto} has no ports: write the addresses alone"));
         }
-        let other = match src.ip() {
+        let other = match src.ip {
             IpAddr::V4(_) => Proto::ICMP6,
             IpAddr::V6(_) => Proto::ICMP,
         };
@@ -191,20 +198,17 @@ fn ends_of(args: &ExplainArgs) -> Result<(SocketAddr, SocketAddr), String> {
             return Err(format!("{proto} is not of this family of addresses"));
         }
         let (upper, lower) = halves(proto, args.id)?;
-        return Ok((
-            SocketAddr::new(src.ip(), upper),
-            SocketAddr::new(dst.ip(), lower),
-        ));
+        return ends(upper, lower);
     }
     if args.id.is_some() {
         return Err(format!(
             "{proto} takes no ID: write ports with the addresses"
         ));
     }
-    if src.port() == 0 || dst.port() == 0 {
-        return Err("a port is missing: write 192.0.2.1:80 or [2001:db8::1]:80".into());
+    match (src.port, dst.port) {
+        (Some(sport), Some(dport)) => ends(sport, dport),
+        _ => Err("a port is missing: write 192.0.2.1:80 or [2001:db8::1]:80".into()),
     }
-    Ok((src, dst))
 }
 
 /// `freeway on` and `off`.

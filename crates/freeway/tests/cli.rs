@@ -58,7 +58,7 @@ fn bad_input_exits_with_64() {
             &["explain", "tcp", "192.0.2.1:1", "[2001:db8::1]:1"],
             "different families",
         ),
-        (&["explain", "tcp"], "<SRC:PORT>"),
+        (&["explain", "tcp"], "<SRC[:PORT]>"),
         (&["flows", "colour", "red"], "is no filter"),
         (&["run", "--metrics", "here"], "--metrics"),
         (&["lab", "shell", "moon"], "moon"),

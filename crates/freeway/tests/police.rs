@@ -15,7 +15,7 @@ use freeway_lab::{Capture, Injector, Lab};
 const FLOOD: u16 = 3000;
 const PINGS: u16 = 500;
 /// A CPU's burst is 64 whatever the rate; few come after it while the flood lasts.
-const LIMIT: &str = "[punts.limits]\nfragment = 100\n";
+const LIMIT: &str = "[policy]\nicmp = false\n[punts.limits]\nfragment = 100\n";
 
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
