@@ -202,7 +202,9 @@ impl FlowFilter {
             wanted.is_none_or(|prefix| ips.iter().any(|ip| prefix.contains(*ip)))
         };
         let range = |wanted: Option<PortRange>, ports: [u16; 2]| {
-            wanted.is_none_or(|range| ports.iter().any(|port| range.contains(*port)))
+            let has = |range: PortRange| ports.iter().any(|port| range.contains(*port));
+            // others have no ports in their place
+            wanted.is_none_or(|range| !tuples.proto.has_id() && has(range))
         };
         let family = if tuples.src[0].is_ipv4() { 4 } else { 6 };
         self.family.is_none_or(|wanted| wanted == family)
