@@ -60,9 +60,6 @@ struct fw_l4 {
 			__u16 len_be;
 			__u16 check;
 		} udp;
-		struct {
-			__u32 seq_be; /* GRE: checksum, key or sequence number, if there are any */
-		} FW_WIRE esp;
 	};
 } FW_WIRE;
 
@@ -82,6 +79,12 @@ static __always_inline int fw_has_ports(__u8 proto)
 static __always_inline int fw_is_icmp(__u8 proto)
 {
 	return proto == FW_PROTO_ICMP || proto == FW_PROTO_ICMP6;
+}
+
+/* Merged frames of other protocols: what their segments are is not looked into. */
+static __always_inline int fw_merged_otherwise(__u8 proto, __u32 gso_size)
+{
+	return gso_size && !fw_has_ports(proto);
 }
 
 /* Is there a checksum that addresses or ports have a part in? */
@@ -122,7 +125,8 @@ static __always_inline __u32 fw_l4_id(const void *l4, __u8 proto)
 #endif
 }
 
-/* What else tells one packet of a flow from the next, and no kernel changes. TCP has more. */
+/* What else tells one packet of a flow from the next, and no kernel changes: a sequence number, or
+ * what GRE has behind its protocol. TCP has more. */
 static __always_inline __u32 fw_l4_serial(const void *l4, __u8 proto)
 {
 	if (proto == FW_PROTO_UDP)

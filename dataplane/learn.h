@@ -154,8 +154,7 @@ static __always_inline int fw_conn_answered(__u32 status, __u8 proto)
 	return status & (proto == FW_PROTO_UDP ? FW_IPS_ASSURED : FW_IPS_SEEN_REPLY);
 }
 
-/* May this connection be taken out of the kernel's sight? Not inlined, for the BPF stack is short.
- */
+/* May this connection be taken out of the kernel's sight? A function of its own, as above. */
 static __noinline enum fw_reason fw_conn_fit(const struct fw_conn *c, const struct fw_slot *slot,
 					     const struct fw_out *out, const struct fw_pkt *p)
 {

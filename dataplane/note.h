@@ -21,12 +21,6 @@ static __always_inline int fw_learnable(const void *data, const struct fw_pkt *p
 	return p->ttl > 1 && !fw_tcp_closes(p) && fw_tcp_plain(p);
 }
 
-/* Merged frames of other protocols: what their segments are is not looked into. */
-static __always_inline int fw_note_merged(__u8 proto, __u32 gso_size)
-{
-	return gso_size && !fw_has_ports(proto);
-}
-
 static __always_inline void fw_note_fill(struct fw_slot *slot, const void *data, const void *end,
 					 const struct fw_pkt *p)
 {
@@ -114,7 +108,7 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, const int tc
 	    data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
 		return 0;
 	gso = fw_gso_size(ctx);
-	if (!fw_learnable(data, p) || fw_note_merged(p->proto, gso))
+	if (!fw_learnable(data, p) || fw_merged_otherwise(p->proto, gso))
 		return 0;
 	cpu = fw_budget(now);
 	if (!cpu)

@@ -32,10 +32,6 @@ impl Manager {
             conn.flows[dir] = index;
             self.conns.insert(&orig, conn)
         });
-        if orig.is_of_addresses() {
-            let of_addresses = self.by_addresses.entry(orig.tracked()).or_default();
-            of_addresses.insert(number);
-        }
         if let Some(record) = self.table.get_mut(index) {
             record.conn = number;
         }

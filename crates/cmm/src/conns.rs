@@ -3,6 +3,7 @@
 //!
 //! The tuple is not kept here: one of the flows has it.
 
+use std::collections::{BTreeSet, HashMap};
 use std::hash::RandomState;
 
 use freeway_kernel::model::Tuple;
@@ -64,6 +65,8 @@ pub(crate) struct Conns {
     slots: Vec<Conn>,
     free: Vec<u32>,
     by_orig: HashTable<u32>,
+    /// Those that conntrack calls by one tuple, of addresses alone.
+    by_addresses: HashMap<Tuple, BTreeSet<u32>>,
     hasher: RandomState,
 }
 
@@ -73,6 +76,7 @@ impl Conns {
             slots: vec![Conn::new(0, 0, 0, 0)],
             free: Vec::new(),
             by_orig: HashTable::new(),
+            by_addresses: HashMap::new(),
             hasher: RandomState::new(),
         }
     }
@@ -100,6 +104,15 @@ impl Conns {
         self.by_orig.find(spread(hash), same).copied()
     }
 
+    /// All that conntrack calls by a tuple.
+    pub fn tracked_as(&self, table: &Table, tuple: &Tuple) -> Vec<u32> {
+        if !tuple.is_of_addresses() {
+            return self.find(table, tuple).into_iter().collect();
+        }
+        let numbers = self.by_addresses.get(tuple);
+        numbers.into_iter().flatten().copied().collect()
+    }
+
     /// Enters a connection, whose flow is in the table.
     pub fn insert(&mut self, orig: &Tuple, conn: Conn) -> u32 {
         let hash = hash_tuple(&self.hasher, orig, 0);
@@ -118,16 +131,28 @@ impl Conns {
         self.by_orig.insert_unique(spread(hash), index, |index| {
             spread(slots[*index as usize].hash)
         });
+        if orig.is_of_addresses() {
+            let named = self.by_addresses.entry(orig.tracked()).or_default();
+            named.insert(index);
+        }
         index
     }
 
-    pub fn remove(&mut self, index: u32) {
+    pub fn remove(&mut self, index: u32, orig: &Tuple) {
         let Some(hash) = self.get(index).map(|conn| conn.hash) else {
             return;
         };
         if let Ok(entry) = self.by_orig.find_entry(spread(hash), |i| *i == index) {
             entry.remove();
             self.free.push(index);
+        }
+        if orig.is_of_addresses()
+            && let Some(named) = self.by_addresses.get_mut(&orig.tracked())
+        {
+            named.remove(&index);
+            if named.is_empty() {
+                self.by_addresses.remove(&orig.tracked());
+            }
         }
     }
 }

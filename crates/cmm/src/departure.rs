@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flows that leave the table, and what becomes of their indices.
 
-use std::collections::hash_map::Entry;
-
 use freeway_abi::FW_INDEX_NONE;
 
 use crate::manager::{Manager, Retired};
 use crate::op::Op;
-use crate::record::Record;
 use crate::refusal::Refusal;
 
 impl Manager {
@@ -43,29 +40,12 @@ impl Manager {
         }
         conn.flows[dir] = 0;
         match conn.flows[1 - dir] {
-            0 => {
-                self.conns.remove(record.conn);
-                self.leave_addresses(&record);
-            }
+            0 => self.conns.remove(record.conn, &record.orig()),
             // the index will be another flow's
             peer => ops.push(Op::SetPeer {
                 index: peer,
                 peer: FW_INDEX_NONE,
             }),
-        }
-    }
-
-    /// The flow's connection is no longer one of those that conntrack calls by one tuple.
-    fn leave_addresses(&mut self, record: &Record) {
-        let orig = record.orig();
-        if !orig.is_of_addresses() {
-            return;
-        }
-        if let Entry::Occupied(mut entry) = self.by_addresses.entry(orig.tracked()) {
-            entry.get_mut().remove(&record.conn);
-            if entry.get().is_empty() {
-                entry.remove();
-            }
         }
     }
 

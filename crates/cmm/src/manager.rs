@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The manager: candidates in, operations out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 
 use freeway_abi::fw_candidate;
-use freeway_kernel::model::Tuple;
 
 use crate::admission::keyed;
 use crate::age::Scan;
@@ -126,8 +125,6 @@ pub struct Manager {
     pub(crate) scan: Scan,
     /// Index of the flow from which on connections are asked for.
     pub(crate) next_asked: u32,
-    /// Connections that conntrack calls by one tuple, of addresses alone.
-    pub(crate) by_addresses: HashMap<Tuple, BTreeSet<u32>>,
     pub(crate) sweep: Option<Sweep>,
 }
 
@@ -162,7 +159,6 @@ impl Manager {
             refusal_order: VecDeque::new(),
             scan: Scan::default(),
             next_asked: 0,
-            by_addresses: HashMap::new(),
             sweep: None,
         }
     }

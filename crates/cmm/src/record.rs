@@ -188,7 +188,7 @@ impl Record {
     }
 
     /// The original tuple of its connection: what comes in, or the inverse of what leaves as a reply. Where conntrack
-    /// has only addresses, each flow has a connection here of its own.
+    /// has only addresses, each SPI, and each kind of GRE, has a connection here of its own.
     pub fn orig(&self) -> Tuple {
         if self.is_reply() {
             self.out().inverse()

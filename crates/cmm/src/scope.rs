@@ -206,13 +206,12 @@ impl Manager {
         }
     }
 
-    /// Those that conntrack calls by one tuple.
+    /// Those that conntrack calls so; only those of zone 0 are learned.
     pub(crate) fn connections_of(&self, key: &ConnKey) -> Vec<u32> {
-        if !key.orig.is_of_addresses() || key.zone != 0 {
-            return self.find_connection(key).into_iter().collect();
+        match key.zone {
+            0 => self.conns.tracked_as(&self.table, &key.orig),
+            _ => Vec::new(),
         }
-        let numbers = self.by_addresses.get(&key.orig);
-        numbers.into_iter().flatten().copied().collect()
     }
 
     /// A connection as conntrack has it now.

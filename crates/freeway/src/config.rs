@@ -76,7 +76,7 @@ pub struct Policy {
     pub icmp: bool,
     /// ESP and GRE that the router passes on may be fast.
     pub tunnels: bool,
-    /// What is not TCP may be fast without answers where no reachable rule must see each packet.
+    /// UDP without answers may be fast where no reachable rule must see each packet.
     pub udp_one_way: bool,
     /// Conversations that stay in the kernel.
     pub exclude: Vec<Exclude>,

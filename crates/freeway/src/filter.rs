@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use crate::api::{FlowFilter, FlowState};
+use crate::api::{FlowFilter, FlowState, Proto};
 
 /// Reads pairs of words, as `ss` and `conntrack` take them.
 pub fn parse(words: &[String]) -> Result<FlowFilter, String> {
@@ -24,7 +24,7 @@ pub fn parse(words: &[String]) -> Result<FlowFilter, String> {
             "proto" => set(
                 &mut filter.proto,
                 key,
-                read(next("tcp, udp, icmp, icmpv6, esp, gre or a number")?)?,
+                read(next(&format!("{} or a number", Proto::names()))?)?,
             )?,
             "src" => set(
                 &mut filter.src,
@@ -44,9 +44,7 @@ pub fn parse(words: &[String]) -> Result<FlowFilter, String> {
                 next("the name of a network port")?.to_owned(),
             )?,
             "state" => set(&mut filter.state, key, state(next("a state")?)?)?,
-            "tcp" | "udp" | "icmp" | "icmpv6" | "esp" | "gre" => {
-                return Err(format!("write `proto {key}`"));
-            }
+            key if Proto::is_name(key) => return Err(format!("write `proto {key}`")),
             other => {
                 return Err(format!(
                     "`{other}` is no filter; there are family, proto, src, dst, sport, dport, port and state"
@@ -88,7 +86,6 @@ fn state(text: &str) -> Result<FlowState, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::Proto;
 
     fn parse_line(line: &str) -> Result<FlowFilter, String> {
         parse(

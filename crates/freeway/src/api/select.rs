@@ -35,6 +35,16 @@ impl Proto {
         (Self::GRE, "gre"),
     ];
 
+    /// The names that there are, for a message.
+    pub fn names() -> String {
+        Self::NAMES.map(|(_, name)| name).join(", ")
+    }
+
+    /// True of a name as it is printed.
+    pub fn is_name(text: &str) -> bool {
+        Self::NAMES.iter().any(|(_, name)| *name == text)
+    }
+
     /// True if flows of it are told by something else than ports.
     pub fn has_id(self) -> bool {
         Self::NAMES.iter().any(|(proto, _)| *proto == self)
@@ -62,7 +72,7 @@ impl FromStr for Proto {
             return Ok(*proto);
         }
         text.parse().map(Proto).map_err(|_| {
-            let names = Self::NAMES.map(|(_, name)| name).join(", ");
+            let names = Self::names();
             format!("`{text}` is no protocol: write {names} or a number from 0 to 255")
         })
     }

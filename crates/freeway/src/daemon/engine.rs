@@ -511,6 +511,9 @@ impl Engine {
         &mut self,
         connections: Vec<(ConnKey, Option<Connection>)>,
     ) -> Result<(), DaemonError> {
+        if connections.is_empty() {
+            return Ok(());
+        }
         let (mut ops, now_tick) = (Vec::new(), self.now_tick()?);
         for (key, found) in connections {
             match found {

@@ -56,7 +56,7 @@ impl Tuple {
 
     /// True if the protocol has ports.
     pub fn has_ports(&self) -> bool {
-        matches!(i32::from(self.proto), libc::IPPROTO_TCP | libc::IPPROTO_UDP)
+        has_ports(self.proto)
     }
 
     /// True if conntrack has no more than addresses of the protocol, so that a connection may be that of many flows
@@ -81,6 +81,11 @@ impl Tuple {
     pub fn family(&self) -> Family {
         Family::of(self.src)
     }
+}
+
+/// True of the protocols whose flows are told by ports.
+pub(crate) fn has_ports(proto: u8) -> bool {
+    matches!(i32::from(proto), libc::IPPROTO_TCP | libc::IPPROTO_UDP)
 }
 
 impl fmt::Display for Tuple {

@@ -3,7 +3,7 @@
 
 use super::PacketState;
 use super::registers::{Bits, Field, Interface, Origin};
-use crate::model::{CtStatus, Family};
+use crate::model::{CtStatus, Family, has_ports};
 
 /// A packet of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,8 +225,8 @@ impl Packet {
             (1, Family::Ipv4, 16) => (Field::Destination, 4),
             (1, Family::Ipv6, 8) => (Field::Source, 16),
             (1, Family::Ipv6, 24) => (Field::Destination, 16),
-            (2, _, 0) if self.has_ports() => (Field::SourcePort, 2),
-            (2, _, 2) if self.has_ports() => (Field::DestinationPort, 2),
+            (2, _, 0) if has_ports(self.protocol) => (Field::SourcePort, 2),
+            (2, _, 2) if has_ports(self.protocol) => (Field::DestinationPort, 2),
             _ => return None,
         };
         if !(1..=size).contains(&len) {
@@ -267,13 +267,6 @@ impl Packet {
             // Total length, identification, checksum, payload length, what lies behind.
             _ => VARIES,
         }
-    }
-
-    fn has_ports(&self) -> bool {
-        matches!(
-            i32::from(self.protocol),
-            libc::IPPROTO_TCP | libc::IPPROTO_UDP
-        )
     }
 
     /// A byte behind the IP header: what tells flows apart there (`dataplane/l4.h`) is the same in each packet.
