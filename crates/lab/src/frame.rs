@@ -175,6 +175,20 @@ pub fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|octet| format!("{octet:02x}")).join(":")
 }
 
+/// The MAC address of a multicast group (RFC 1112, RFC 2464).
+pub fn group_mac(group: IpAddr) -> [u8; 6] {
+    match group {
+        IpAddr::V4(group) => {
+            let [_, b, c, d] = group.octets();
+            [0x01, 0, 0x5e, b & 0x7f, c, d]
+        }
+        IpAddr::V6(group) => {
+            let [.., a, b, c, d] = group.octets();
+            [0x33, 0x33, a, b, c, d]
+        }
+    }
+}
+
 /// The 16-bit one's complement sum (RFC 1071), folded, not complemented, host byte order.
 pub fn sum16(bytes: &[u8]) -> u16 {
     let mut sum: u64 = 0;

@@ -35,6 +35,7 @@ pub mod generator;
 pub mod lab;
 mod limit;
 pub mod measure;
+pub mod mroute;
 pub mod napi;
 pub mod netns;
 pub mod pppoe;
@@ -60,6 +61,7 @@ pub use lab::{Lab, Options, Port, PortForward};
 pub use measure::{
     MeasureSpec, Sample, SinkCost, Turn, Turns, measure, measure_reference, measure_sink,
 };
+pub use mroute::Mroute;
 pub use napi::NapiThreads;
 pub use netns::Netns;
 pub use prime::Primed;
