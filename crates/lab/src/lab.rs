@@ -326,10 +326,7 @@ impl Lab {
     /// The Freeway daemon's configuration for the router: a plain veth is not fit for XDP, these are.
     /// `keys` are further lines for each port.
     pub fn config_toml(&self, keys: &str) -> String {
-        let interfaces = self.interfaces().into_iter();
-        interfaces
-            .map(|name| format!("[port.\"{name}\"]\nwire_true = true\n{keys}\n"))
-            .collect()
+        ports_toml(&self.interfaces(), keys)
     }
 
     /// Flows from the client to the server.
@@ -372,6 +369,14 @@ impl Lab {
             ..self.flows(proto, flows, frame_bytes)
         }
     }
+}
+
+/// The Freeway daemon's configuration of ports that a wire ends at.
+pub(crate) fn ports_toml(interfaces: &[String], keys: &str) -> String {
+    let interfaces = interfaces.iter();
+    interfaces
+        .map(|name| format!("[port.\"{name}\"]\nwire_true = true\n{keys}\n"))
+        .collect()
 }
 
 /// Octets, more than those of a tag, so that addresses stay as aligned as without.

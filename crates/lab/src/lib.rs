@@ -30,6 +30,7 @@ pub mod capture;
 pub mod clock;
 mod command;
 pub mod error;
+pub mod fanout;
 pub mod frame;
 pub mod generator;
 pub mod lab;
@@ -55,6 +56,7 @@ mod wire;
 
 pub use capture::{Capture, Injected, Injector};
 pub use error::LabError;
+pub use fanout::Fanout;
 pub use frame::{Direction, FLOWS_MAX, FlowSpec, Proto};
 pub use generator::{Generator, Load, Running, Sent, Until};
 pub use lab::{Lab, Options, Port, PortForward};

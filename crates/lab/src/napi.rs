@@ -10,6 +10,7 @@ use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, unshare};
 use nix::unistd::Pid;
 
 use crate::error::{Context, LabError};
+use crate::fanout::Fanout;
 use crate::lab::{Lab, Port};
 
 /// The polling threads of a lab's router. They live as long as their ports.
@@ -30,6 +31,27 @@ impl Lab {
         }
         let mut pids = threads_of(self.lan_port(), router_cpu)?;
         pids.extend(threads_of(self.wan_port(), router_cpu)?);
+        Ok(NapiThreads { pids })
+    }
+}
+
+impl Fanout {
+    /// As [`Lab::poll_by_threads`]. The receivers' threads go ahead of all else on their CPU: what the router sends is
+    /// taken at once, whatever the generator does there.
+    pub fn poll_by_threads(
+        &self,
+        router_cpu: usize,
+        host_cpu: usize,
+    ) -> Result<NapiThreads, LabError> {
+        threads_of(self.source(), host_cpu)?;
+        for port in self.receivers() {
+            let threads = threads_of(port, host_cpu)?;
+            threads.into_iter().try_for_each(go_ahead_of_others)?;
+        }
+        let mut pids = Vec::new();
+        for port in [self.input()].into_iter().chain(self.outputs()) {
+            pids.extend(threads_of(port, router_cpu)?);
+        }
         Ok(NapiThreads { pids })
     }
 }
@@ -75,6 +97,19 @@ fn threads_of(port: &Port, cpu: usize) -> Result<Vec<i32>, LabError> {
         .map_err(io::Error::from)
         .context(format!("bind the threads of {} to CPU {cpu}", port.name))?;
     Ok(pids)
+}
+
+/// Gives a thread the lowest real-time priority.
+fn go_ahead_of_others(pid: i32) -> Result<(), LabError> {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameter outlives the call.
+    let rc = unsafe { libc::sched_setscheduler(pid, libc::SCHED_FIFO, &raw const priority) };
+    let result = if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    };
+    result.context("raise the priority of a port's thread")
 }
 
 /// A /sys that shows the calling thread's network namespace, to this thread alone.

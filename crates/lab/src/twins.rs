@@ -317,7 +317,7 @@ impl Twins {
 }
 
 /// Forwarding, every ICMP error that is due, and nothing that a router sends of its own accord.
-const ROUTER_SYSCTLS: &[(&str, &str)] = &[
+pub(crate) const ROUTER_SYSCTLS: &[(&str, &str)] = &[
     ("net/ipv4/ip_forward", "1"),
     ("net/ipv6/conf/all/forwarding", "1"),
     ("net/ipv6/conf/default/forwarding", "1"),

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One source and many receivers: the kernel's copies, counted, under load and while receivers come and go.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use freeway_lab::{Capture, Family, Fanout, Generator, Injector, Load, Sink, SinkSpec, Until};
+
+const RECEIVERS: usize = 8;
+const WAIT: Duration = Duration::from_secs(2);
+const SETTLE: Duration = Duration::from_millis(50);
+
+#[test]
+fn each_receiver_has_its_copy() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let fanout = Fanout::build(RECEIVERS).unwrap();
+    let open = |port| Capture::open(port).unwrap();
+    let mut captures: Vec<_> = fanout.receivers().iter().map(open).collect();
+    let injector = Injector::open(fanout.source()).unwrap();
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let flow = fanout.flow(family, 64);
+        let served = [0, 3, 7];
+        fanout.serve(&flow, &served).unwrap();
+        for round in 0..3 {
+            injector.send(&flow.frame(0, round)).unwrap();
+            for (i, capture) in captures.iter_mut().enumerate() {
+                let ours = |bytes: &[u8]| bytes.starts_with(&flow.mac_destination);
+                let wanted = usize::from(served.contains(&i));
+                let mut got = capture.collect(wanted, WAIT, ours).unwrap();
+                got.extend(capture.drain(SETTLE, ours).unwrap());
+                assert_eq!(got.len(), wanted, "{family:?} round {round}, receiver {i}");
+                for frame in got {
+                    let copy = fanout.copy(&flow, i).frame(0, round);
+                    assert_eq!(frame.bytes, copy, "{family:?} round {round}, receiver {i}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn receivers_come_and_go_under_load() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let fanout = Fanout::build(RECEIVERS).unwrap();
+    let _threads = fanout.poll_by_threads(0, 1).unwrap();
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let flow = fanout.flow(family, 80);
+        let all: Vec<usize> = (0..RECEIVERS).collect();
+        fanout.serve(&flow, &all).unwrap();
+        let attach = |port| Sink::attach(port, SinkSpec::thorough(1)).unwrap();
+        let sinks: Vec<_> = fanout.receivers().iter().map(attach).collect();
+        let generator = Arc::new(Generator::new(fanout.source(), &flow).unwrap());
+        let load = Load::paced(Until::Stopped, 5000).on_cpu(1).ahead();
+        let running = generator.start(load).unwrap();
+        // The last one leaves and comes back; the others do not notice.
+        for _ in 0..20 {
+            fanout.serve(&flow, &all[..RECEIVERS - 1]).unwrap();
+            thread::sleep(Duration::from_millis(5));
+            let before = sinks[RECEIVERS - 1].counts().unwrap().frames;
+            thread::sleep(Duration::from_millis(10));
+            let after = sinks[RECEIVERS - 1].counts().unwrap().frames;
+            assert_eq!(before, after, "{family:?}: served after it has left");
+            fanout.serve(&flow, &all).unwrap();
+            thread::sleep(Duration::from_millis(10));
+        }
+        let sent = running.stop().unwrap().frames;
+        thread::sleep(SETTLE);
+        for (i, sink) in sinks.iter().enumerate() {
+            let (counts, flow) = (sink.counts().unwrap(), sink.flow(0).unwrap());
+            assert_eq!(counts.bad_ip_checksum + counts.bad_l4_checksum, 0);
+            assert_eq!(flow.reordered, 0, "{family:?}, receiver {i}");
+            if i == RECEIVERS - 1 {
+                assert!(
+                    flow.frames > sent / 4 && flow.frames < sent,
+                    "{family:?}: {flow:?} of {sent}"
+                );
+            } else {
+                assert_eq!(flow.frames, sent, "{family:?}, receiver {i}");
+            }
+        }
+    }
+}
