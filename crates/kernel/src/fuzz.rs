@@ -5,6 +5,7 @@
 mod tests;
 
 use crate::decode as kinds;
+use crate::memberships;
 use crate::message::messages;
 use crate::mirror::state::{Dirty, State, difference};
 use crate::nft::{LegacyTable, Ruleset};
@@ -17,6 +18,7 @@ pub fn decode(payload: &[u8]) {
         kinds::link::bridge_port(payload),
     );
     let _ = (kinds::address::addr(payload), kinds::route::route(payload));
+    let _ = kinds::mroute::mroute(payload);
     let _ = (kinds::neigh::neigh(payload), kinds::neigh::fdb(payload));
     let _ = (kinds::rule::rule(payload), kinds::nexthop::nexthop(payload));
     let _ = (
@@ -35,6 +37,9 @@ pub fn decode(payload: &[u8]) {
         crate::sockets::packet_socket(payload),
     );
     let _ = crate::hooks::function(payload);
+    let text = String::from_utf8_lossy(payload);
+    let _ = (memberships::igmp(&text), memberships::igmp6(&text).count());
+    let _ = memberships::local_ports(&text).count();
     crate::nft::fuzz(payload);
     let _ = crate::nft::fuzz_legacy(payload);
 }

@@ -13,6 +13,7 @@ pub mod ethtool;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod hooks;
+pub mod memberships;
 mod message;
 pub mod mirror;
 pub mod model;
@@ -29,5 +30,6 @@ pub mod sysctl;
 
 pub use conntrack::Conntrack;
 pub use error::{Error, Result};
+pub use memberships::Memberships;
 pub use mirror::{Mirror, MirrorConfig};
 pub use reachability::{Affected, Analysis, Finding, analyse};

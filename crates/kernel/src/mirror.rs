@@ -2,6 +2,7 @@
 //! The mirror: the kernel's network configuration, kept up to date by events.
 
 mod dump;
+mod mroutes;
 mod routes;
 pub(crate) mod state;
 
@@ -17,6 +18,7 @@ use crate::nft;
 use crate::reachability::{Finding, analyse_policies};
 use crate::socket::Listener;
 use dump::Dumper;
+use mroutes::MrouteKey;
 use routes::Routes;
 use state::{Dirty, FdbKey, State, difference};
 
@@ -33,7 +35,12 @@ const LINK_GROUPS: [u32; 10] = [
     33, // RTNLGRP_BRVLAN
 ];
 const NEIGH_GROUPS: [u32; 1] = [3];
-const ROUTE_GROUPS: [u32; 2] = [7, 11];
+const ROUTE_GROUPS: [u32; 4] = [
+    6,  // RTNLGRP_IPV4_MROUTE
+    7,  // RTNLGRP_IPV4_ROUTE
+    10, // RTNLGRP_IPV6_MROUTE
+    11, // RTNLGRP_IPV6_ROUTE
+];
 const NFT_GROUPS: [u32; 1] = [7];
 /// NFNLGRP_CONNTRACK_UPDATE and DESTROY.
 const CONNTRACK_GROUPS: [u32; 2] = [2, 3];
@@ -186,6 +193,11 @@ impl Mirror {
             self.dumper
                 .root_qdiscs(&mut self.state, &dirty.traffic_control)?;
         }
+        if self.state.mroutes.doubtful(dirty) {
+            let mroutes = self.dumper.mroutes()?;
+            self.state.mroutes.difference(&mroutes, events);
+            self.state.mroutes = mroutes;
+        }
         if dirty.xfrm {
             self.dumper.xfrm(&mut self.state)?;
             events.push(Event::XfrmChanged);
@@ -255,6 +267,11 @@ impl Mirror {
             Routes::Kept { routes, .. } => Some(routes),
             Routes::Digest { .. } => None,
         }
+    }
+
+    /// Entries of the multicast forwarding caches by table, source and group.
+    pub fn mroutes(&self) -> &BTreeMap<MrouteKey, Mroute> {
+        self.state.mroutes.entries()
     }
 
     /// Qdiscs by interface, parent and handle.

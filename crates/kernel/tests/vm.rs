@@ -6,6 +6,8 @@
 mod conntrack;
 #[path = "mirror.rs"]
 mod mirror;
+#[path = "multicast.rs"]
+mod multicast;
 #[path = "observers.rs"]
 mod observers;
 #[path = "reachability.rs"]

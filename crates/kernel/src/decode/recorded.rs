@@ -121,3 +121,79 @@ fn a_multipath_route() {
         let _ = route::route(&message[..len]);
     }
 }
+
+/// From 192.0.2.9 to 239.1.2.3, from interface 3 to 2 and, with a TTL above 16, to 5.
+const MROUTE_IPV4: &str = "
+    80202000 fd110005 00000000 08000f00 fd000000 08000200 c0000209 08000100 ef010203 08000300
+    03000000 14000900 08000001 02000000 08000010 05000000 1c001100 00000000 00000000 00000000
+    00000000 00000000 00000000 0c001700 00000000 00000000";
+
+/// From 2001:db8::9 to ff1e::3, between the same interfaces.
+const MROUTE_IPV6: &str = "
+    81808000 fe110005 00000000 08000f00 fe000000 14000200 20010db8 00000000 00000000 00000009
+    14000100 ff1e0000 00000000 00000000 00000003 08000300 03000000 14000900 08000001 02000000
+    08000001 05000000 1c001100 00000000 00000000 00000000 00000000 00000000 00000000 0c001700
+    00000000 00000000";
+
+/// From 192.0.2.1 to 239.1.2.4, of which no daemon has said where to.
+const MROUTE_UNRESOLVED: &str = "
+    80202000 fd110005 20000000 08000f00 fd000000 08000200 c0000201 08000100 ef010204";
+
+#[test]
+fn multicast_forwarding() {
+    let ip = |text: &str| text.parse().unwrap();
+    let oif = |ifindex, ttl| Oif { ifindex, ttl };
+    let ipv4 = Mroute {
+        src: ip("192.0.2.9"),
+        group: ip("239.1.2.3"),
+        iif: 3,
+        oifs: vec![oif(2, 1), oif(5, 16)],
+        table: 253,
+    };
+    let ipv6 = Mroute {
+        src: ip("2001:db8::9"),
+        group: ip("ff1e::3"),
+        iif: 3,
+        oifs: vec![oif(2, 1), oif(5, 1)],
+        table: 254,
+    };
+    let unresolved = Mroute {
+        src: ip("192.0.2.1"),
+        group: ip("239.1.2.4"),
+        iif: 0,
+        oifs: Vec::new(),
+        table: 253,
+    };
+    for (hex, expected) in [
+        (MROUTE_IPV4, &ipv4),
+        (MROUTE_IPV6, &ipv6),
+        (MROUTE_UNRESOLVED, &unresolved),
+    ] {
+        let message = bytes(hex);
+        assert_eq!(mroute::mroute(&message).as_ref(), Some(expected));
+        assert_eq!(route::route(&message), None);
+        for len in 0..message.len() {
+            let _ = mroute::mroute(&message[..len]);
+        }
+    }
+    let changed = |offset: usize, byte| {
+        let mut message = bytes(MROUTE_IPV4);
+        message[offset] = byte;
+        mroute::mroute(&message)
+    };
+    let nowhere = Some(Mroute {
+        iif: 0,
+        oifs: Vec::new(),
+        ..ipv4
+    });
+    assert_eq!(changed(8, 0x20), nowhere, "unresolved, whatever follows");
+    assert_eq!(changed(38, 0x7f), nowhere, "without its interface");
+    for (what, offset, byte) in [
+        ("a route", 0, 2),
+        ("of the other IP version", 0, 129),
+        ("without source", 22, 0x7f),
+        ("without group", 30, 0x7f),
+    ] {
+        assert_eq!(changed(offset, byte), None, "{what}");
+    }
+}

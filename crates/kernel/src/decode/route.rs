@@ -83,7 +83,7 @@ fn via(attr: Attr<'_>) -> Option<IpAddr> {
 }
 
 /// A sequence of struct rtnexthop, each with attributes (`fib_add_nexthop`).
-fn hops(mut rest: &[u8]) -> Vec<Hop> {
+pub fn hops(mut rest: &[u8]) -> Vec<Hop> {
     let mut hops = Vec::new();
     while let (Some(len), Some(flags), Some(weight), Some(oif)) = (
         u16_at(rest, 0),

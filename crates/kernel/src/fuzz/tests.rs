@@ -42,7 +42,7 @@ fn attributes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn header() -> impl Strategy<Value = Vec<u8>> {
-    let family = prop::sample::select(vec![0u8, 1, 2, 5, 7, 10]);
+    let family = prop::sample::select(vec![0u8, 1, 2, 5, 7, 10, 128, 129]);
     (family, prop::collection::vec(any::<u8>(), 0..24)).prop_map(|(family, mut rest)| {
         rest.insert(0, family);
         rest

@@ -2,11 +2,14 @@
 //! Reads the whole state from the kernel.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use super::MirrorConfig;
+use super::mroutes::Mroutes;
 use super::routes::Routes;
 use super::state::{Dirty, State};
 use crate::decode;
+use crate::decode::mroute::{RTNL_FAMILY_IP6MR, RTNL_FAMILY_IPMR};
 use crate::error::{Error, Result};
 use crate::message::Message;
 use crate::model::{Event, Filter, Qdisc, TC_EGRESS, TC_INGRESS};
@@ -112,6 +115,7 @@ impl Dumper {
             }
         }
         self.routes(&mut state, config)?;
+        state.mroutes = self.mroutes()?;
         self.traffic_control(&mut state, None)?;
         self.xfrm(&mut state)?;
         state.generation = self.generation()?;
@@ -162,6 +166,37 @@ impl Dumper {
             }
         }
         Ok(())
+    }
+
+    /// The multicast forwarding caches.
+    pub fn mroutes(&mut self) -> Result<Mroutes> {
+        let mut mroutes = Mroutes::default();
+        for _ in 0..ATTEMPTS {
+            mroutes = Mroutes::default();
+            let mut interrupted = false;
+            for (family, file) in [
+                (RTNL_FAMILY_IPMR, "ip_mr_cache"),
+                (RTNL_FAMILY_IP6MR, "ip6_mr_cache"),
+            ] {
+                // A kernel without the cache would list all routes instead (`rtnl_dump_all`), maybe a million.
+                if !Path::new("/proc/thread-self/net").join(file).exists() {
+                    continue;
+                }
+                let mut each = |message: Message<'_>| {
+                    if let Some(mroute) = decode::mroute::mroute(message.payload) {
+                        mroutes.collect(mroute);
+                    }
+                };
+                let body = |writer: &mut Writer| family_header(writer, i32::from(family), 12);
+                let what = "list the multicast routes";
+                let dump = self.route.dump(what, libc::RTM_GETROUTE, body, &mut each);
+                interrupted |= optional(dump)? == Some(Dump::Interrupted);
+            }
+            if !interrupted {
+                break;
+            }
+        }
+        Ok(mroutes)
     }
 
     /// Reads qdiscs and filters anew, of some links or of all.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::mroutes::Mroutes;
 use super::routes::Routes;
 use crate::decode;
 use crate::message::{Message, REPLACE};
@@ -33,6 +34,7 @@ pub struct State {
     pub rules: BTreeSet<Rule>,
     pub nexthops: BTreeMap<u32, Nexthop>,
     pub routes: Routes,
+    pub mroutes: Mroutes,
     pub qdiscs: BTreeMap<(u32, u32, u32), Qdisc>,
     pub filters: BTreeMap<u32, Vec<Filter>>,
     pub netconf: BTreeMap<(Family, i32), Netconf>,
@@ -47,8 +49,23 @@ pub struct State {
 pub struct Dirty {
     /// Links whose qdiscs and filters changed.
     pub traffic_control: BTreeSet<u32>,
+    /// Entries of multicast forwarding changed.
+    pub mroutes: bool,
+    /// Multicast forwarding gained or lost interfaces.
+    pub mroute_links: bool,
+    /// Links that are gone.
+    pub links_gone: BTreeSet<u32>,
     /// IPsec policies or states changed.
     pub xfrm: bool,
+}
+
+/// True of a message about multicast forwarding.
+fn is_mroute(payload: &[u8]) -> bool {
+    use decode::mroute::{RTNL_FAMILY_IP6MR, RTNL_FAMILY_IPMR};
+    matches!(
+        payload.first(),
+        Some(&(RTNL_FAMILY_IPMR | RTNL_FAMILY_IP6MR))
+    )
 }
 
 fn fdb_key(fdb: &Fdb) -> FdbKey {
@@ -73,6 +90,12 @@ impl State {
             }
             libc::RTM_NEWADDR | libc::RTM_DELADDR => {
                 self.addr(message.kind == libc::RTM_NEWADDR, payload, events)
+            }
+            libc::RTM_NEWROUTE | libc::RTM_DELROUTE if is_mroute(payload) => {
+                decode::mroute::mroute(payload).map(|mroute| {
+                    let new = message.kind == libc::RTM_NEWROUTE;
+                    dirty.mroutes |= self.mroutes.apply(new, mroute, events);
+                })
             }
             libc::RTM_NEWROUTE => decode::route::route(payload).map(|route| {
                 if self
@@ -116,7 +139,7 @@ impl State {
                 decode::nexthop::bucket(payload).map(|id| events.push(Event::NexthopChanged { id }))
             }
             RTM_NEWNETCONF | RTM_DELNETCONF => {
-                self.netconf(message.kind == RTM_NEWNETCONF, payload, events)
+                self.netconf(message.kind == RTM_NEWNETCONF, payload, dirty, events)
             }
             libc::RTM_NEWQDISC | libc::RTM_DELQDISC | libc::RTM_NEWTCLASS | libc::RTM_DELTCLASS => {
                 self.qdisc_event(payload, dirty, events)
@@ -165,6 +188,7 @@ impl State {
             }
         } else {
             self.forget_traffic_control(ifindex);
+            dirty.links_gone.insert(ifindex);
             self.links.remove(&ifindex)?;
             events.push(Event::LinkGone { ifindex });
         }
@@ -211,9 +235,20 @@ impl State {
         Some(())
     }
 
-    fn netconf(&mut self, new: bool, payload: &[u8], events: &mut Vec<Event>) -> Option<()> {
+    fn netconf(
+        &mut self,
+        new: bool,
+        payload: &[u8],
+        dirty: &mut Dirty,
+        events: &mut Vec<Event>,
+    ) -> Option<()> {
         let news = decode::netconf::netconf(payload)?;
         let (family, ifindex) = (news.family, news.ifindex);
+        // All that is told when multicast forwarding gains or loses an interface (`vif_add`, `vif_delete`). It is a
+        // count, of which only that it is not 0 is known.
+        let known = self.netconf.get(&(family, ifindex));
+        let was = known.and_then(|known| known.mc_forwarding) == Some(true);
+        dirty.mroute_links |= news.mc_forwarding.is_some_and(|is| is || was);
         let changed = if new {
             let current = self
                 .netconf
@@ -328,6 +363,7 @@ pub fn difference(old: &State, new: &State) -> Vec<Event> {
     let nexthops = changed_keys(&old.nexthops, &new.nexthops);
     events.extend(nexthops.into_iter().map(|id| Event::NexthopChanged { id }));
     old.routes.difference(&new.routes, &mut events);
+    old.mroutes.difference(&new.mroutes, &mut events);
     let qdiscs = changed_keys(&old.qdiscs, &new.qdiscs);
     let links: BTreeSet<u32> = qdiscs.into_iter().map(|(ifindex, _, _)| ifindex).collect();
     events.extend(
@@ -373,7 +409,8 @@ fn changed_keys<K: Ord + Copy, V: PartialEq>(
         .collect()
 }
 
-fn maps<K: Ord, V: Clone>(
+/// The events that lead from one map to another.
+pub fn maps<K: Ord, V: Clone>(
     old: &BTreeMap<K, V>,
     new: &BTreeMap<K, V>,
     same: impl Fn(&V, &V) -> bool,

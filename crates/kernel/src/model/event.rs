@@ -14,7 +14,7 @@ pub enum Source {
     Link,
     /// Neighbours and FDB.
     Neigh,
-    /// Routes.
+    /// Routes and multicast forwarding.
     Route,
     /// nftables.
     Nft,
@@ -45,6 +45,10 @@ pub enum Event {
     RouteGone(Route),
     /// Routes changed, and it is not known which.
     RoutesUnknown,
+    /// An entry of a multicast forwarding cache is new or changed.
+    MrouteChanged(Mroute),
+    /// An entry of a multicast forwarding cache is gone.
+    MrouteGone(Mroute),
     /// A policy rule is new or gone.
     RuleChanged(Rule),
     /// A nexthop object (or a bucket of it) is new, changed or gone.

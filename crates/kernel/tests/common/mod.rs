@@ -2,6 +2,9 @@
 //! Throw-away network namespaces. Each lives as long as the thread that entered it; nothing is left behind.
 #![allow(dead_code)]
 
+pub mod mirror;
+pub mod routing;
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 
