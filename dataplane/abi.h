@@ -34,6 +34,9 @@ enum fw_const {
 	FW_SESSIONS_MAX = 256,
 	/* With a session's number in the lower half. */
 	FW_SESSION = 1 << 16,
+	/* Lists of ports for frames that are copied, and ports in one; element 0 stays unused. */
+	FW_OLISTS = 256,
+	FW_OLIST_MAX = 31,
 	FW_EVENTS_SIZE = 1 << 22,
 	FW_REASONS_MAX = 128,
 	/* One packet seen once is not yet a pattern. */
@@ -178,6 +181,14 @@ struct fw_tag {
 	__u16 tci_be;
 };
 
+/* What fw_nexthop.valid says. */
+enum fw_nexthop_kind {
+	FW_NH_INVALID = 0,
+	FW_NH_PORT = 1,
+	/* A list of ports, each of which gets a copy; devmap_slot is the list's number. */
+	FW_NH_OLIST = 2,
+};
+
 /* Where a flow leaves: immutable once valid, then only invalidated. */
 struct fw_nexthop {
 	__u8 l2[FW_L2_MAX - 8]; /* without tags and session */
@@ -185,7 +196,7 @@ struct fw_nexthop {
 	struct fw_tag tag[FW_TAGS_MAX];
 	__u32 port; /* egress ifindex */
 	__u32 devmap_slot;
-	__u32 valid;
+	__u32 valid;     /* enum fw_nexthop_kind */
 	__u16 tags_len;  /* octets */
 	__u16 outer_len; /* of tags and session */
 	__u32 l2_len;
@@ -193,6 +204,22 @@ struct fw_nexthop {
 	__u32 mark;
 	__u32 priority;
 	__u32 session; /* 0, or FW_SESSION and its number */
+};
+
+/*
+ * Outgoing interface list (RFC 7761) of a multicast flow: where its copies leave, and as
+ * what. Immutable while a flow may be using it. No two are of one device.
+ */
+struct fw_olist {
+	__u32 count;
+	__u32 device[FW_OLIST_MAX]; /* at which they leave, ifindex */
+	struct fw_nexthop leg[FW_OLIST_MAX];
+};
+
+/* Ahead of a frame that is copied: how each copy's port knows what to make of it. */
+struct fw_copy {
+	__u32 magic; /* fw_config.copy_magic */
+	__u32 olist;
 };
 
 /* How the packets of a device come in at another one, for XDP. */
@@ -265,7 +292,9 @@ struct fw_control {
 	__u32 tracks6;
 	/* Non-zero: some flows are tc's. */
 	__u32 tc_forwards;
-	__u32 pad[3];
+	/* Non-zero: there are multicast routes. */
+	__u32 multicast;
+	__u32 pad[2];
 };
 
 /* The tuple that `explain` watches; ports and addresses as on the wire. */
@@ -294,9 +323,11 @@ struct fw_config {
 	/* elements - 1 of arrays whose size is a power of two */
 	__u32 flow_mask;
 	__u32 nexthop_mask;
-	__u32 kern_ctx;               /* bpf_cast_to_kern_ctx() is there (6.2) */
-	__u32 hash_shift;             /* what is left is a flow's home */
-	__u32 police;                 /* some reason has a limit */
+	__u32 kern_ctx;   /* bpf_cast_to_kern_ctx() is there (6.2) */
+	__u32 hash_shift; /* what is left is a flow's home */
+	__u32 police;     /* some reason has a limit */
+	__u32 copy_magic; /* random: metadata may also be a driver's */
+	__u32 pad;
 	__u64 hash_key[FW_HASH_KEYS]; /* random and odd, so that nobody can aim at a home */
 	struct fw_limit limit[FW_REASONS_MAX];
 };
@@ -364,7 +395,11 @@ struct fw_slot {
 	__u32 flow_label_be;
 	__u32 seq_be;
 	__u32 ack_be;
-	__u32 pad[3];
+	/* of multicast: legs of the known flow by which copies left, and the first
+	 * observation's time if the copies are offered */
+	__u32 served;
+	__u32 offered;
+	__u32 first_tick;
 };
 
 struct fw_tuple {
@@ -443,7 +478,8 @@ struct fw_candidate {
 	__u8 ttl_out;
 	__u8 nat;     /* addresses or ports changed */
 	__u8 unwired; /* seen as no wire carries it: merged, or with an unfinished checksum */
-	__u8 pad[3];
+	__u8 copy;    /* of multicast: frames that left before it for the one that came in */
+	__u8 pad[2];
 	__u32 port_out; /* ifindex */
 	__u32 epoch;    /* in which it came in */
 	__u32 mark;     /* skb->mark at egress */
@@ -491,6 +527,8 @@ _Static_assert(__builtin_offsetof(struct fw_nexthop, valid) % 8 == 0 &&
 		       __builtin_offsetof(struct fw_nexthop, outer_len) ==
 			       __builtin_offsetof(struct fw_nexthop, valid) + 6,
 	       "fw_nexthop");
+FW_ABI_SIZE(fw_olist, 2112);
+FW_ABI_SIZE(fw_copy, 8);
 FW_ABI_SIZE(fw_framing, 16);
 FW_ABI_SIZE(fw_framed, 16);
 FW_ABI_SIZE(fw_session, 24);

@@ -217,19 +217,57 @@ static __always_inline __u64 fw_hash_action(const fw_ctx *ctx, __u64 hash,
 	return fw_mix(hash, (__u64)slot->flow_label_be << 32 | slot->epoch);
 }
 
-/* Does the table's flow say what the kernel has just done? */
-static __always_inline int fw_action_equal(const fw_ctx *ctx, const struct fw_flow *f,
-					   const struct fw_out *out, const void *data,
-					   const struct fw_pkt *p)
+/* Does the flow leave where, and as what, the kernel's frame has just left? */
+static __always_inline int fw_exit_equal(const fw_ctx *ctx, const struct fw_flow *f,
+					 const struct fw_nexthop *nh, const void *data)
 {
-	const struct fw_nexthop *nh = fw_nexthop_get(f->nexthop);
-
-	if (!nh || !nh->valid || nh->port != fw_port(ctx) || !fw_link_equal(data, nh->l2))
+	if (nh->valid != FW_NH_PORT || nh->port != fw_port(ctx) || !fw_link_equal(data, nh->l2))
 		return 0;
 	if (nh->mark != fw_mark(ctx))
 		return 0;
-	if ((f->flags & FW_FLOW_TC) && nh->priority != fw_priority(ctx))
+	return !(f->flags & FW_FLOW_TC) || nh->priority == fw_priority(ctx);
+}
+
+/* No leg. */
+enum { FW_LEG_NONE = FW_OLIST_MAX };
+
+/* By which leg of the list the kernel's frame has left, or FW_LEG_NONE. */
+static __always_inline __u32 fw_leg_of(const fw_ctx *ctx, const struct fw_olist *list,
+				       const void *data)
+{
+	for (__u32 i = 0; i < FW_OLIST_MAX && i < list->count; i++) {
+		const struct fw_nexthop *leg = &list->leg[i];
+
+		if (leg->port == fw_port(ctx) && leg->mark == fw_mark(ctx))
+			return fw_link_equal(data, leg->l2) ? i : FW_LEG_NONE;
+	}
+	return FW_LEG_NONE;
+}
+
+/* Notes that the leg had its copy; false if it is none, or had one before. */
+static __always_inline int fw_leg_served(struct fw_slot *slot, __u32 leg)
+{
+	__u32 bit;
+
+	if (leg >= FW_LEG_NONE)
 		return 0;
+	bit = 1u << leg;
+	if (slot->served & bit)
+		return 0;
+	slot->served |= bit;
+	return 1;
+}
+
+/* Did each leg have one? */
+static __always_inline int fw_legs_done(const struct fw_slot *slot, const struct fw_olist *list)
+{
+	return slot->served == (1u << (list->count & FW_OLIST_MAX)) - 1;
+}
+
+/* Does the table's flow say what the kernel has just done within the packet? */
+static __always_inline int fw_action_equal(const struct fw_flow *f, const struct fw_out *out,
+					   const struct fw_pkt *p)
+{
 	if (f->ttl_out != p->ttl || f->dscp_out != (p->tos & FW_TOS_DSCP))
 		return 0;
 	if (f->sport_be != out->t.sport_be || f->dport_be != out->t.dport_be)
@@ -357,17 +395,49 @@ static __always_inline int fw_in_use(const struct fw_state *st, __u32 now)
 	       now - st->used_tick < fw_cfg.hz;
 }
 
+/* Its connection is the flow's; else conntrack has begun to see the flow. */
+static __always_inline int fw_conn_equal(fw_ctx *ctx, const struct fw_flow *f)
+{
+	return fw_likely((f->flags & FW_FLOW_CT) || !fw_conn_attached(ctx));
+}
+
+/*
+ * Compares a copy with the legs of a flow to a group, which is confirmed once each has
+ * had its own. While the flow waits its copies are looked at as new ones, too: there
+ * may be fewer than before.
+ */
+static __always_inline enum fw_reason fw_known_copy(fw_ctx *ctx, struct fw_flow *f,
+						    const struct fw_olist *list,
+						    struct fw_slot *slot, const struct fw_out *out,
+						    const void *data, const struct fw_pkt *p,
+						    enum fw_reason proof, __u32 now)
+{
+	const int waits = f->state.epoch != fw_ctl.epoch;
+
+	if (!proof && fw_action_equal(f, out, p) && fw_conn_equal(ctx, f) &&
+	    fw_leg_served(slot, fw_leg_of(ctx, list, data))) {
+		if (fw_legs_done(slot, list))
+			return fw_confirm(&f->state, slot, now);
+		return waits ? FW_R_NONE : FW_R_LEARN_COPIES;
+	}
+	if (slot->epoch == fw_ctl.epoch)
+		FW_WRITE_ONCE(f->state.epoch, 0);
+	return proof;
+}
+
 /*
  * Compares with the flow that the table holds, if any. FW_R_NONE: nothing is
  * known, learn; *state then names a flow that is to be replaced.
  */
-static __always_inline enum fw_reason fw_known(fw_ctx *ctx, __u32 token, const struct fw_slot *slot,
+static __always_inline enum fw_reason fw_known(fw_ctx *ctx, __u32 token, struct fw_slot *slot,
 					       const struct fw_out *out, const void *data,
 					       const struct fw_pkt *p, enum fw_reason proof,
 					       __u32 now, __u32 *state)
 {
 	__u32 place = fw_slot_flow(token - 1);
 	struct fw_flow *f = place ? fw_flow_get(place) : NULL;
+	const struct fw_nexthop *nh;
+	const struct fw_olist *list;
 
 	if (!f)
 		return FW_R_NONE;
@@ -376,10 +446,17 @@ static __always_inline enum fw_reason fw_known(fw_ctx *ctx, __u32 token, const s
 	 * later */
 	if (!fw_guard_equal(f, slot))
 		return fw_in_use(&f->state, now) ? FW_R_LEARN_GUARD : FW_R_NONE;
-	if (!proof && fw_action_equal(ctx, f, out, data, p)) {
-		if (fw_likely((f->flags & FW_FLOW_CT) || !fw_conn_attached(ctx)))
+	nh = fw_nexthop_get(f->nexthop);
+	if (!nh)
+		return FW_R_NONE;
+	if (fw_unlikely(nh->valid == FW_NH_OLIST)) {
+		list = fw_olist_get(nh->devmap_slot);
+		return list ? fw_known_copy(ctx, f, list, slot, out, data, p, proof, now) : proof;
+	}
+	if (!proof && fw_exit_equal(ctx, f, nh, data) && fw_action_equal(f, out, p)) {
+		if (fw_conn_equal(ctx, f))
 			return fw_confirm(&f->state, slot, now);
-		/* conntrack has begun to see the flow: it is learned anew, with its connection */
+		/* it is learned anew, with its connection */
 		FW_WRITE_ONCE(f->state.epoch, 0);
 		return FW_R_NONE;
 	}
@@ -426,7 +503,7 @@ static __always_inline void fw_candidate_fill(struct fw_candidate *c, const stru
 	c->ttl_in = slot->ttl;
 	c->ttl_out = p->ttl;
 	c->nat = out->nat;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 2; i++)
 		c->pad[i] = 0;
 	c->epoch = slot->epoch;
 	c->flow_label_be = slot->flow_label_be;
@@ -446,11 +523,15 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	struct fw_out out;
 	enum fw_reason reason, proof;
 	struct fw_offer_key key;
+	__u32 copy;
+	int group;
 	__u64 hash;
 
 	if (!slot || now - slot->tick > fw_cfg.hz)
 		return FW_R_LEARN_STALE_TOKEN;
-	if (slot->egress++)
+	group = fw_is_group(slot->key.daddr_be[0], slot->family);
+	copy = slot->egress++;
+	if (copy && !group)
 		return FW_R_LEARN_COPIES;
 	fw_pull(ctx);
 	data = fw_data(ctx);
@@ -473,6 +554,9 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 		return reason;
 	if (proof)
 		return proof;
+	/* all copies of a packet are offered, or none */
+	if (copy && !slot->offered)
+		return FW_R_LEARN_COPIES;
 	if (gso && !slot->tc_alone)
 		return FW_R_LEARN_GSO;
 	if (slot->epoch != fw_ctl.epoch)
@@ -489,12 +573,19 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	end = fw_data_end(ctx);
 	if (data + FW_ETH_LEN + 2 > end)
 		return FW_R_LEARN_FRAME;
-	key.hash = fw_slot_hash(token - 1);
-	key.set = fw_slot_set(token - 1);
-	hash = fw_hash_action(ctx, key.hash, slot, &out, data, p);
-	reason = fw_offer(&key, hash, token, now, &offer, &first_tick);
-	if (reason || !offer)
-		return reason;
+	if (!copy) {
+		key.hash = fw_slot_hash(token - 1);
+		key.set = fw_slot_set(token - 1);
+		/* what becomes of a group's packets the manager compares, of which it has all
+		 * copies */
+		hash = group ? fw_mix(key.hash, slot->epoch)
+			     : fw_hash_action(ctx, key.hash, slot, &out, data, p);
+		reason = fw_offer(&key, hash, token, now, &offer, &first_tick);
+		if (reason || !offer)
+			return reason;
+		slot->offered = group;
+		slot->first_tick = first_tick;
+	}
 	c = fw_event_reserve(sizeof(*c));
 	if (!c)
 		return FW_R_LEARN_RING;
@@ -507,8 +598,10 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	c->priority = fw_priority(ctx);
 	c->token = token;
 	c->unwired = unwired;
-	c->first_tick = first_tick;
-	fw_offer_made(offer, now);
+	c->first_tick = slot->first_tick;
+	c->copy = copy;
+	if (offer)
+		fw_offer_made(offer, now);
 	fw_candidate_fill(c, slot, &out, data, p, &cpu->conn);
 	fw_event_submit(c);
 	return state ? FW_R_CONTRADICTED : FW_R_LEARNED;

@@ -14,10 +14,21 @@
 #include "parse.h"
 
 /* Could the kernel ever forward this, unmodified but for headers? */
-static __always_inline int fw_learnable(const void *data, const struct fw_pkt *p)
+static __always_inline int fw_learnable(const void *data, const void *end, const struct fw_pkt *p)
 {
-	if (fw_link_multicast(data))
+	__u32 daddr_be;
+
+	if (p->family == FW_AF_INET6 && data + FW_ETH_LEN + FW_IP6_LEN > end)
 		return 0;
+	daddr_be =
+		p->family == FW_AF_INET6 ? fw_ip6_at(data)->daddr_be[0] : fw_ip4_at(data)->daddr_be;
+	if (fw_is_group(daddr_be, p->family)) {
+		if (!fw_ctl.multicast || p->proto != FW_PROTO_UDP || FW_TARGET_IS_RAW ||
+		    !fw_is_routed_group(daddr_be, p->family))
+			return 0;
+	} else if (fw_link_multicast(data)) {
+		return 0;
+	}
 	return p->ttl > 1 && !fw_tcp_closes(p) && fw_tcp_plain(p);
 }
 
@@ -108,7 +119,7 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, const int tc
 	    data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
 		return 0;
 	gso = fw_gso_size(ctx);
-	if (!fw_learnable(data, p) || fw_merged_otherwise(p->proto, gso))
+	if (!fw_learnable(data, end, p) || fw_merged_otherwise(p->proto, gso))
 		return 0;
 	cpu = fw_budget(now);
 	if (!cpu)
@@ -150,6 +161,8 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, const int tc
 	slot->epoch = fw_ctl.epoch;
 	slot->tick = now;
 	slot->egress = 0;
+	slot->served = 0;
+	slot->offered = 0;
 	slot->mark = fw_mark(ctx);
 	return index + 1;
 }

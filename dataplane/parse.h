@@ -63,6 +63,7 @@ struct fw_pkt {
 	__u8 tuple;  /* addresses and ports were found: the packet can be named */
 	__u8 owned;  /* its flow is this path's */
 	__u8 framed; /* it was given room for a link layer's header: no longer the kernel's */
+	__u8 copied; /* it leaves at each port of a list */
 };
 
 /* What the frame carries; the caller has seen to the link layer's header. */
@@ -90,6 +91,24 @@ static __always_inline int fw_is_tag(__u16 ethertype_be)
 static __always_inline int fw_link_multicast(const void *data)
 {
 	return !FW_TARGET_IS_RAW && (*(const __u8 *)data & 1);
+}
+
+/* To more than one receiver, says the address, of which the first four octets tell. */
+static __always_inline int fw_is_group(__u32 daddr_be, __u8 family)
+{
+	__u32 daddr = fw_ntohl(daddr_be);
+
+	return family == FW_AF_INET ? daddr >> 28 == 0xe : daddr >> 24 == 0xff;
+}
+
+/* And beyond the link: not 224.0.0.0/24 (RFC 5771), nor of a scope up to 2 (RFC 4291). */
+static __always_inline int fw_is_routed_group(__u32 daddr_be, __u8 family)
+{
+	__u32 daddr = fw_ntohl(daddr_be);
+
+	if (!fw_is_group(daddr_be, family))
+		return 0;
+	return family == FW_AF_INET ? daddr >> 8 != 0xe00000 : ((daddr >> 16) & 0xf) > 2;
 }
 
 /* The frame's first 16 octets, of which 14 are the link layer's header; zeros if it has none. */

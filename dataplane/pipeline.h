@@ -97,9 +97,12 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 	nh = fw_nexthop_get(flow->nexthop);
 	if (!nh)
 		return FW_R_NEXTHOP;
+	p->copied = FW_READ_ONCE(nh->valid) == FW_NH_OLIST;
 	reason = fw_permit(ctx, flow, nh, data, p);
 	if (fw_unlikely(reason))
 		return reason;
+	if (fw_unlikely(p->copied) && !fw_copy_mark(ctx, nh->devmap_slot, &data, &end))
+		return FW_R_REDIRECT;
 	if (fw_unlikely(!fw_trim(ctx, &data, &end, FW_ETH_LEN + p->len_l3)))
 		return FW_R_REDIRECT;
 	if (fw_unlikely(!fw_resum(ctx, &data, &end, flow, p)))

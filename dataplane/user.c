@@ -6,6 +6,7 @@
 #include "pipeline.h"
 #include "police.h"
 #include "note.h"
+#include "olist.h"
 #include "learn.h"
 
 _Thread_local struct fw_env *fw_env;
@@ -139,12 +140,13 @@ struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 	env->staged = calloc((size_t)flows + 1, sizeof(*env->staged));
 	env->place = calloc((size_t)flows + 1, sizeof(*env->place));
 	env->nexthops = calloc(nexthops + 1, sizeof(*env->nexthops));
+	env->olists = calloc(FW_OLISTS, sizeof(*env->olists));
 	env->slots = calloc(FW_SLOTS, sizeof(*env->slots));
 	env->offers = calloc(FW_OFFER_SETS, sizeof(*env->offers));
 	env->observations = calloc(FW_OFFER_SETS, sizeof(*env->observations));
 	env->seen = calloc(flows / FW_SEEN_FLOWS + 1, sizeof(*env->seen));
 	if (!env->flows || !env->staged || !env->place || !env->nexthops || !env->slots ||
-	    !env->offers || !env->observations || !env->seen) {
+	    !env->olists || !env->offers || !env->observations || !env->seen) {
 		fw_user_free(env);
 		return NULL;
 	}
@@ -168,6 +170,7 @@ void fw_user_free(struct fw_env *env)
 	free(env->staged);
 	free(env->place);
 	free(env->nexthops);
+	free(env->olists);
 	free(env->slots);
 	free(env->offers);
 	free(env->observations);
@@ -190,6 +193,11 @@ struct fw_flow *fw_user_flow(struct fw_env *env, __u32 index)
 struct fw_nexthop *fw_user_nexthop(struct fw_env *env, __u32 index)
 {
 	return index <= env->nexthops_max ? &env->nexthops[index] : NULL;
+}
+
+struct fw_olist *fw_user_olist(struct fw_env *env, __u32 index)
+{
+	return index < FW_OLISTS ? &env->olists[index] : NULL;
 }
 
 void fw_user_set_now(struct fw_env *env, __u32 tick)
@@ -362,6 +370,7 @@ static __always_inline enum fw_reason fw_user_done(struct fw_user_frame *frame, 
 {
 	if (reason == FW_R_FAST)
 		frame->port_out = nh->port;
+	frame->olist = ctx->olist;
 	frame->at = ctx->data - ctx->room;
 	frame->len = fw_frame_len(ctx);
 	return reason;
@@ -395,6 +404,22 @@ __u32 fw_user_forward(struct fw_env *env, struct fw_user_frame *frame)
 	env->hits++;
 	env->counts[FW_R_FAST]++;
 	return fw_user_done(frame, &ctx, FW_R_FAST, nh);
+}
+
+int fw_user_leg(struct fw_env *env, struct fw_user_frame *frame, __u32 device)
+{
+	void *data = frame->buffer + frame->at;
+	fw_ctx ctx = {.room = frame->buffer, .data = data, .end = data + frame->len};
+	const struct fw_nexthop *leg;
+
+	fw_env = env;
+	leg = fw_leg_at(frame->olist, device);
+	if (!leg || !fw_leg_write(&ctx, leg))
+		return -1;
+	frame->port_out = leg->port;
+	frame->at = ctx.data - ctx.room;
+	frame->len = fw_frame_len(&ctx);
+	return 0;
 }
 
 __u32 fw_user_ingress(struct fw_env *env, void *frame, __u32 len, __u32 port, __u32 gso)

@@ -33,6 +33,7 @@ void fw_user_free(struct fw_env *env);
 struct fw_control *fw_user_control(struct fw_env *env);
 struct fw_flow *fw_user_flow(struct fw_env *env, __u32 index);
 struct fw_nexthop *fw_user_nexthop(struct fw_env *env, __u32 index);
+struct fw_olist *fw_user_olist(struct fw_env *env, __u32 index);
 void fw_user_set_now(struct fw_env *env, __u32 tick);
 /* 0: every frame takes the pipeline, step by step. */
 void fw_user_set_straight(struct fw_env *env, __u32 straight);
@@ -72,6 +73,7 @@ struct fw_user_frame {
 	__u32 len;
 	__u32 port;     /* at which it came in, ifindex */
 	__u32 port_out; /* at which it is to leave, if it is forwarded */
+	__u32 olist;    /* or the list of the ports at which copies of it are to leave, or 0 */
 };
 
 /*
@@ -79,6 +81,8 @@ struct fw_user_frame {
  * dropped, or why the kernel gets it, as it was.
  */
 __u32 fw_user_forward(struct fw_env *env, struct fw_user_frame *frame);
+/* A copy of a forwarded frame becomes that of a device of its list; -1 if that has none such. */
+int fw_user_leg(struct fw_env *env, struct fw_user_frame *frame, __u32 device);
 /* The token of a frame that goes to the kernel, or 0. */
 __u32 fw_user_ingress(struct fw_env *env, void *frame, __u32 len, __u32 port, __u32 gso);
 /* enum fw_reason: what was learned from a frame that leaves. */

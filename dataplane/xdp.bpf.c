@@ -3,6 +3,7 @@
 #include "target/xdp.h"
 #include "target/conn.h"
 #include "pipeline.h"
+#include "olist.h"
 #include "police.h"
 
 /*
@@ -35,6 +36,14 @@ static __always_inline int fw_send(const struct fw_nexthop *nh)
 	return bpf_redirect_map(&fw_ports, nh->devmap_slot, XDP_PASS);
 }
 
+static __always_inline int fw_send_copies(const struct fw_nexthop *nh)
+{
+	__u32 olist = nh->devmap_slot;
+	void *ports = bpf_map_lookup_elem(&fw_olist_ports, &olist);
+
+	return ports ? bpf_redirect_map(ports, 0, BPF_F_BROADCAST) : XDP_ABORTED;
+}
+
 /* A function of its own keeps the ways of a hit and of a plain miss short. */
 static __noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
 {
@@ -51,7 +60,7 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
 	if (fw_likely(!reason && nh)) {
 		if (fw_unlikely(watch))
 			fw_watch(&seen, &p, port, FW_STAGE_XDP, FW_R_FAST);
-		return fw_send(nh);
+		return p.copied ? fw_send_copies(nh) : fw_send(nh);
 	}
 	missed = reason == FW_R_MISS;
 	reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), &p, reason);
@@ -103,6 +112,24 @@ int freeway_xdp(struct xdp_md *ctx)
 	if (within && verdict == XDP_PASS && !fw_reframe(ctx, &head))
 		return XDP_ABORTED;
 	return verdict;
+}
+
+/*
+ * At a port of some list, on what is sent there: a copy becomes that port's. Frames of
+ * other flows have no mark. The port's entry in fw_ports has the program too, for the
+ * kernel runs that of the first frame on all that it sends at once: bq_enqueue() in
+ * kernel/bpf/devmap.c.
+ */
+SEC("xdp/devmap")
+int freeway_leg(struct xdp_md *ctx)
+{
+	const struct fw_nexthop *leg;
+	__u32 olist = fw_copy_unmark(ctx);
+
+	if (!olist)
+		return XDP_PASS;
+	leg = fw_leg_at(olist, ctx->egress_ifindex);
+	return leg && fw_leg_write(ctx, leg) ? XDP_PASS : XDP_DROP;
 }
 
 char LICENSE[] SEC("license") = "GPL";

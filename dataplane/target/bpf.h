@@ -15,8 +15,16 @@ struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, FW_PORTS_MAX);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct bpf_devmap_val);
 } FW_MAP(fw_ports);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FW_OLISTS);
+	__type(key, __u32);
+	__type(value, struct fw_olist);
+} FW_MAP(fw_olists);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -135,6 +143,7 @@ FW_GETTER(fw_offer_get, fw_offer_set, fw_offers)
 FW_GETTER(fw_observation_get, fw_observation_set, fw_observations)
 FW_GETTER(fw_seen_get, fw_seen, fw_seen_flows)
 FW_GETTER(fw_policer_get, fw_policer, fw_policers)
+FW_GETTER(fw_olist_get, fw_olist, fw_olists)
 #undef FW_GETTER
 
 static __always_inline struct fw_cpu *fw_cpu_get(void)

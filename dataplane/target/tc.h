@@ -79,6 +79,16 @@ static __always_inline void fw_pull(fw_ctx *ctx)
 	bpf_skb_pull_data(ctx, ctx->len < len ? ctx->len : len);
 }
 
+/* XDP alone copies. */
+static __always_inline int fw_copy_mark(fw_ctx *ctx, __u32 olist, void **data, void **end)
+{
+	(void)ctx;
+	(void)olist;
+	(void)data;
+	(void)end;
+	return 0;
+}
+
 /* Devices tag, and take tags off, for tc. */
 static __always_inline int fw_adjust_head(fw_ctx *ctx, int delta)
 {

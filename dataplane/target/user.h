@@ -21,6 +21,7 @@ typedef struct fw_user_ctx {
 	__u32 unfinished;
 	__u32 mark;
 	__u32 priority;
+	__u32 olist; /* of which copies are to be made, or 0 */
 } fw_ctx;
 #include "wire.h"
 
@@ -34,6 +35,7 @@ struct fw_env {
 	struct fw_flow *staged; /* by index, while not in the table */
 	__u32 *place;           /* by index, of what is in the table */
 	struct fw_nexthop *nexthops;
+	struct fw_olist *olists;
 	struct fw_slot *slots;
 	struct fw_offer_set *offers;
 	struct fw_observation_set *observations;
@@ -114,6 +116,14 @@ static __always_inline int fw_trim(fw_ctx *ctx, void **data, void **end, __u32 l
 	return 1;
 }
 
+static __always_inline int fw_copy_mark(fw_ctx *ctx, __u32 olist, void **data, void **end)
+{
+	*data = ctx->data;
+	*end = ctx->end;
+	ctx->olist = olist;
+	return 1;
+}
+
 static __always_inline int fw_adjust_head(fw_ctx *ctx, int delta)
 {
 	if (delta < ctx->room - ctx->data || delta > ctx->end - ctx->data - FW_ETH_LEN)
@@ -149,6 +159,11 @@ static __always_inline struct fw_flow *fw_flow_get(__u64 index)
 static __always_inline struct fw_nexthop *fw_nexthop_get(__u64 index)
 {
 	return index <= fw_env->nexthops_max ? &fw_env->nexthops[index] : NULL;
+}
+
+static __always_inline struct fw_olist *fw_olist_get(__u32 index)
+{
+	return index < FW_OLISTS ? &fw_env->olists[index] : NULL;
 }
 
 static __always_inline struct fw_slot *fw_slot_get(__u32 index)

@@ -61,6 +61,50 @@ static __always_inline int fw_adjust_head(fw_ctx *ctx, int delta)
 	return bpf_xdp_adjust_head(ctx, delta);
 }
 
+/* The devices of each list. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, FW_OLISTS);
+	__type(key, __u32);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_DEVMAP);
+			__uint(max_entries, FW_OLIST_MAX);
+			__type(key, __u32);
+			__type(value, struct bpf_devmap_val);
+		});
+} FW_MAP(fw_olist_ports);
+
+/* Says ahead of the frame which list's copies it will be; without it the frame is as it was. */
+static __always_inline int fw_copy_mark(fw_ctx *ctx, __u32 olist, void **data, void **end)
+{
+	struct fw_copy *copy;
+
+	if (!bpf_map_lookup_elem(&fw_olist_ports, &olist) ||
+	    bpf_xdp_adjust_meta(ctx, -(int)sizeof(*copy)))
+		return 0;
+	copy = (void *)(long)ctx->data_meta;
+	*data = fw_data(ctx);
+	*end = fw_data_end(ctx);
+	if ((void *)(copy + 1) > *data || *data + FW_ETH_LEN > *end)
+		return 0;
+	copy->magic = fw_cfg.copy_magic;
+	copy->olist = olist;
+	return 1;
+}
+
+/* The list of a copy, from whose frame the mark is taken; 0 if the frame is none. */
+static __always_inline __u32 fw_copy_unmark(fw_ctx *ctx)
+{
+	const struct fw_copy *copy = (void *)(long)ctx->data_meta;
+	__u32 olist;
+
+	if ((void *)(copy + 1) > fw_data(ctx) || copy->magic != fw_cfg.copy_magic)
+		return 0;
+	olist = copy->olist;
+	return bpf_xdp_adjust_meta(ctx, sizeof(*copy)) ? 0 : olist;
+}
+
 static __always_inline const struct fw_framed *fw_framing_get(const struct fw_framing *framing)
 {
 	return bpf_map_lookup_elem(&fw_framings, framing);

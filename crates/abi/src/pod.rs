@@ -37,6 +37,8 @@ pod!(
     fw_flow,
     fw_state,
     fw_nexthop,
+    fw_olist,
+    fw_copy,
     fw_framing,
     fw_framed,
     fw_session,

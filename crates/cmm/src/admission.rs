@@ -25,30 +25,22 @@ const ETH_LEN: u16 = 14;
 impl Manager {
     pub(crate) fn admit(
         &mut self,
-        c: &fw_candidate,
+        copies: &[fw_candidate],
         key: &FlowKey,
         around: Around,
         now_tick: u32,
         ops: &mut Vec<Op>,
     ) -> Result<(), Refusal> {
+        let c = copies.first().ok_or(Refusal::Malformed)?;
         let out = out_of(c).ok_or(Refusal::Malformed)?;
-        let (path, bound) = self.check(c, key, &out, around)?;
+        let (mut path, mut bound) = (Path::Xdp, false);
+        let mut exits = Vec::with_capacity(copies.len());
+        for copy in copies {
+            (path, bound) = self.check(copy, key, &out, around)?;
+            exits.push(self.exit(copy, key, &out, path)?);
+        }
         if c.ev.kind == FW_EV_CHANGED {
             self.check_stable(key, now_tick)?;
-        }
-        let (mtu, slot, framing) = self
-            .ports
-            .get(&c.port_out)
-            .map_or_else(Default::default, |p| (p.mtu, p.slot, p.framing));
-        if u32::from(c.len_l3) > mtu {
-            return Err(Refusal::Length);
-        }
-        if !self
-            .settings
-            .policy
-            .allows(&key.tuple, &out, [key.port, c.port_out])
-        {
-            return Err(Refusal::Policy);
         }
         let mut record = Record::new(key, &out).ok_or(Refusal::Malformed)?;
         record.port_out = c.port_out;
@@ -70,32 +62,14 @@ impl Manager {
             return Err(Refusal::TableFull);
         }
         let index = self.take_index().ok_or(Refusal::TableFull)?;
-        let framing = match path {
-            Path::Xdp => framing,
-            Path::Tc => Framing::default(),
+        let taken = match exits.as_slice() {
+            [exit] if !record.is_group() => self.take_nexthop(*exit, ops),
+            _ => self.take_list(exits, ops),
         };
-        let (l2, l2_len) = match framing.session {
-            Some(session) => (session.link(c.family), ETH_LEN),
-            None => (c.l2_out, c.l2_out_len),
-        };
-        let nexthop_key = NexthopKey {
-            port: c.port_out,
-            l2,
-            l2_len: l2_len as u8,
-            framing,
-            mark: if path == Path::Tc { c.mark } else { 0 },
-            priority: if path == Path::Tc { c.priority } else { 0 },
-        };
-        let Some((nexthop, new)) = self.nexthops.take(nexthop_key) else {
+        let Some(nexthop) = taken else {
             self.free.push(index);
             return Err(Refusal::NexthopsFull);
         };
-        if new {
-            ops.push(Op::SetNexthop {
-                index: nexthop,
-                nexthop: Box::new(nexthop_key.record(slot)),
-            });
-        }
         if let Some(old) = replaced {
             self.stats.replaced += 1;
             // it may be the last flow through the next hop
@@ -114,6 +88,56 @@ impl Manager {
         Ok(())
     }
 
+    /// Where a frame leaves, and as what.
+    fn exit(
+        &self,
+        c: &fw_candidate,
+        key: &FlowKey,
+        out: &Tuple,
+        path: Path,
+    ) -> Result<NexthopKey, Refusal> {
+        let (mtu, framing) = self
+            .ports
+            .get(&c.port_out)
+            .map_or_else(Default::default, |p| (p.mtu, p.framing));
+        if u32::from(c.len_l3) > mtu {
+            return Err(Refusal::Length);
+        }
+        let ports = [key.port, c.port_out];
+        if !self.settings.policy.allows(&key.tuple, out, ports) {
+            return Err(Refusal::Policy);
+        }
+        let framing = match path {
+            Path::Xdp => framing,
+            Path::Tc => Framing::default(),
+        };
+        let (l2, l2_len) = match framing.session {
+            Some(session) => (session.link(c.family), ETH_LEN),
+            None => (c.l2_out, c.l2_out_len),
+        };
+        Ok(NexthopKey {
+            port: c.port_out,
+            l2,
+            l2_len: l2_len as u8,
+            framing,
+            mark: if path == Path::Tc { c.mark } else { 0 },
+            priority: if path == Path::Tc { c.priority } else { 0 },
+        })
+    }
+
+    /// The index of a next hop; `None`: there are too many.
+    fn take_nexthop(&mut self, exit: NexthopKey, ops: &mut Vec<Op>) -> Option<u32> {
+        let (index, new) = self.nexthops.take(exit)?;
+        if new {
+            let slot = self.ports.get(&exit.port).map_or(0, |port| port.slot);
+            ops.push(Op::SetNexthop {
+                index,
+                nexthop: Box::new(exit.record(slot)),
+            });
+        }
+        Some(index)
+    }
+
     fn check(
         &self,
         c: &fw_candidate,
@@ -129,6 +153,7 @@ impl Manager {
             return Err(Refusal::Framing);
         }
         self.path(key.port, c.port_out, false)?;
+        let group = key.tuple.dst.is_multicast();
         let connection = c.conn.present != 0;
         let concerned = |s: &RuleScope| {
             s.concerns(connection) && s.matches(&key.tuple, out, key.port, c.port_out)
@@ -139,7 +164,11 @@ impl Manager {
         }
         let marked = c.mark != 0 || c.conn.mark != 0 || self.mark_scopes.iter().any(concerned);
         let bound = marked || c.unwired != 0;
-        let path = self.path(key.port, c.port_out, bound || around.sniffed);
+        let path = match self.path(key.port, c.port_out, bound || around.sniffed) {
+            // XDP alone copies
+            Ok(Path::Tc) if group => Err(Refusal::NoPath),
+            path => path,
+        };
         let path = path.map_err(|_| match (marked, around.sniffed) {
             (true, _) => Refusal::Mark,
             (_, true) => Refusal::Sniffed,
@@ -148,7 +177,7 @@ impl Manager {
         if c.conn.present != 0 && c.conn.zone != 0 {
             return Err(Refusal::Zone);
         }
-        if around.copies > 1 {
+        if around.copies > 1 && !group {
             return Err(Refusal::Copies);
         }
         if c.epoch != self.epoch {

@@ -12,6 +12,7 @@ mod connection;
 mod conns;
 mod departure;
 mod flow;
+mod group;
 mod key;
 mod lookup;
 mod manager;

@@ -10,6 +10,7 @@ use crate::admission::keyed;
 use crate::age::Scan;
 use crate::conns::Conns;
 use crate::flow::{Connection, Flow};
+use crate::group::Groups;
 use crate::key::{ConnKey, FlowKey};
 use crate::nexthop::Nexthops;
 use crate::op::Op;
@@ -90,6 +91,8 @@ pub struct Around {
     pub copies: u32,
     /// A packet socket takes its frames.
     pub sniffed: bool,
+    /// A socket of the router itself takes its packets, which are to a group.
+    pub local: bool,
 }
 
 impl Around {
@@ -97,6 +100,7 @@ impl Around {
     pub const PLAIN: Around = Around {
         copies: 1,
         sniffed: false,
+        local: false,
     };
 }
 
@@ -126,6 +130,7 @@ pub struct Manager {
     /// Index of the flow from which on connections are asked for.
     pub(crate) next_asked: u32,
     pub(crate) sweep: Option<Sweep>,
+    pub(crate) groups: Groups,
 }
 
 /// What waits for the last packet that could refer to it.
@@ -160,6 +165,7 @@ impl Manager {
             scan: Scan::default(),
             next_asked: 0,
             sweep: None,
+            groups: Groups::default(),
         }
     }
 
@@ -258,6 +264,20 @@ impl Manager {
         self.nexthops.l2(index)
     }
 
+    /// The ports at which a flow's frames leave: more than one if it is to a group.
+    #[must_use]
+    pub fn exits(&self, flow: &Flow) -> Vec<u32> {
+        let legs = self.legs(flow.nexthop);
+        legs.unwrap_or_else(|| vec![flow.port_out])
+    }
+
+    /// The ports of a list of next hops; `None`: it is none.
+    #[must_use]
+    pub fn legs(&self, nexthop: u32) -> Option<Vec<u32>> {
+        let legs = self.nexthops.legs(nexthop)?;
+        Some(legs.iter().map(|leg| leg.port).collect())
+    }
+
     /// The last refusal for a key.
     #[must_use]
     pub fn refusal(&self, key: &FlowKey) -> Option<Refusal> {
@@ -284,12 +304,25 @@ impl Manager {
             *self.stats.refused.entry(Refusal::Malformed).or_default() += 1;
             return;
         };
-        if let Err(refusal) = self.admit(c, &key, around, now_tick, ops) {
+        if key.tuple.dst.is_multicast() {
+            return self.gather(c, &key, around, now_tick, ops);
+        }
+        let admitted = self.admit(std::slice::from_ref(c), &key, around, now_tick, ops);
+        self.note_refused(&key, admitted, ops);
+    }
+
+    pub(crate) fn note_refused(
+        &mut self,
+        key: &FlowKey,
+        admitted: Result<(), Refusal>,
+        ops: &mut Vec<Op>,
+    ) {
+        if let Err(refusal) = admitted {
             *self.stats.refused.entry(refusal).or_default() += 1;
-            self.remember(key, refusal);
+            self.remember(*key, refusal);
             if refusal.is_momentary() {
                 ops.push(Op::ForgetOffer {
-                    flow: Box::new(keyed(&key)),
+                    flow: Box::new(keyed(key)),
                 });
             }
         }

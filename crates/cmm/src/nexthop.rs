@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shared next hops: egress port and L2 header. The table chains the flows through each.
+//! Shared next hops: egress port and L2 header, or a list of them for copies. The table chains the flows through each.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use freeway_abi::{FW_L2_MAX, fw_nexthop};
+use freeway_abi::{FW_L2_MAX, FW_NH_OLIST, FW_NH_PORT, FW_OLISTS, fw_nexthop};
 
 use crate::port::{Framing, Session, Tag};
 
@@ -22,10 +22,23 @@ pub(crate) struct NexthopKey {
     pub priority: u32,
 }
 
+/// A list of ports for copies, in order.
+#[derive(Debug)]
+struct Olist {
+    number: u32,
+    legs: Vec<NexthopKey>,
+}
+
 /// The next hops in use.
 pub(crate) struct Nexthops {
     by_key: BTreeMap<NexthopKey, u32>,
     by_index: HashMap<u32, NexthopKey>,
+    /// The same of lists.
+    by_legs: HashMap<Vec<NexthopKey>, u32>,
+    lists: BTreeMap<u32, Olist>,
+    /// Numbers of lists, and those of which the data plane may be holding the next hop.
+    free_lists: Vec<u32>,
+    retired_lists: HashMap<u32, u32>,
     /// Those whose flows are still to leave.
     dead: HashSet<u32>,
     free: Vec<u32>,
@@ -38,6 +51,10 @@ impl Nexthops {
         Self {
             by_key: BTreeMap::new(),
             by_index: HashMap::new(),
+            by_legs: HashMap::new(),
+            lists: BTreeMap::new(),
+            free_lists: (1..FW_OLISTS).rev().collect(),
+            retired_lists: HashMap::new(),
             dead: HashSet::new(),
             free: Vec::new(),
             next: 1,
@@ -46,7 +63,7 @@ impl Nexthops {
     }
 
     pub fn len(&self) -> usize {
-        self.by_index.len()
+        self.by_index.len() + self.lists.len()
     }
 
     /// The index for a key, and whether it must be written first; `None` if full.
@@ -54,17 +71,41 @@ impl Nexthops {
         if let Some(&index) = self.by_key.get(&key) {
             return Some((index, false));
         }
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None if self.next <= self.max => {
-                self.next += 1;
-                self.next - 1
-            }
-            None => return None,
-        };
+        let index = self.take_index()?;
         self.by_key.insert(key, index);
         self.by_index.insert(index, key);
         Some((index, true))
+    }
+
+    fn take_index(&mut self) -> Option<u32> {
+        match self.free.pop() {
+            Some(index) => Some(index),
+            None if self.next <= self.max => {
+                self.next += 1;
+                Some(self.next - 1)
+            }
+            None => None,
+        }
+    }
+
+    /// The index for a list, which is in order, and its number if it must be written first; `None` if full.
+    pub fn take_list(&mut self, legs: Vec<NexthopKey>) -> Option<(u32, Option<u32>)> {
+        if let Some(&index) = self.by_legs.get(&legs) {
+            return Some((index, None));
+        }
+        let number = self.free_lists.pop()?;
+        let Some(index) = self.take_index() else {
+            self.free_lists.push(number);
+            return None;
+        };
+        self.by_legs.insert(legs.clone(), index);
+        self.lists.insert(index, Olist { number, legs });
+        Some((index, Some(number)))
+    }
+
+    /// The legs of a list; `None`: it is none.
+    pub fn legs(&self, index: u32) -> Option<&[NexthopKey]> {
+        self.lists.get(&index).map(|list| list.legs.as_slice())
     }
 
     /// No flow goes through it any more.
@@ -73,6 +114,12 @@ impl Nexthops {
             && !self.dead.remove(&index)
         {
             self.by_key.remove(&key);
+        }
+        if let Some(list) = self.lists.remove(&index) {
+            self.retired_lists.insert(index, list.number);
+            if !self.dead.remove(&index) {
+                self.by_legs.remove(&list.legs);
+            }
         }
     }
 
@@ -83,6 +130,11 @@ impl Nexthops {
         {
             self.by_key.remove(key);
         }
+        if let Some(list) = self.lists.get(&index)
+            && self.dead.insert(index)
+        {
+            self.by_legs.remove(&list.legs);
+        }
     }
 
     pub fn is_dead(&self, index: u32) -> bool {
@@ -92,6 +144,7 @@ impl Nexthops {
     /// The index may be used again: no flow that the data plane could still hold names it.
     pub fn recycle(&mut self, index: u32) {
         self.free.push(index);
+        self.free_lists.extend(self.retired_lists.remove(&index));
     }
 
     /// Next hops behind a port with this destination MAC.
@@ -108,11 +161,14 @@ impl Nexthops {
         range.map(|(_, index)| *index).collect()
     }
 
-    /// Next hops at a port.
+    /// Next hops at a port, and lists with a leg there.
     pub fn at_port(&self, port: u32) -> Vec<u32> {
         let key = |rest: u8| NexthopKey::extreme(port, rest);
         let range = self.by_key.range(key(0)..=key(u8::MAX));
-        range.map(|(_, index)| *index).collect()
+        let there = |list: &Olist| list.legs.iter().any(|leg| leg.port == port);
+        let lists = self.lists.iter().filter(|(_, list)| there(list));
+        let lists = lists.map(|(index, _)| *index);
+        range.map(|(_, index)| *index).chain(lists).collect()
     }
 
     pub fn l2(&self, index: u32) -> Option<&[u8]> {
@@ -150,6 +206,19 @@ impl NexthopKey {
         }
     }
 
+    /// Of a list whose legs begin with this one.
+    pub fn list_record(&self, number: u32) -> fw_nexthop {
+        fw_nexthop {
+            port: 0,
+            valid: FW_NH_OLIST,
+            ..NexthopKey {
+                framing: Framing::default(),
+                ..*self
+            }
+            .record(number)
+        }
+    }
+
     pub fn record(&self, slot: u32) -> fw_nexthop {
         let mut l2 = fw_nexthop::default().l2;
         let len = l2.len();
@@ -162,7 +231,7 @@ impl NexthopKey {
             session: self.framing.session_word(),
             port: self.port,
             devmap_slot: slot,
-            valid: 1,
+            valid: FW_NH_PORT,
             l2_len: self.l2_len.into(),
             mark: self.mark,
             priority: self.priority,

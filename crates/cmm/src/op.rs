@@ -16,6 +16,17 @@ pub enum Op {
         /// What to write.
         nexthop: Box<fw_nexthop>,
     },
+    /// Write a list of ports for copies, then the next hop that names it. If that fails the next hop stays as it is.
+    SetOlist {
+        /// Index of the next hop.
+        index: u32,
+        /// Number of the list.
+        number: u32,
+        /// One for each port.
+        legs: Vec<fw_nexthop>,
+        /// What to write at the index.
+        nexthop: Box<fw_nexthop>,
+    },
     /// Flows through it wait in the kernel, at once.
     InvalidateNexthop {
         /// Its index.

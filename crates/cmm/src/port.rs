@@ -13,6 +13,8 @@ pub struct Port {
     pub ifindex: u32,
     /// Slot in the device map.
     pub slot: u32,
+    /// The device that XDP sends through: itself, or one below.
+    pub device: u32,
     /// L3 MTU in bytes.
     pub mtu: u32,
     /// MAC address.

@@ -147,6 +147,11 @@ impl Record {
         self.flags = self.flags & !SNIFFED | if sniffed { SNIFFED } else { 0 };
     }
 
+    /// Its packets are copied to the ports of a list.
+    pub fn is_group(&self) -> bool {
+        self.addr(1).is_multicast()
+    }
+
     fn addr(&self, i: usize) -> IpAddr {
         match &self.addrs {
             Addrs::V4(addrs) => addrs[i].into(),

@@ -20,8 +20,10 @@ pub enum Refusal {
     Zone,
     /// The outcome keeps changing.
     Unstable,
-    /// More than one frame left for one that came in.
+    /// More than one frame left for one that came in, and no multicast route says so.
     Copies,
+    /// A socket of the router itself takes the group's packets.
+    Local,
     /// The flow table is full.
     TableFull,
     /// The next-hop table is full.
@@ -50,7 +52,7 @@ impl Refusal {
     }
 
     /// All, in the order in which they are shown.
-    pub const ALL: [Refusal; 18] = [
+    pub const ALL: [Refusal; 19] = [
         Refusal::Malformed,
         Refusal::PortIn,
         Refusal::PortOut,
@@ -60,6 +62,7 @@ impl Refusal {
         Refusal::Zone,
         Refusal::Unstable,
         Refusal::Copies,
+        Refusal::Local,
         Refusal::TableFull,
         Refusal::NexthopsFull,
         Refusal::Epoch,
@@ -84,6 +87,7 @@ impl Refusal {
             Refusal::Zone => "zone",
             Refusal::Unstable => "unstable",
             Refusal::Copies => "copies",
+            Refusal::Local => "local",
             Refusal::TableFull => "table_full",
             Refusal::NexthopsFull => "nexthops_full",
             Refusal::Epoch => "epoch",
@@ -108,7 +112,8 @@ impl Refusal {
             Refusal::Policy => "excluded by the configuration",
             Refusal::Zone => "conntrack zone other than 0",
             Refusal::Unstable => "the kernel keeps changing the outcome",
-            Refusal::Copies => "the kernel sends more than one copy",
+            Refusal::Copies => "the kernel sends copies other than a multicast route's",
+            Refusal::Local => "a program on the router itself receives it",
             Refusal::TableFull => "the flow table is full",
             Refusal::NexthopsFull => "the next-hop table is full",
             Refusal::Epoch => "seen before the last change of rules",

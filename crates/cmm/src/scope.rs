@@ -22,7 +22,7 @@ impl Manager {
             return;
         }
         // what it became fit for may be a better path
-        let means = |p: &Port| (p.xdp, p.tc, p.slot, p.framing);
+        let means = |p: &Port| (p.xdp, p.tc, p.slot, p.device, p.framing);
         let moves = old.is_some_and(|old| means(old) != means(&port));
         self.ports.insert(ifindex, port);
         let flows = self.flows_at(ifindex);
@@ -98,6 +98,8 @@ impl Manager {
             }
             Event::NeighChanged(neigh) => self.neighbour(neigh, true, ops),
             Event::NeighGone(neigh) => self.neighbour(neigh, false, ops),
+            Event::MrouteChanged(route) => self.mroute(route, true, now_tick, ops),
+            Event::MrouteGone(route) => self.mroute(route, false, now_tick, ops),
             Event::ConnectionDestroyed(tracked) => {
                 self.connection_gone(&key_of(tracked), now_tick, ops);
             }

@@ -71,7 +71,11 @@ impl Manager {
             return;
         }
         let (key, current) = (record.key(), record.path());
-        let path = self.path(key.port, record.port_out, record.is_bound() || sniffed);
+        let path = match record.is_group() {
+            // tc does not copy
+            true => Err(Refusal::Sniffed),
+            false => self.path(key.port, record.port_out, record.is_bound() || sniffed),
+        };
         if path == Ok(current) {
             if let Some(record) = self.table.get_mut(index) {
                 record.set_sniffed(sniffed);
@@ -125,20 +129,25 @@ impl Manager {
     /// Everything that may change about a flow's admission.
     fn is_allowed(&self, record: &Record) -> bool {
         let FlowKey { tuple, port } = record.key();
-        let ports = [port, record.port_out];
         let out = record.out();
         let connection = self.conns.get(record.conn);
         let one_way = connection.is_some_and(|c| CtStatus(c.status).one_way());
         let bound = record.is_bound() || record.is_sniffed();
         // what is bound already may be marked
         let marks = self.mark_scopes.iter().filter(|_| !record.is_bound());
-        let mut scopes = self.unsafe_scopes.iter().chain(marks);
-        self.path(port, record.port_out, bound) == Ok(record.path())
-            && (self.one_way || !one_way)
+        let scopes = self.unsafe_scopes.iter().chain(marks);
+        let leaves = |port_out: u32| {
+            self.path(port, port_out, bound) == Ok(record.path())
+                && self.settings.policy.allows(&tuple, &out, [port, port_out])
+                && !scopes.clone().any(|s| {
+                    s.concerns(record.conn != 0) && s.matches(&tuple, &out, port, port_out)
+                })
+        };
+        (self.one_way || !one_way)
             && !self.nexthops.is_dead(record.nexthop)
-            && self.settings.policy.allows(&tuple, &out, ports)
-            && !scopes.any(|s| {
-                s.concerns(record.conn != 0) && s.matches(&tuple, &out, port, record.port_out)
-            })
+            && match record.is_group() {
+                true => self.exits(&record.flow()).into_iter().all(leaves),
+                false => leaves(record.port_out),
+            }
     }
 }

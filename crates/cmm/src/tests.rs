@@ -437,6 +437,7 @@ fn port(ifindex: u32) -> Port {
         slot: ifindex,
         mtu: 1500,
         mac: Some([2, 0, 0, 0, 0, ifindex as u8]),
+        device: ifindex,
         framing: Default::default(),
         xdp: Fitness::FULL,
         tc: Fitness::default(),

@@ -5,6 +5,7 @@
 
 mod attach;
 mod clock;
+mod copies;
 mod error;
 mod events;
 mod object;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading the programs and their maps.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
-    FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_framed, fw_framing, fw_limit, fw_nexthop,
-    fw_policer, fw_port_fault, fw_session, fw_watch,
+    FW_OLIST_MAX, FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_framed, fw_framing,
+    fw_limit, fw_nexthop, fw_olist, fw_policer, fw_port_fault, fw_session, fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
 use crate::attach::{Attachment, Hook};
 use crate::clock::Clock;
+use crate::copies::{Copies, target};
 use crate::error::DatapathError;
 use crate::events::Events;
 use crate::shared::{Control, Flows, Nexthops, Offers, Seen, Slots, configure_table, seen_len};
@@ -107,6 +108,9 @@ pub struct Datapath {
     pub clock: Clock,
     /// The data plane's events.
     pub events: Events,
+    /// Device of each slot of the device map.
+    outputs: RefCell<BTreeMap<u32, u32>>,
+    copies: Copies,
     maps: MapByName,
     xdp: Object,
     tc: Object,
@@ -134,6 +138,7 @@ impl Datapath {
             slots_per_cpu,
             nexthop_mask: element_mask(options.nexthops),
             kern_ctx: has_kfunc(c"bpf_cast_to_kern_ctx").into(),
+            copy_magic: random() as u32,
             ..Default::default()
         };
         for (reason, packets_per_s) in &options.limits {
@@ -171,6 +176,8 @@ impl Datapath {
             control: Control::map(get(&maps, ".data.control")?)?,
             clock,
             events: Events::new(get(&maps, "fw_events")?)?,
+            outputs: RefCell::default(),
+            copies: Copies::new(get(&maps, "fw_olists")?)?,
             maps,
             xdp,
             tc,
@@ -270,7 +277,60 @@ impl Datapath {
 
     /// What is sent to this slot leaves at another port, which has an entry of its own.
     pub fn set_output(&self, slot: u32, ifindex: u32) -> Result<(), DatapathError> {
-        self.update("fw_ports", &slot.to_ne_bytes(), &ifindex.to_ne_bytes())
+        self.outputs.borrow_mut().insert(slot, ifindex);
+        let leg = self
+            .copies
+            .carries(ifindex)
+            .then(|| self.leg())
+            .transpose()?;
+        self.update(
+            "fw_ports",
+            &slot.to_ne_bytes(),
+            &target(ifindex, leg.as_ref()),
+        )
+    }
+
+    /// Writes an outgoing interface list and its ports, for no flow that the data plane may be using. Each leg's
+    /// `devmap_slot` is its port's; no two may be of one device. What is sent to these ports, also of other flows,
+    /// takes the legs' program from now on.
+    pub fn set_olist(&self, number: u32, legs: &[fw_nexthop]) -> Result<(), DatapathError> {
+        let program = self.leg()?;
+        let mut olist = fw_olist::default();
+        for leg in legs.iter().take(FW_OLIST_MAX as usize) {
+            let at = olist.count as usize;
+            let device = self.outputs.borrow().get(&leg.devmap_slot).copied();
+            olist.device[at] = device.ok_or(DatapathError::Missing {
+                object: "xdp",
+                name: "an output",
+            })?;
+            olist.leg[at] = *leg;
+            olist.count += 1;
+        }
+        let devices = &olist.device[..olist.count as usize];
+        for device in self.copies.carry(devices) {
+            for (slot, _) in self
+                .outputs
+                .borrow()
+                .iter()
+                .filter(|(_, of)| **of == device)
+            {
+                self.update(
+                    "fw_ports",
+                    &slot.to_ne_bytes(),
+                    &target(device, Some(&program)),
+                )?;
+            }
+        }
+        self.copies.olists.set(number, olist);
+        let ports = devices.iter().map(|device| target(*device, Some(&program)));
+        self.copies.set_ports(number, ports)?;
+        // the kernel lets every poll that has not seen the ports' program end: maybe_wait_bpf_programs()
+        let map = self.copies.map(number)?;
+        self.update("fw_olist_ports", &number.to_ne_bytes(), &map)
+    }
+
+    fn leg(&self) -> Result<OwnedFd, DatapathError> {
+        prog_fd(&self.xdp, "xdp", "freeway_leg")
     }
 
     /// What comes in at `framing`'s port with its tags and session is `framed`'s.
@@ -319,6 +379,7 @@ impl Datapath {
 
     /// Takes a port out of the device map.
     pub fn clear_port(&self, slot: u32, ifindex: u32) -> Result<(), DatapathError> {
+        self.outputs.borrow_mut().remove(&slot);
         self.delete("fw_faults", &ifindex.to_ne_bytes())?;
         self.delete("fw_ports", &slot.to_ne_bytes())
     }

@@ -11,8 +11,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use freeway_abi::{
-    FW_HASH_KEYS, FW_OFFER_SETS, FW_SEEN_FLOWS, FW_ST_ACTIVE, Pod, fw_config, fw_control, fw_flow,
-    fw_nexthop, fw_observation_set, fw_offer_set, fw_seen, fw_slot, fw_state,
+    FW_HASH_KEYS, FW_OFFER_SETS, FW_OLISTS, FW_SEEN_FLOWS, FW_ST_ACTIVE, Pod, fw_config,
+    fw_control, fw_flow, fw_nexthop, fw_observation_set, fw_offer_set, fw_olist, fw_seen, fw_slot,
+    fw_state,
 };
 
 use crate::DatapathError;
@@ -377,6 +378,20 @@ impl Nexthops {
     }
 }
 
+/// Where copies leave (`struct fw_olist`).
+pub(crate) struct Olists(Shared<fw_olist>);
+
+impl Olists {
+    pub(crate) fn map(fd: impl AsFd) -> Result<Self, DatapathError> {
+        Shared::map(fd, "fw_olists", FW_OLISTS).map(Self)
+    }
+
+    /// Writes a list that no flow refers to.
+    pub(crate) fn set(&self, number: u32, olist: fw_olist) {
+        self.0.write(number, olist);
+    }
+}
+
 /// Observations under way (`struct fw_slot`).
 pub struct Slots(Shared<fw_slot>);
 
@@ -450,6 +465,8 @@ impl Control {
         set_sample_budget sample_budget sample_budget,
         /// Non-zero: UDP connections without any reply may be learned.
         set_udp_one_way udp_one_way udp_one_way,
+        /// Non-zero: there are multicast routes.
+        set_multicast multicast multicast,
         /// Non-zero: conntrack sees IPv4.
         set_tracks4 tracks4 tracks4,
         /// Non-zero: conntrack sees IPv6.

@@ -45,6 +45,9 @@ pub struct Flow {
     pub to_dport: u16,
     /// Port that it goes out at.
     pub port_out: String,
+    /// All egress ports, if each gets a copy; else absent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ports_out: Vec<String>,
     /// Source MAC address as it goes out; none at a port without a link layer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub src_mac_out: Option<String>,
@@ -237,7 +240,9 @@ impl FlowFilter {
             dst: [flow.dst, flow.to_dst],
             dport: [flow.dport, flow.to_dport],
         };
-        let port = |port: &String| *port == flow.port_in || *port == flow.port_out;
+        let port = |port: &String| {
+            *port == flow.port_in || *port == flow.port_out || flow.ports_out.contains(port)
+        };
         self.matches_tuples(&tuples)
             && self.port.as_ref().is_none_or(port)
             && self.state.is_none_or(|state| state == flow.state)

@@ -146,6 +146,9 @@ pub async fn run(
             Turn::Walk => engine.walk()?,
         }
         engine.drain(&kernel, looked)?;
+        if engine.manager.is_gathering() {
+            look_again.get_or_insert_with(|| tokio::time::Instant::now() + linger);
+        }
         // turns come at random, and under load one may take long
         if engine.renewed.elapsed() >= 2 * HEARTBEAT {
             engine.heartbeat()?;
@@ -268,6 +271,9 @@ impl Engine {
         engine.look_at_sessions();
         engine.set_tcp_timeouts();
         engine.read_neighbours();
+        for route in engine.mirror.mroutes().values() {
+            engine.manager.learn_mroute(route);
+        }
         engine.update_policy()?;
         engine.read_ruleset()?;
         engine.update_ports_within(ATTACH_START)?;
@@ -462,6 +468,8 @@ impl Engine {
                     let around = Around {
                         copies: self.copies(&c),
                         sniffed: FlowKey::of(&c).is_some_and(|key| self.sniffed(&key, &c)),
+                        local: FlowKey::of(&c)
+                            .is_some_and(|key| self.received(&key, &[c.port_out])),
                     };
                     self.manager.candidate(&c, around, now_tick, &mut ops);
                 }
@@ -476,12 +484,35 @@ impl Engine {
                 }
             }
         }
+        self.manager.settle_groups(now_tick, &mut ops);
         self.execute(ops)?;
         Ok(more)
     }
 
     fn sniffed(&self, key: &FlowKey, c: &freeway_abi::fw_candidate) -> bool {
         out_of(c).is_some_and(|out| self.is_sniffed(key, &out, c.port_out))
+    }
+
+    /// True if a socket of the router itself takes what is sent to a group. Where it leaves the kernel delivers it, too,
+    /// if the group is joined there: `ip_mc_output()` and `ip6_finish_output()`.
+    fn received(&self, key: &FlowKey, ports_out: &[u32]) -> bool {
+        let (group, dport) = (key.tuple.dst, key.tuple.dport);
+        let mut ports = ports_out.iter().chain([&key.port]);
+        group.is_multicast()
+            && ports.any(|port| self.polled.memberships.delivers(*port, group, dport))
+    }
+
+    /// Flows to groups that the router itself has begun to receive leave.
+    fn look_at_memberships(&mut self, ops: &mut Vec<Op>) -> Result<(), DaemonError> {
+        let now_tick = self.now_tick()?;
+        for index in self.manager.group_flows() {
+            if let Some(flow) = self.manager.flow(index)
+                && self.received(&flow.key, &self.manager.exits(&flow))
+            {
+                self.manager.received_here(index, now_tick, ops);
+            }
+        }
+        Ok(())
     }
 
     /// Frames that left under the candidate's token, if its slot still is its own.
@@ -562,6 +593,9 @@ impl Engine {
             self.update_policy()?;
             self.set_tcp_timeouts();
             self.manager.new_epoch(&mut ops);
+        }
+        if before.memberships != self.polled.memberships {
+            self.look_at_memberships(&mut ops)?;
         }
         if before.sniffers != self.polled.sniffers {
             self.sniff.begin();

@@ -26,6 +26,7 @@ pub fn flow() -> Flow {
         to_dst: "198.51.100.2".parse().unwrap(),
         to_dport: 5201,
         port_out: "wan0".into(),
+        ports_out: Vec::new(),
         src_mac_out: Some("02:00:00:00:02:01".into()),
         dst_mac_out: Some("02:00:00:00:02:02".into()),
         state: FlowState::Active,

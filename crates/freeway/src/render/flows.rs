@@ -37,7 +37,11 @@ pub(super) fn lines(page: &mut Page, indent: &str, flow: &Flow) {
         &format!("{came} {state}"),
     );
     let rest = format!("{indent}     ");
-    let mut way = format!("{} > {} ({})", flow.port_in, flow.port_out, flow.path);
+    let out = match flow.ports_out.as_slice() {
+        [] => flow.port_out.clone(),
+        copies => copies.join(" "),
+    };
+    let mut way = format!("{} > {out} ({})", flow.port_in, flow.path);
     if (flow.src, flow.sport, flow.dst, flow.dport)
         != (flow.to_src, flow.to_sport, flow.to_dst, flow.to_dport)
     {

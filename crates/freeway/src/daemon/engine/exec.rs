@@ -27,7 +27,7 @@ impl StateView for View<'_> {
 impl Engine {
     /// In order; conntrack's answers may bring further operations.
     pub(super) fn execute(&mut self, mut ops: Vec<Op>) -> Result<(), DaemonError> {
-        while !ops.is_empty() {
+        loop {
             let mut prepare = Vec::new();
             let mut timeouts = Vec::new();
             let mut failed = Vec::new();
@@ -37,6 +37,8 @@ impl Engine {
             // what no flow needs costs nothing
             let tc_forwards = self.manager.tc_flow_count() > 0;
             self.datapath.control.set_tc_forwards(tc_forwards.into());
+            let multicast = self.manager.routes_multicast();
+            self.datapath.control.set_multicast(multicast.into());
             let now_tick = self.now_tick()?;
             for index in failed {
                 self.manager.insert_failed(index, now_tick, &mut ops);
@@ -48,8 +50,10 @@ impl Engine {
                     tracing::debug!("writing a connection's timeout: {error}");
                 }
             }
+            if ops.is_empty() {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     fn carry_out(
@@ -62,6 +66,15 @@ impl Engine {
         let datapath = &self.datapath;
         match op {
             Op::SetNexthop { index, nexthop } => datapath.nexthops.set(index, *nexthop),
+            Op::SetOlist {
+                index,
+                number,
+                legs,
+                nexthop,
+            } => match datapath.set_olist(number, &legs) {
+                Ok(()) => datapath.nexthops.set(index, *nexthop),
+                Err(error) => tracing::warn!("multicast stays in the kernel: {error}"),
+            },
             Op::InvalidateNexthop { index } => datapath.nexthops.invalidate(index),
             Op::InsertFlow { index, flow } => {
                 if datapath.flows.insert(index, &flow) {

@@ -3,7 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use freeway_abi::{FW_AF_INET6, FW_KEY_IP6, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_flow, fw_state};
+use freeway_abi::{
+    FW_AF_INET6, FW_KEY_IP6, FW_NH_OLIST, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_flow, fw_state,
+};
 use freeway_cmm::{Flow as Managed, Path, addr_of};
 
 use super::Engine;
@@ -58,7 +60,13 @@ impl Engine {
             return true;
         }
         let record = self.datapath.flows.get(index);
-        let leaves = |port| self.datapath.nexthops.get(record.nexthop).port == port;
+        let leaves = |port| match self.datapath.nexthops.get(record.nexthop) {
+            list if list.valid == FW_NH_OLIST => {
+                let legs = self.manager.legs(record.nexthop);
+                legs.is_some_and(|legs| legs.contains(&port))
+            }
+            nexthop => nexthop.port == port,
+        };
         let through = match port {
             None => true,
             Some(None) => false,
@@ -78,6 +86,7 @@ impl Engine {
             f64::from(ticks) / f64::from(self.datapath.clock.hz())
         };
         let l2 = self.manager.nexthop_l2(flow.nexthop).unwrap_or(&[]);
+        let legs = self.manager.legs(flow.nexthop).unwrap_or_default();
         Flow {
             family: if flow.key.tuple.src.is_ipv4() { 4 } else { 6 },
             proto: Proto(flow.key.tuple.proto),
@@ -91,6 +100,7 @@ impl Engine {
             to_dst: flow.out.dst,
             to_dport: flow.out.dport,
             port_out: self.port_name(flow.port_out),
+            ports_out: legs.iter().map(|port| self.port_name(*port)).collect(),
             src_mac_out: l2.get(6..12).map(mac),
             dst_mac_out: l2.get(..6).map(mac),
             state: self.flow_state(&state),

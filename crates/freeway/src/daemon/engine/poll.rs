@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc as ask;
 
 use freeway_cmm::{ConnKey, FlowKey};
+use freeway_kernel::Memberships;
 use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::ethtool::Ethtool;
 use freeway_kernel::hooks;
@@ -127,6 +128,8 @@ pub(super) struct Polled {
     features: Option<BTreeMap<u32, XdpFeatures>>,
     /// What keeps ports from a path.
     obstacles: BTreeMap<u32, Obstacles>,
+    /// What the router itself receives of groups.
+    pub memberships: Memberships,
     /// Of PPPoE.
     pub sessions: Vec<pppoe::Session>,
     /// As conntrack has them; `None`: not at all.
@@ -175,6 +178,10 @@ impl Polled {
                 .collect(),
             ours,
             sysctls,
+            memberships: Memberships::read().unwrap_or_else(|error| {
+                tracing::debug!("reading memberships of groups: {error}");
+                Memberships::default()
+            }),
             sessions,
             connections: look_up(connections),
         }

@@ -505,6 +505,7 @@ impl Engine {
             ManagedPort {
                 ifindex: link.ifindex,
                 slot: port.slot.unwrap_or(0),
+                device: port.carried.as_ref().map_or(link.ifindex, |c| c.base),
                 mtu: link.mtu,
                 mac: link.mac.map(|m| m.0),
                 framing: port

@@ -48,7 +48,9 @@ impl Engine {
         let mut ops = Vec::new();
         for index in from..to {
             if let Some(flow) = self.manager.flow(index) {
-                let sniffed = self.is_sniffed(&flow.key, &flow.out, flow.port_out);
+                let exits = self.manager.exits(&flow);
+                let sniffs = |port: u32| self.is_sniffed(&flow.key, &flow.out, port);
+                let sniffed = exits.into_iter().any(sniffs);
                 self.manager.set_sniffed(index, sniffed, now_tick, &mut ops);
             }
         }
