@@ -540,6 +540,9 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 		return FW_R_LEARN_FRAME;
 	if (!fw_out_read(&out, slot, data, end, p))
 		return FW_R_LEARN_FRAME;
+	/* what was translated into a group's is copied by routes that its key does not name */
+	if (fw_is_group(out.t.daddr_be[0], p->family) != group)
+		return FW_R_LEARN_TUPLE;
 	gso = fw_gso_size(ctx);
 	proof = fw_prove_headers(slot, data, end, p);
 	len_l3 = gso ? fw_segment_len(data, end, p, gso) : p->len_l3;

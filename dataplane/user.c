@@ -370,7 +370,6 @@ static __always_inline enum fw_reason fw_user_done(struct fw_user_frame *frame, 
 {
 	if (reason == FW_R_FAST)
 		frame->port_out = nh->port;
-	frame->olist = ctx->olist;
 	frame->at = ctx->data - ctx->room;
 	frame->len = fw_frame_len(ctx);
 	return reason;
@@ -384,6 +383,7 @@ static __attribute__((noinline)) enum fw_reason fw_user_other(struct fw_user_fra
 	enum fw_reason reason = fw_user_no_hit(&ctx, ctx.port, missed, &nh);
 
 	fw_count(reason);
+	frame->olist = ctx.olist;
 	return fw_user_done(frame, &ctx, reason, nh);
 }
 

@@ -73,7 +73,8 @@ struct fw_user_frame {
 	__u32 len;
 	__u32 port;     /* at which it came in, ifindex */
 	__u32 port_out; /* at which it is to leave, if it is forwarded */
-	__u32 olist;    /* or the list of the ports at which copies of it are to leave, or 0 */
+	__u32 olist; /* or the list of the ports at which copies of it are to leave; else left alone
+		      */
 };
 
 /*

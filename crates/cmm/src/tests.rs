@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cases;
+mod groups;
 mod paths;
 mod random;
 mod scale;
@@ -304,6 +305,13 @@ impl World {
                     );
                 }
             }
+            Op::SetOlist { index, nexthop, .. } => {
+                let nexthop = nexthop.clone();
+                self.apply(&Op::SetNexthop {
+                    index: *index,
+                    nexthop,
+                });
+            }
             Op::InvalidateNexthop { index } => {
                 self.nexthops.get_mut(index).expect("a next hop").valid = 0;
             }
@@ -382,6 +390,9 @@ impl World {
             assert_eq!(flow.key.v4(), Some(self.flows[&index].key));
             assert_eq!(self.manager.find(&flow.key).map(|(i, _)| i), Some(index));
             assert_eq!(flow.nexthop, self.flows[&index].nexthop);
+            if self.manager.legs(flow.nexthop).is_some() {
+                continue;
+            }
             let l2 = self
                 .manager
                 .nexthop_l2(flow.nexthop)
@@ -449,6 +460,7 @@ fn names(ops: &[Op]) -> Vec<&'static str> {
     ops.iter()
         .map(|op| match op {
             Op::SetNexthop { .. } => "set_nexthop",
+            Op::SetOlist { .. } => "set_olist",
             Op::InvalidateNexthop { .. } => "invalidate_nexthop",
             Op::InsertFlow { .. } => "insert",
             Op::RemoveFlow { .. } => "remove",

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use freeway_abi::{
     FW_PPPOE_LEN, FW_TAG_LEN, FW_TAGS_MAX, fw_candidate, fw_conn, fw_control, fw_flow, fw_framed,
-    fw_framing, fw_limit, fw_nexthop,
+    fw_framing, fw_limit, fw_nexthop, fw_olist,
 };
 
 use crate::DataplaneEvent;
@@ -27,6 +27,7 @@ struct InBuffer {
     len: u32,
     port: u32,
     port_out: u32,
+    olist: u32,
 }
 
 unsafe extern "C" {
@@ -35,6 +36,7 @@ unsafe extern "C" {
     fn fw_user_control(env: *mut Env) -> *mut fw_control;
     fn fw_user_flow(env: *mut Env, index: u32) -> *mut fw_flow;
     fn fw_user_nexthop(env: *mut Env, index: u32) -> *mut fw_nexthop;
+    fn fw_user_olist(env: *mut Env, index: u32) -> *mut fw_olist;
     fn fw_user_set_now(env: *mut Env, tick: u32);
     fn fw_user_set_straight(env: *mut Env, straight: u32);
     fn fw_user_hits(env: *const Env) -> u64;
@@ -56,6 +58,7 @@ unsafe extern "C" {
         framed: *const fw_framed,
     ) -> i32;
     fn fw_user_forward(env: *mut Env, frame: *mut InBuffer) -> u32;
+    fn fw_user_leg(env: *mut Env, frame: *mut InBuffer, device: u32) -> i32;
     fn fw_user_ingress(env: *mut Env, frame: *mut u8, len: u32, port: u32, gso: u32) -> u32;
     fn fw_user_egress(
         env: *mut Env,
@@ -74,6 +77,8 @@ pub struct Verdict {
     pub reason: u32,
     /// Egress port if forwarded.
     pub port_out: Option<u32>,
+    /// List of the ports to which it is to be copied, or 0.
+    pub olist: u32,
 }
 
 /// A native pipeline with tables of its own.
@@ -107,6 +112,12 @@ impl Pipeline {
     pub fn nexthop(&mut self, index: u32) -> Option<&mut fw_nexthop> {
         // SAFETY: NULL or part of the environment, borrowed with it.
         unsafe { fw_user_nexthop(self.0.as_ptr(), index).as_mut() }
+    }
+
+    /// A list of ports for copies; `None` if there is no such number.
+    pub fn olist(&mut self, number: u32) -> Option<&mut fw_olist> {
+        // SAFETY: NULL or part of the environment, borrowed with it.
+        unsafe { fw_user_olist(self.0.as_ptr(), number).as_mut() }
     }
 
     /// Sets the clock.
@@ -226,6 +237,7 @@ impl Pipeline {
             len,
             port,
             port_out: 0,
+            olist: 0,
         };
         // SAFETY: the buffer is `at` and `len` bytes long, and C stays within.
         let reason = unsafe { fw_user_forward(self.0.as_ptr(), &raw mut lies) };
@@ -235,7 +247,28 @@ impl Pipeline {
         Verdict {
             reason,
             port_out: fast.then_some(lies.port_out),
+            olist: lies.olist,
         }
+    }
+
+    /// What the copy of a forwarded frame for a device of a list is, and the port at which it leaves; `None` if the
+    /// list has no such device.
+    #[must_use]
+    pub fn copy(&mut self, frame: &[u8], olist: u32, device: u32) -> Option<(Vec<u8>, u32)> {
+        let mut buffer = vec![0; HEADROOM as usize];
+        buffer.extend_from_slice(frame);
+        let mut lies = InBuffer {
+            buffer: buffer.as_mut_ptr(),
+            at: HEADROOM,
+            len: u32::try_from(frame.len()).unwrap_or(0),
+            port: 0,
+            port_out: 0,
+            olist,
+        };
+        // SAFETY: as in forward().
+        let result = unsafe { fw_user_leg(self.0.as_ptr(), &raw mut lies, device) };
+        let copy = buffer.get(lies.at as usize..lies.at as usize + lies.len as usize)?;
+        (result == 0).then(|| (copy.to_vec(), lies.port_out))
     }
 
     /// tc ingress of the slow path: the token, or 0.

@@ -108,6 +108,7 @@ pub fn manager() -> Manager {
             slot,
             mtu,
             mac,
+            device: ifindex,
             framing: Default::default(),
             xdp: Fitness::FULL,
             tc: Fitness::default(),
