@@ -329,6 +329,41 @@ pub enum BenchCommand {
     /// masquerade on the WAN. What a frame costs one CPU, net of the generator; payload that one CPU forwards at that
     /// cost; and the share of a CPU that a full 1 Gb/s link takes.
     Imx8(Imx8Args),
+    /// Measure what a copy of a multicast frame costs the router
+    ///
+    /// One source and as many receivers as asked for, each at a port of its own; IPv4 and IPv6, small UDP frames. The
+    /// CPU time of the threads of the router's ports (threaded NAPI) for each copy that reached a receiver: the kernel
+    /// alone, with Freeway, and a bare XDP broadcast, by turns. Fails if a receiver's copies are not as many as the router's frames.
+    Multicast(MulticastArgs),
+}
+
+/// Arguments of `bench multicast`.
+#[derive(Debug, Args)]
+pub struct MulticastArgs {
+    /// Receivers, each at a port of its own
+    #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=30))]
+    pub ports: u32,
+    /// Frame size in bytes, FCS counted
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=1518))]
+    pub frame_bytes: u32,
+    /// Runs; figures are their medians
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Seconds of each sample of each router
+    #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub seconds: u32,
+    /// Have the policy refuse all flows: what Freeway costs where it does not help
+    #[arg(long)]
+    pub refused: bool,
+    /// CPU of the router
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub cpu: usize,
+    /// CPU of source, receivers and the daemon
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub host_cpu: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `bench imx8`.

@@ -67,6 +67,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Bench(BenchCommand::Bulk(args)) => bench::bulk(&args),
         Command::Bench(BenchCommand::Shaper(args)) => bench::shaper(&args),
         Command::Bench(BenchCommand::Imx8(args)) => bench::imx8(&args),
+        Command::Bench(BenchCommand::Multicast(args)) => bench::multicast(&args),
         Command::Man { dir, positional } => manual::pages(&dir.or(positional).unwrap_or_default()),
         Command::Completions { target } => manual::completions(&target),
     }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use freeway_lab::Lab;
+use freeway_lab::{Lab, Netns};
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -42,6 +42,17 @@ impl RouterDaemon {
 
     /// The same, with its ports on a path.
     pub fn start_on(lab: &Lab, path: PathChoice, extra: &str) -> Result<RouterDaemon, Stop> {
+        let keys = format!("path = \"{}\"\n", path.name());
+        let config = format!("{}\n{extra}", lab.config_toml(&keys));
+        Self::start_in(lab.router(), &lab.interfaces(), &config)
+    }
+
+    /// Starts a daemon in a router, with interfaces and a configuration, and waits until it answers.
+    pub fn start_in(
+        router: &Netns,
+        interfaces: &[String],
+        config: &str,
+    ) -> Result<RouterDaemon, Stop> {
         let program = std::env::current_exe().map_err(|error| {
             Stop::failure(format!("cannot find this program's own file: {error}"))
         })?;
@@ -55,7 +66,7 @@ impl RouterDaemon {
         // The configuration goes through a pipe and the socket is the namespace's own: there is no file to leave behind.
         command
             .args(["run", "--config", "/dev/stdin", "--log", "warn"])
-            .args(lab.interfaces().iter().flat_map(|name| ["-i", name]))
+            .args(interfaces.iter().flat_map(|name| ["-i", name]))
             .env_remove("FREEWAY_LOG")
             .env("NO_COLOR", "1")
             .stdin(Stdio::piped())
@@ -67,7 +78,7 @@ impl RouterDaemon {
         unsafe {
             command.pre_exec(|| prctl::set_pdeathsig(Signal::SIGTERM).map_err(io::Error::from))
         };
-        let mut child = lab.router().spawn(&mut command)?;
+        let mut child = router.spawn(&mut command)?;
         let log = child.stderr.take().map(|mut stderr| {
             thread::spawn(move || {
                 let mut text = String::new();
@@ -80,11 +91,9 @@ impl RouterDaemon {
         let mut daemon = RouterDaemon {
             child,
             log,
-            client: Client::new(Some(&socket_of(&lab.router().path()).map_err(failed)?))?,
+            client: Client::new(Some(&socket_of(&router.path()).map_err(failed)?))?,
         };
         if let Some(mut input) = input {
-            let keys = format!("path = \"{}\"\n", path.name());
-            let config = format!("{}\n{extra}", lab.config_toml(&keys));
             input.write_all(config.as_bytes()).map_err(failed)?;
         }
         daemon.wait_until_ready()?;

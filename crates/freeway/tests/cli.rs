@@ -65,6 +65,7 @@ fn bad_input_exits_with_64() {
         (&["bench", "compare", "--scenario", "moon"], "moon"),
         (&["bench", "compare", "--flows", "0"], "--flows"),
         (&["bench", "imx8", "--row", "ipv4"], "ipv4-tcp-lan-wan"),
+        (&["bench", "multicast", "--ports", "0"], "--ports"),
     ] {
         let (code, line) = refusal(arguments);
         assert_eq!(code, 64, "{arguments:?}: {line}");

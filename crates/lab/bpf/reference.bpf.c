@@ -19,6 +19,14 @@ struct {
 	__type(value, __u32);
 } out SEC(".maps");
 
+/* A multicast router's ports. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, 32);
+	__type(key, __u32);
+	__type(value, __u32);
+} all SEC(".maps");
+
 static __always_inline void count(void)
 {
 	__u32 zero = 0;
@@ -45,6 +53,12 @@ SEC("xdp")
 int xdp_redirect(struct xdp_md *ctx)
 {
 	return bpf_redirect_map(&out, 0, XDP_DROP);
+}
+
+SEC("xdp")
+int xdp_broadcast(struct xdp_md *ctx)
+{
+	return bpf_redirect_map(&all, 0, BPF_F_BROADCAST);
 }
 
 /* Adds a piece of the packet, if its length has that bit, to the sum. */

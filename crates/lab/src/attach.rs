@@ -117,10 +117,15 @@ pub(crate) fn words(value: &[u8]) -> impl Iterator<Item = u64> + '_ {
 
 /// Puts a port into element 0 of a device map.
 pub(crate) fn set_device(map: &MapHandle, port: &Port) -> Result<(), LabError> {
+    set_device_at(map, 0, port)
+}
+
+/// Puts a port into an element of a device map.
+pub(crate) fn set_device_at(map: &MapHandle, index: u32, port: &Port) -> Result<(), LabError> {
     // As with links, the index is one of the caller's namespace.
     let set = || {
         map.update(
-            &0u32.to_ne_bytes(),
+            &index.to_ne_bytes(),
             &port.ifindex.to_ne_bytes(),
             MapFlags::ANY,
         )

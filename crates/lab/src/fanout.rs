@@ -24,6 +24,7 @@ use crate::frame::{FlowSpec, group_mac, mac_text};
 use crate::lab::{Port, batch, ports_toml, wait_for_carrier, wire_port};
 use crate::mroute::{MROUTE_PORTS, Mroute};
 use crate::netns::Netns;
+use crate::reference::{ReferenceGuard, attach_broadcast};
 use crate::topology::Family;
 use crate::twins::{ROUTER_SYSCTLS, host_mac, router_mac, write_sysctls};
 use crate::{signal, sweep};
@@ -182,6 +183,12 @@ impl Fanout {
         let outputs: Vec<u32> = outputs.collect();
         let mroute = self.mroute(flow.family());
         mroute.set(flow.near, flow.far, self.input.ifindex, &outputs)
+    }
+
+    /// Puts a bare XDP broadcast in the router's place: every frame of the source reaches these receivers as it is.
+    pub fn broadcast(&self, receivers: &[usize]) -> Result<ReferenceGuard, LabError> {
+        let outputs: Vec<&Port> = receivers.iter().map(|i| &self.outputs[*i]).collect();
+        attach_broadcast(&self.input, &outputs)
     }
 
     /// The router's interfaces that the Freeway daemon is to serve.

@@ -50,6 +50,7 @@ pub mod signal;
 pub mod sink;
 mod skel;
 pub mod sweep;
+mod task_clock;
 pub mod topology;
 pub mod twins;
 mod wire;

@@ -12,11 +12,19 @@ use nix::unistd::Pid;
 use crate::error::{Context, LabError};
 use crate::fanout::Fanout;
 use crate::lab::{Lab, Port};
+use crate::task_clock::TaskClock;
+
+/// A receiver looks every so often, nanoseconds, and until nothing has come so many times: as a card holds back its
+/// interrupts. A veth has room for 256 frames.
+const COALESCED: [(&str, &str); 2] = [
+    ("gro_flush_timeout", "150000"),
+    ("napi_defer_hard_irqs", "10"),
+];
 
 /// The polling threads of a lab's router. They live as long as their ports.
 #[derive(Debug)]
 pub struct NapiThreads {
-    pids: Vec<i32>,
+    clocks: Vec<TaskClock>,
 }
 
 impl Lab {
@@ -31,13 +39,14 @@ impl Lab {
         }
         let mut pids = threads_of(self.lan_port(), router_cpu)?;
         pids.extend(threads_of(self.wan_port(), router_cpu)?);
-        Ok(NapiThreads { pids })
+        NapiThreads::of(&pids)
     }
 }
 
 impl Fanout {
-    /// As [`Lab::poll_by_threads`]. The receivers' threads go ahead of all else on their CPU: what the router sends is
-    /// taken at once, whatever the generator does there.
+    /// As [`Lab::poll_by_threads`], but the receivers' threads are on the router's CPU, as a card's completions are: memory
+    /// is freed where it is allocated. They go ahead of the router, and they come by themselves: it does not have to wake
+    /// one for each copy. Their time is not the router's.
     pub fn poll_by_threads(
         &self,
         router_cpu: usize,
@@ -45,30 +54,29 @@ impl Fanout {
     ) -> Result<NapiThreads, LabError> {
         threads_of(self.source(), host_cpu)?;
         for port in self.receivers() {
-            let threads = threads_of(port, host_cpu)?;
+            let threads = threads_of(port, router_cpu)?;
+            write_sys(port, &COALESCED)?;
             threads.into_iter().try_for_each(go_ahead_of_others)?;
         }
         let mut pids = Vec::new();
         for port in [self.input()].into_iter().chain(self.outputs()) {
             pids.extend(threads_of(port, router_cpu)?);
         }
-        Ok(NapiThreads { pids })
+        NapiThreads::of(&pids)
     }
 }
 
 impl NapiThreads {
+    fn of(pids: &[i32]) -> Result<Self, LabError> {
+        let clocks = pids.iter().map(|pid| TaskClock::of(*pid));
+        Ok(Self {
+            clocks: clocks.collect::<Result<_, _>>()?,
+        })
+    }
+
     /// CPU time that they have had so far.
     pub fn cpu_time(&self) -> Result<Duration, LabError> {
-        let mut sum_ns = 0;
-        for pid in &self.pids {
-            let path = format!("/proc/{pid}/schedstat");
-            let text = fs::read_to_string(&path).context(format!("read {path}"))?;
-            let on_cpu = text.split_whitespace().next();
-            sum_ns += on_cpu
-                .and_then(|ns| ns.parse::<u64>().ok())
-                .ok_or_else(|| LabError::Invalid(format!("{path} holds {text:?}")))?;
-        }
-        Ok(Duration::from_nanos(sum_ns))
+        self.clocks.iter().map(TaskClock::read).sum()
     }
 }
 
@@ -77,11 +85,7 @@ fn threads_of(port: &Port, cpu: usize) -> Result<Vec<i32>, LabError> {
     // kthreads are called napi/DEVICE-ID, cut to 15 bytes
     let prefix = format!("napi/{}-", port.name);
     let before = kernel_threads(&prefix);
-    let file = format!("/sys/class/net/{}/threaded", port.name);
-    let what = format!("write 1 to {file} in {}", port.netns.name());
-    port.netns
-        .enter(|| own_sys().and_then(|()| fs::write(&file, "1")))?
-        .context(what)?;
+    write_sys(port, &[("threaded", "1")])?;
     let mut pids = kernel_threads(&prefix);
     pids.retain(|pid| !before.contains(pid));
     if pids.is_empty() {
@@ -97,6 +101,19 @@ fn threads_of(port: &Port, cpu: usize) -> Result<Vec<i32>, LabError> {
         .map_err(io::Error::from)
         .context(format!("bind the threads of {} to CPU {cpu}", port.name))?;
     Ok(pids)
+}
+
+/// Sets attributes of a port.
+fn write_sys(port: &Port, values: &[(&str, &str)]) -> Result<(), LabError> {
+    let write = |(key, value): &(&str, &str)| {
+        let file = format!("/sys/class/net/{}/{key}", port.name);
+        let what = format!("write {value} to {file} in {}", port.netns.name());
+        fs::write(&file, value).context(what)
+    };
+    port.netns.enter(|| {
+        own_sys().context("mount a sysfs")?;
+        values.iter().try_for_each(write)
+    })?
 }
 
 /// Gives a thread the lowest real-time priority.

@@ -8,7 +8,7 @@ use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use serde::Serialize;
 
-use crate::attach::{Attached, attach_tc_egress, attach_xdp, counters, set_device};
+use crate::attach::{Attached, attach_tc_egress, attach_xdp, counters, set_device, set_device_at};
 use crate::error::{Context, LabError};
 use crate::lab::{Lab, Port};
 use crate::skel::reference::ReferenceSkelBuilder;
@@ -37,6 +37,26 @@ pub(crate) fn attach_pass(port: &Port) -> Result<Attached, LabError> {
         .context("open the references")?;
     let skel = open.load().context("load the reference programs")?;
     attach_xdp(skel.progs.xdp_pass.as_fd(), port)
+}
+
+/// Attaches a program that hands each frame to all of these ports.
+pub(crate) fn attach_broadcast(
+    input: &Port,
+    outputs: &[&Port],
+) -> Result<ReferenceGuard, LabError> {
+    let mut storage = MaybeUninit::uninit();
+    let open = ReferenceSkelBuilder::default()
+        .open(&mut storage)
+        .context("open the references")?;
+    let skel = open.load().context("load the reference programs")?;
+    let all = MapHandle::try_from(&skel.maps.all).context("open the port map")?;
+    for (index, output) in (0..).zip(outputs) {
+        set_device_at(&all, index, output)?;
+    }
+    Ok(ReferenceGuard {
+        frames: MapHandle::try_from(&skel.maps.frames).context("open the counters")?,
+        _attached: attach_xdp(skel.progs.xdp_broadcast.as_fd(), input)?,
+    })
 }
 
 /// A reference program at work; dropping it detaches it.

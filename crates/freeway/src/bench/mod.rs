@@ -7,6 +7,8 @@ mod discipline;
 mod flood;
 mod forwarded;
 mod imx8;
+mod multicast;
+mod port;
 mod process;
 mod program;
 mod setup;
@@ -19,6 +21,7 @@ pub use bulk::bulk;
 pub use compare::compare;
 pub use flood::flood;
 pub use imx8::{Row, imx8};
+pub use multicast::multicast;
 pub use setup::setup;
 pub use shaper::shaper;
 
