@@ -153,6 +153,7 @@ impl World {
             slot: 2,
             mtu: 9000,
             mac: None,
+            device: 2,
             framing,
             xdp: Fitness::FULL,
             tc: Fitness::default(),
@@ -427,6 +428,7 @@ impl World {
                         *to = **nexthop;
                     }
                 }
+                Op::SetOlist { .. } => panic!("a list, where no multicast is routed"),
                 Op::InvalidateNexthop { index } => {
                     if let Some(to) = pipeline.nexthop(*index) {
                         to.valid = 0;
@@ -577,6 +579,7 @@ impl World {
                     slot: ifindex,
                     mtu: 9000,
                     mac: None,
+                    device: ifindex,
                     framing: Framing::default(),
                     xdp: Fitness {
                         input: true,
