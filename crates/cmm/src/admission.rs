@@ -169,9 +169,10 @@ impl Manager {
             Ok(Path::Tc) if group => Err(Refusal::NoPath),
             path => path,
         };
-        let path = path.map_err(|_| match (marked, around.sniffed) {
-            (true, _) => Refusal::Mark,
-            (_, true) => Refusal::Sniffed,
+        let path = path.map_err(|refusal| match (marked, around.sniffed, c.unwired) {
+            (true, ..) => Refusal::Mark,
+            (_, true, _) => Refusal::Sniffed,
+            (.., 0) => refusal,
             _ => Refusal::Unwired,
         })?;
         if c.conn.present != 0 && c.conn.zone != 0 {

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -19,6 +20,14 @@ const WAIT: Duration = Duration::from_secs(2);
 const SETTLE: Duration = Duration::from_millis(50);
 /// From an event to its effect, with room for a busy machine.
 const FOLLOWED: Duration = Duration::from_millis(200);
+/// A poll and what comes after it.
+const POLLED: Duration = Duration::from_secs(3);
+
+/// What takes redirected frames at each receiver, without which no port there is fit for them.
+fn captures(fanout: &Fanout) -> Vec<Capture> {
+    let open = |port| Capture::open(port).unwrap();
+    fanout.receivers().iter().map(open).collect()
+}
 
 fn start(fanout: &Fanout) -> Router {
     let interfaces = fanout.interfaces();
@@ -79,10 +88,9 @@ fn check_copies(
 fn copies_are_the_kernels() {
     let Some(_machine) = machine() else { return };
     let fanout = Fanout::build(RECEIVERS).unwrap();
+    let mut captures = captures(&fanout);
     let router = start(&fanout);
     let injector = Injector::open(fanout.source()).unwrap();
-    let open = |port| Capture::open(port).unwrap();
-    let mut captures: Vec<_> = fanout.receivers().iter().map(open).collect();
     for family in [Family::Ipv4, Family::Ipv6] {
         let flow = fanout.flow(family, 200);
         for served in [&ALL[..], &[2], &[0, 3, 7], &ALL[1..]] {
@@ -103,12 +111,21 @@ fn copies_are_the_kernels() {
 fn joins_and_leaves_are_followed_under_load() {
     let Some(_machine) = machine() else { return };
     let fanout = Fanout::build(RECEIVERS).unwrap();
+    let attach = |port| Sink::attach(port, SinkSpec::thorough(1)).unwrap();
+    let mut sinks: Vec<_> = fanout.receivers().iter().map(attach).collect();
     let router = start(&fanout);
     for family in [Family::Ipv4, Family::Ipv6] {
         let flow = fanout.flow(family, 80);
         fanout.serve(&flow, &ALL).unwrap();
-        let attach = |port| Sink::attach(port, SinkSpec::thorough(1)).unwrap();
-        let sinks: Vec<_> = fanout.receivers().iter().map(attach).collect();
+        // one at a time, and never none
+        sinks = sinks
+            .into_iter()
+            .zip(fanout.receivers())
+            .map(|(sink, port)| {
+                drop(sink);
+                attach(port)
+            })
+            .collect();
         let last = &sinks[RECEIVERS - 1];
         let generator = Arc::new(Generator::new(fanout.source(), &flow).unwrap());
         let load = Load::paced(Until::Stopped, 5000).ahead();
@@ -131,11 +148,6 @@ fn joins_and_leaves_are_followed_under_load() {
         }
         let sent = running.stop().unwrap().frames;
         thread::sleep(SETTLE);
-        eprintln!(
-            "DEBUG {}",
-            String::from_utf8_lossy(&router.run(&["stats"]).stdout)
-        );
-        eprintln!("DEBUG {:#}", router.status());
         let fast = router.stats().fast() - fast_from;
         assert!(
             fast > sent * 8 / 10,
@@ -149,5 +161,178 @@ fn joins_and_leaves_are_followed_under_load() {
             }
         }
     }
+    router.stop();
+}
+
+/// The kernel runs one program on all frames that it sends to a device at once: that of the first of them.
+#[test]
+fn unicast_beside_copies_is_what_it_was() {
+    let Some(_machine) = machine() else { return };
+    let fanout = Fanout::build(RECEIVERS).unwrap();
+    let host = &fanout.receivers()[0];
+    let mac = host.mac.map(|octet| format!("{octet:02x}")).join(":");
+    let line = format!("ip neigh add 198.51.100.2 lladdr {mac} nud permanent dev wan0");
+    fanout.router().tool(&line).unwrap();
+    let spec = SinkSpec {
+        capture_every: 1,
+        capture_limit: 8000,
+        ..SinkSpec::default()
+    };
+    let sinks: Vec<_> = (fanout.receivers().iter())
+        .map(|port| Sink::attach(port, spec).unwrap())
+        .collect();
+    let router = start(&fanout);
+    let injector = Injector::open(fanout.source()).unwrap();
+    let group = fanout.flow(Family::Ipv4, 100);
+    let unicast = FlowSpec {
+        mac_destination: fanout.input().mac,
+        far: Ipv4Addr::new(198, 51, 100, 2).into(),
+        ..group
+    };
+    // the device is a leg of nothing yet, then it is
+    for _ in 0..20 {
+        injector.send(&unicast.frame(0, 0)).unwrap();
+        thread::sleep(Duration::from_millis(5));
+    }
+    fanout.serve(&group, &ALL).unwrap();
+    wait_copied(&router, &injector, &group, RECEIVERS);
+    router.wait_fast_while("proto udp dst 198.51.100.2", 1, 1, || {
+        injector.send(&unicast.frame(0, 0)).unwrap();
+    });
+    let before = router.stats().fast();
+    let send = |flow: &FlowSpec, cpu| {
+        let generator = Arc::new(Generator::new(fanout.source(), flow).unwrap());
+        let load = Load::paced(Until::Frames(20_000), 40_000).on_cpu(cpu);
+        generator.start(load).unwrap()
+    };
+    let running = [send(&group, 0), send(&unicast, 1)];
+    let sent: u64 = running.map(|run| run.wait().unwrap().frames).iter().sum();
+    thread::sleep(SETTLE);
+    let fast = router.stats().fast() - before;
+    assert!(fast > sent * 8 / 10, "{fast} of {sent} were fast");
+    let captured = sinks[0].captured().unwrap();
+    let mut counts = [0u64; 2];
+    for frame in &captured {
+        let bytes = &frame.bytes;
+        let to_group = bytes[..6] == group.mac_destination;
+        assert!(to_group || bytes[..6] == host.mac, "{bytes:02x?}");
+        assert_eq!(bytes[6..12], fanout.outputs()[0].mac, "{bytes:02x?}");
+        assert_eq!(bytes[22], group.ttl - 1, "{bytes:02x?}");
+        counts[usize::from(to_group)] += 1;
+    }
+    assert!(counts.iter().all(|count| *count > 1000), "{counts:?}");
+    router.stop();
+}
+
+#[test]
+fn what_a_program_on_the_router_receives_stays_in_the_kernel() {
+    let Some(_machine) = machine() else { return };
+    let fanout = Fanout::build(RECEIVERS).unwrap();
+    let _captures = captures(&fanout);
+    let router = start(&fanout);
+    let injector = Injector::open(fanout.source()).unwrap();
+    let flow = fanout.flow(Family::Ipv4, 100);
+    let std::net::IpAddr::V4(group) = flow.far else {
+        panic!("IPv4");
+    };
+    fanout.serve(&flow, &ALL[..2]).unwrap();
+    let join = || -> UdpSocket {
+        let any = (Ipv4Addr::UNSPECIFIED, flow.far_port).into();
+        let socket = udp(fanout.router(), any);
+        let lan = Ipv4Addr::new(192, 0, 2, 1);
+        socket.join_multicast_v4(&group, &lan).unwrap();
+        socket
+    };
+    // before the flow is learned, and when it is fast already
+    for fast_before in [false, true] {
+        if fast_before {
+            wait_copied(&router, &injector, &flow, 2);
+        }
+        let socket = join();
+        thread::sleep(POLLED);
+        let before = router.stats().fast();
+        for number in 0..50 {
+            injector.send(&flow.frame(0, number)).unwrap();
+            socket.recv(&mut [0; 100]).unwrap();
+        }
+        assert_eq!(router.stats().fast(), before, "fast past the program");
+        if !fast_before {
+            let ends = [(flow.near, flow.near_port), (flow.far, flow.far_port)];
+            let [from, to] = ends.map(|(address, port)| format!("{address}:{port}"));
+            let explained = router.json(&["explain", "udp", &from, &to, "--watch", "0"]);
+            let text = explained.to_string();
+            assert!(text.contains("receives it"), "{explained:#}");
+        }
+        drop(socket);
+        thread::sleep(POLLED);
+        wait_copied(&router, &injector, &flow, 2);
+    }
+    router.stop();
+}
+
+#[test]
+fn the_firewall_holds_for_each_port() {
+    let Some(_machine) = machine() else { return };
+    let fanout = Fanout::build(RECEIVERS).unwrap();
+    let ruleset = "table inet filter {
+        chain forward {
+            type filter hook forward priority filter; policy drop;
+            ct state established,related accept
+            ct state invalid drop
+            iifname lan0 accept
+        }
+    }";
+    let nft = |input: &str| fanout.router().tool_with_input("nft -f -", input).unwrap();
+    nft(ruleset);
+    let mut captures = captures(&fanout);
+    let router = start(&fanout);
+    let injector = Injector::open(fanout.source()).unwrap();
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let flow = fanout.flow(family, 200);
+        fanout.serve(&flow, &ALL).unwrap();
+        wait_copied(&router, &injector, &flow, RECEIVERS);
+        let before = router.stats().fast();
+        check_copies(&fanout, &mut captures, &injector, &flow, &ALL, 1);
+        assert_eq!(router.stats().fast(), before + 1, "{family:?}");
+        // a rule against one port: the copies are the kernel's, which are fewer than the route says
+        nft("insert rule inet filter forward oifname wan3 drop");
+        thread::sleep(FOLLOWED);
+        let served: Vec<usize> = ALL.into_iter().filter(|i| *i != 3).collect();
+        for number in 2..40 {
+            check_copies(&fanout, &mut captures, &injector, &flow, &served, number);
+        }
+        nft("flush chain inet filter forward\nadd rule inet filter forward iifname lan0 accept");
+        wait_copied(&router, &injector, &flow, RECEIVERS);
+        check_copies(&fanout, &mut captures, &injector, &flow, &ALL, 50);
+    }
+    router.stop();
+}
+
+#[test]
+fn copies_are_seen_by_whoever_looks() {
+    let Some(_machine) = machine() else { return };
+    let fanout = Fanout::build(RECEIVERS).unwrap();
+    let mut captures = captures(&fanout);
+    let router = start(&fanout);
+    let injector = Injector::open(fanout.source()).unwrap();
+    let flow = fanout.flow(Family::Ipv4, 100);
+    fanout.serve(&flow, &ALL).unwrap();
+    wait_copied(&router, &injector, &flow, RECEIVERS);
+    // at any of the ports
+    let looking = Capture::open(&fanout.outputs()[5]).unwrap();
+    thread::sleep(POLLED);
+    let before = router.stats().fast();
+    for number in 0..20 {
+        check_copies(&fanout, &mut captures, &injector, &flow, &ALL, number);
+    }
+    assert_eq!(router.stats().fast(), before, "fast past a packet socket");
+    let ends = [(flow.near, flow.near_port), (flow.far, flow.far_port)];
+    let [from, to] = ends.map(|(address, port)| format!("{address}:{port}"));
+    let explained = router.json(&["explain", "udp", &from, &to, "--watch", "0"]);
+    let text = explained.to_string();
+    assert!(text.contains("packet socket"), "{explained:#}");
+    drop(looking);
+    thread::sleep(POLLED);
+    wait_copied(&router, &injector, &flow, RECEIVERS);
     router.stop();
 }

@@ -428,7 +428,8 @@ impl World {
                         *to = **nexthop;
                     }
                 }
-                Op::SetOlist { .. } => panic!("a list, where no multicast is routed"),
+                // no multicast is routed
+                Op::SetOlist { .. } => {}
                 Op::InvalidateNexthop { index } => {
                     if let Some(to) = pipeline.nexthop(*index) {
                         to.valid = 0;
