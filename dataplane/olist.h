@@ -31,10 +31,17 @@ static __always_inline int fw_leg_write(fw_ctx *ctx, const struct fw_nexthop *le
 	__u32 len_l3 = fw_frame_len(ctx) - FW_ETH_LEN;
 	void *data, *end;
 
+	if (fw_likely(!fw_leaves_framed(leg))) {
+		data = fw_data(ctx);
+		if (data + FW_ETH_LEN > fw_data_end(ctx))
+			return 0;
+		fw_rewrite_l2(data, leg);
+		return 1;
+	}
 	if (!fw_frame_room(ctx, leg, &data, &end) || data + FW_ETH_LEN > end)
 		return 0;
 	fw_rewrite_l2(data, leg);
-	return !fw_leaves_framed(leg) || fw_frame(ctx, leg, len_l3);
+	return fw_frame(ctx, leg, len_l3);
 }
 
 #endif
