@@ -337,3 +337,64 @@ fn copies_are_seen_by_whoever_looks() {
     wait_copied(&router, &injector, &flow, RECEIVERS);
     router.stop();
 }
+
+#[test]
+fn a_copy_that_leaves_at_a_vlan_has_its_tag() {
+    let Some(_machine) = machine() else { return };
+    let mut fanout = Fanout::build(3).unwrap();
+    let line = "ip link add link wan2 name wan2.5 up type vlan id 5";
+    if let Err(error) = fanout.router().tool(line) {
+        let text = error.to_string();
+        assert!(
+            text.contains("Unknown device type") || text.contains("not supported"),
+            "{text}"
+        );
+        println!("skipped: this kernel has no VLANs: {text}");
+        return;
+    }
+    let vlan = fanout.router().ifindex("wan2.5").unwrap();
+    let mut captures = captures(&fanout);
+    let mut interfaces = fanout.interfaces();
+    interfaces.push("wan2.5".into());
+    let ports: Vec<&str> = interfaces.iter().map(String::as_str).collect();
+    let config = fanout.config_toml("");
+    let router = Router::start_in(fanout.router(), &config, freeway(), &ports);
+    let injector = Injector::open(fanout.source()).unwrap();
+    let input = fanout.input().ifindex;
+    let untagged = fanout.outputs()[0].ifindex;
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let flow = fanout.flow(family, 200);
+        fanout.mroute_mut(family).add_port(vlan).unwrap();
+        let mroute = fanout.mroute(family);
+        mroute
+            .set(flow.near, flow.far, input, &[untagged, vlan])
+            .unwrap();
+        wait_copied(&router, &injector, &flow, 2);
+        let any = |bytes: &[u8]| bytes.starts_with(&flow.mac_destination);
+        for capture in &mut captures {
+            capture.drain(SETTLE, any).unwrap();
+        }
+        let before = router.stats().fast();
+        for number in 0..20 {
+            let plain = [0, 2].map(|i| fanout.copy(&flow, i).frame(0, number));
+            let mut tagged = plain[1].clone();
+            tagged.splice(12..12, [0x81, 0, 0, 5]);
+            let ours = |bytes: &[u8]| bytes.ends_with(&plain[0][plain[0].len() - 100..]);
+            injector.send(&flow.frame(0, number)).unwrap();
+            for (i, wanted) in [(0, &plain[0]), (2, &tagged)] {
+                let got = captures[i].collect(1, WAIT, ours).unwrap();
+                let bytes: Vec<&Vec<u8>> = got.iter().map(|frame| &frame.bytes).collect();
+                assert_eq!(bytes, [wanted], "{family:?}, receiver {i}");
+            }
+            assert!(
+                captures[1]
+                    .drain(Duration::from_millis(5), ours)
+                    .unwrap()
+                    .is_empty()
+            );
+        }
+        let fast = router.stats().fast() - before;
+        assert!(fast >= 19, "{family:?}: {fast} of 20 were fast");
+    }
+    router.stop();
+}

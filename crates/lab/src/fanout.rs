@@ -152,6 +152,14 @@ impl Fanout {
         }
     }
 
+    /// The same, to give it further ports.
+    pub fn mroute_mut(&mut self, family: Family) -> &mut Mroute {
+        match family {
+            Family::Ipv4 => &mut self.mroutes[0],
+            Family::Ipv6 => &mut self.mroutes[1],
+        }
+    }
+
     /// A flow from the source to a group of this family.
     pub fn flow(&self, family: Family, frame_bytes: u32) -> FlowSpec {
         let group = match family {
