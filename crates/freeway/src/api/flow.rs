@@ -45,8 +45,8 @@ pub struct Flow {
     pub to_dport: u16,
     /// Port that it goes out at.
     pub port_out: String,
-    /// All egress ports, if each gets a copy; else absent.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// All egress ports, if each gets a copy; else none.
+    #[serde(default)]
     pub ports_out: Vec<String>,
     /// Source MAC address as it goes out; none at a port without a link layer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
