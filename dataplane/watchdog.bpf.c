@@ -23,8 +23,8 @@ struct bpf_prog;
 static void fault(__u32 ifindex, __u32 frames, int error)
 {
 	/* Not the driver's: the port went down or its MTU shrank a moment ago, and
-	 * netlink tells the daemon so. */
-	if (error == -ENETDOWN || error == -EMSGSIZE)
+	 * netlink tells the daemon so; or there was no memory for a copy. */
+	if (error == -ENETDOWN || error == -EMSGSIZE || error == -ENOMEM)
 		return;
 	/* Only ports that the daemon has entered are watched. */
 	struct fw_port_fault *f = bpf_map_lookup_elem(&fw_faults, &ifindex);

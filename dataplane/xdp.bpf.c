@@ -124,12 +124,12 @@ SEC("xdp/devmap")
 int freeway_leg(struct xdp_md *ctx)
 {
 	const struct fw_nexthop *leg;
-	__u32 olist = fw_copy_unmark(ctx);
+	__u32 olist;
 
-	if (!olist)
+	if (fw_likely(!fw_copy_marked(ctx, &olist)))
 		return XDP_PASS;
 	leg = fw_leg_at(olist, ctx->egress_ifindex);
-	return leg && fw_leg_write(ctx, leg) ? XDP_PASS : XDP_DROP;
+	return leg && fw_copy_unmark(ctx) && fw_leg_write(ctx, leg) ? XDP_PASS : XDP_DROP;
 }
 
 char LICENSE[] SEC("license") = "GPL";

@@ -93,16 +93,21 @@ static __always_inline int fw_copy_mark(fw_ctx *ctx, __u32 olist, void **data, v
 	return 1;
 }
 
-/* The list of a copy, from whose frame the mark is taken; 0 if the frame is none. */
-static __always_inline __u32 fw_copy_unmark(fw_ctx *ctx)
+/* Is the frame a copy? Then of which list. */
+static __always_inline int fw_copy_marked(fw_ctx *ctx, __u32 *olist)
 {
 	const struct fw_copy *copy = (void *)(long)ctx->data_meta;
-	__u32 olist;
 
 	if ((void *)(copy + 1) > fw_data(ctx) || copy->magic != fw_cfg.copy_magic)
 		return 0;
-	olist = copy->olist;
-	return bpf_xdp_adjust_meta(ctx, sizeof(*copy)) ? 0 : olist;
+	*olist = copy->olist;
+	return 1;
+}
+
+/* Takes the mark off. */
+static __always_inline int fw_copy_unmark(fw_ctx *ctx)
+{
+	return !bpf_xdp_adjust_meta(ctx, sizeof(struct fw_copy));
 }
 
 static __always_inline const struct fw_framed *fw_framing_get(const struct fw_framing *framing)

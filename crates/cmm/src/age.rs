@@ -55,7 +55,6 @@ impl Manager {
     /// A bounded part of what is due.
     pub fn work(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
         self.end_quarantine(now_tick, view, ops);
-        self.settle_groups(now_tick, ops);
         self.renew_marked(now_tick, view, ops);
         self.continue_sweep(now_tick, ops);
         self.continue_scan(now_tick, view, ops);

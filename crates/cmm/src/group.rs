@@ -114,6 +114,12 @@ impl Groups {
     }
 }
 
+/// May the route decide about these packets? Any source or group is unspecified there.
+fn concerns(route: &Mroute, key: &FlowKey) -> bool {
+    let is = |wanted: IpAddr, address| wanted.is_unspecified() || wanted == address;
+    key.tuple.dst.is_multicast() && is(route.group, key.tuple.dst) && is(route.src, key.tuple.src)
+}
+
 impl Manager {
     /// True if the kernel routes multicast.
     #[must_use]
@@ -126,7 +132,7 @@ impl Manager {
         self.groups.set_route(route);
     }
 
-    /// A multicast route changed, or is gone: flows to its group are learned anew.
+    /// A multicast route changed, or is gone: its flows are learned anew.
     pub(crate) fn mroute(
         &mut self,
         route: &Mroute,
@@ -138,29 +144,22 @@ impl Manager {
             true => self.groups.set_route(route),
             false => self.groups.remove_route(route),
         }
-        let host = if route.group.is_ipv4() { 32 } else { 128 };
-        let len = if route.group.is_unspecified() {
-            0
-        } else {
-            host
+        let flows: Vec<u32> = match route.group.is_unspecified() {
+            true => self.group_flows(),
+            false => self.table.between((route.group, route.group)).collect(),
         };
-        let prefix = Prefix {
-            addr: route.group,
-            len,
-        };
-        let of_group = |index: &u32| self.table.get(*index).is_some_and(|r| r.is_group());
-        let flows: Vec<u32> = self.table.within(prefix).filter(of_group).collect();
         for index in flows {
-            self.remove(index, now_tick, ops);
+            let key = self.table.get(index).map(|record| record.key());
+            if key.is_some_and(|key| concerns(route, &key)) {
+                self.remove(index, now_tick, ops);
+            }
         }
         // those under way may have been the former ones
-        self.groups
-            .before
-            .retain(|key, _| !prefix.contains(key.tuple.dst));
+        self.groups.before.retain(|key, _| !concerns(route, key));
         let stale = self
             .groups
             .gathering
-            .extract_if(|key, _| prefix.contains(key.tuple.dst));
+            .extract_if(|key, _| concerns(route, key));
         ops.extend(stale.map(|(key, _)| Op::ForgetOffer {
             flow: Box::new(keyed(&key)),
         }));
@@ -204,7 +203,7 @@ impl Manager {
             self.gathered(key, done, now_tick, ops);
         }
         if self.groups.gathering.len() >= MEMORY_MAX {
-            return;
+            return self.note_refused(key, Err(Refusal::TableFull), ops);
         }
         let gathering = Gathering {
             token: c.token,
@@ -247,11 +246,12 @@ impl Manager {
             if self.groups.before.len() >= MEMORY_MAX {
                 self.groups.before.clear();
             }
-            self.groups.before.insert(*key, exits);
-            // once more, and soon
-            ops.push(Op::ForgetOffer {
-                flow: Box::new(keyed(key)),
-            });
+            // once more, and soon; one that keeps changing has to wait
+            if self.groups.before.insert(*key, exits).is_none() {
+                ops.push(Op::ForgetOffer {
+                    flow: Box::new(keyed(key)),
+                });
+            }
             return;
         }
         self.groups.before.remove(key);
@@ -285,6 +285,19 @@ impl Manager {
             return Err(Refusal::NoPath);
         }
         Ok(())
+    }
+
+    /// A list was not written: its flows leave, and no other comes to be of it.
+    pub fn list_failed(&mut self, nexthop: u32, now_tick: u32, ops: &mut Vec<Op>) {
+        self.nexthops.kill(nexthop);
+        let flows: Vec<u32> = self.table.through(nexthop).collect();
+        for index in flows {
+            if let Some(key) = self.table.get(index).map(|record| record.key()) {
+                *self.stats.refused.entry(Refusal::NexthopsFull).or_default() += 1;
+                self.remember(key, Refusal::NexthopsFull);
+            }
+            self.remove(index, now_tick, ops);
+        }
     }
 
     /// The index of a list of next hops; `None`: there are too many.

@@ -16,7 +16,7 @@ pub enum Op {
         /// What to write.
         nexthop: Box<fw_nexthop>,
     },
-    /// Write a list of ports for copies, then the next hop that names it. If that fails the next hop stays as it is.
+    /// Write a list of ports for copies, then the next hop that names it, which is invalid if that fails.
     SetOlist {
         /// Index of the next hop.
         index: u32,

@@ -61,6 +61,8 @@ pub struct Policy {
     pub esp: bool,
     /// GRE of tunnels that end elsewhere may be fast.
     pub gre: bool,
+    /// What goes to groups may be fast.
+    pub multicast: bool,
     /// Exclusions.
     pub exclude: Vec<Exclusion>,
 }
@@ -73,6 +75,7 @@ impl Default for Policy {
             icmp: true,
             esp: true,
             gre: true,
+            multicast: true,
             exclude: Vec::new(),
         }
     }
@@ -93,6 +96,7 @@ impl Policy {
         };
         let reply = out.inverse();
         proto
+            && (self.multicast || !tuple.dst.is_multicast())
             && !self
                 .exclude
                 .iter()

@@ -109,6 +109,7 @@ impl Manager {
                 self.unconfirm(all, ops);
             }
             Event::RuleChanged(_)
+            | Event::MruleChanged
             | Event::NexthopChanged { .. }
             | Event::NetconfChanged { .. }
             | Event::RulesetChanged { .. }

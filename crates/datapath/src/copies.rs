@@ -2,10 +2,12 @@
 //! The lists of ports to which multicast is copied, and the device map of each.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use freeway_abi::FW_OLIST_MAX;
+use freeway_abi::{FW_OLIST_MAX, FW_OLISTS};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 
 use crate::error::DatapathError;
@@ -23,68 +25,117 @@ pub(crate) fn target(ifindex: u32, program: Option<&OwnedFd>) -> [u8; 8] {
 /// The lists.
 pub(crate) struct Copies {
     pub olists: Olists,
-    ports: RefCell<BTreeMap<u32, MapHandle>>,
+    /// The map of the lists' device maps.
+    outer: MapHandle,
+    /// The device maps that are in it, by number less 1.
+    ports: Arc<Mutex<Vec<MapHandle>>>,
+    prepared: AtomicBool,
+    /// Nobody needs further ones.
+    end: Arc<AtomicBool>,
     /// Devices of which some list is, or was: the legs' program runs on all that is sent there.
     carried: RefCell<BTreeSet<u32>>,
 }
 
 impl Copies {
-    pub fn new(olists: impl AsFd) -> Result<Self, DatapathError> {
+    pub fn new(olists: impl AsFd, outer: &MapHandle) -> Result<Self, DatapathError> {
         Ok(Self {
             olists: Olists::map(olists)?,
-            ports: RefCell::default(),
+            outer: MapHandle::try_from(outer).map_err(failed)?,
+            ports: Arc::default(),
+            prepared: AtomicBool::new(false),
+            end: Arc::default(),
             carried: RefCell::default(),
         })
+    }
+
+    /// Begins to enter the device maps, once. For each the kernel waits for an RCU grace period
+    /// (`maybe_wait_bpf_programs()`), so a thread does it.
+    pub fn prepare(&self) -> Result<(), DatapathError> {
+        if self.prepared.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let outer = MapHandle::try_from(&self.outer).map_err(failed)?;
+        let (ports, end) = (Arc::clone(&self.ports), Arc::clone(&self.end));
+        let work = move || {
+            for number in 1..FW_OLISTS {
+                if end.load(Ordering::Relaxed) {
+                    break;
+                }
+                match create().and_then(|map| enter(&outer, number, &map).map(|()| map)) {
+                    Ok(map) => ports
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(map),
+                    Err(error) => {
+                        tracing::warn!("no more than {} lists of ports: {error}", number - 1);
+                        break;
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("freeway-lists".into());
+        thread.spawn(work).map(drop).map_err(|e| failed(e.into()))
     }
 
     pub fn carries(&self, device: u32) -> bool {
         self.carried.borrow().contains(&device)
     }
 
-    /// Devices among these of which no list was.
-    pub fn carry(&self, devices: &[u32]) -> Vec<u32> {
-        let mut carried = self.carried.borrow_mut();
-        devices
-            .iter()
-            .copied()
-            .filter(|device| carried.insert(*device))
-            .collect()
+    /// Each of its entries for unicast has the legs' program.
+    pub fn carry(&self, device: u32) {
+        self.carried.borrow_mut().insert(device);
+    }
+
+    /// Every poll that began before has ended: that of the kernel's wait for the map of maps.
+    pub fn wait_for_polls(&self, number: u32) -> Result<(), DatapathError> {
+        self.with(number, |map| enter(&self.outer, number, map))
     }
 
     /// The entries of a list's map, and no others.
-    pub fn set_ports(
-        &self,
-        number: u32,
-        mut entries: impl Iterator<Item = [u8; 8]>,
-    ) -> Result<(), DatapathError> {
-        let error = |source| DatapathError::Map {
-            map: "fw_olist_ports",
-            source,
-        };
-        let mut ports = self.ports.borrow_mut();
-        let map = match ports.entry(number) {
-            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::btree_map::Entry::Vacant(new) => new.insert(create().map_err(error)?),
-        };
-        for at in 0..FW_OLIST_MAX {
-            let key = at.to_ne_bytes();
-            match entries.next() {
-                Some(entry) => map.update(&key, &entry, MapFlags::ANY).map_err(error)?,
-                None => map.delete(&key).map_err(error)?,
+    pub fn set_ports(&self, number: u32, entries: &[[u8; 8]]) -> Result<(), DatapathError> {
+        self.with(number, |map| {
+            for (at, key) in (0..FW_OLIST_MAX).map(u32::to_ne_bytes).enumerate() {
+                match entries.get(at) {
+                    Some(entry) => map.update(&key, entry, MapFlags::ANY)?,
+                    None => map.delete(&key)?,
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
-    /// What the map of maps is given for it.
-    pub fn map(&self, number: u32) -> Result<[u8; 4], DatapathError> {
-        let ports = self.ports.borrow();
-        let map = ports.get(&number).ok_or(DatapathError::Missing {
+    /// Does something with a list's map, if it is there yet.
+    fn with(
+        &self,
+        number: u32,
+        call: impl FnOnce(&MapHandle) -> libbpf_rs::Result<()>,
+    ) -> Result<(), DatapathError> {
+        let ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let map = number.checked_sub(1).and_then(|at| ports.get(at as usize));
+        let map = map.ok_or(DatapathError::Missing {
             object: "xdp",
-            name: "an olist",
+            name: "device map of a list, so far",
         })?;
-        Ok(map.as_fd().as_raw_fd().to_ne_bytes())
+        call(map).map_err(failed)
     }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+    }
+}
+
+fn failed(source: libbpf_rs::Error) -> DatapathError {
+    DatapathError::Map {
+        map: "fw_olist_ports",
+        source,
+    }
+}
+
+fn enter(outer: &MapHandle, number: u32, map: &MapHandle) -> libbpf_rs::Result<()> {
+    let fd = map.as_fd().as_raw_fd().to_ne_bytes();
+    outer.update(&number.to_ne_bytes(), &fd, MapFlags::ANY)
 }
 
 /// As `fw_olist_ports` in `dataplane/target/xdp.h` has it.

@@ -177,7 +177,7 @@ impl Datapath {
             clock,
             events: Events::new(get(&maps, "fw_events")?)?,
             outputs: RefCell::default(),
-            copies: Copies::new(get(&maps, "fw_olists")?)?,
+            copies: Copies::new(get(&maps, "fw_olists")?, get(&maps, "fw_olist_ports")?)?,
             maps,
             xdp,
             tc,
@@ -307,26 +307,40 @@ impl Datapath {
             olist.count += 1;
         }
         let devices = &olist.device[..olist.count as usize];
-        for device in self.copies.carry(devices) {
-            for (slot, _) in self
-                .outputs
-                .borrow()
-                .iter()
-                .filter(|(_, of)| **of == device)
-            {
+        let mut newly_carried = false;
+        for device in devices
+            .iter()
+            .filter(|device| !self.copies.carries(**device))
+        {
+            let outputs = self.outputs.borrow();
+            for (slot, _) in outputs.iter().filter(|(_, of)| *of == device) {
                 self.update(
                     "fw_ports",
                     &slot.to_ne_bytes(),
-                    &target(device, Some(&program)),
+                    &target(*device, Some(&program)),
                 )?;
             }
+            self.copies.carry(*device);
+            newly_carried = true;
         }
+        let ports: Vec<_> = devices
+            .iter()
+            .map(|device| target(*device, Some(&program)))
+            .collect();
+        self.copies.set_ports(number, &ports)?;
         self.copies.olists.set(number, olist);
-        let ports = devices.iter().map(|device| target(*device, Some(&program)));
-        self.copies.set_ports(number, ports)?;
-        // the kernel lets every poll that has not seen the ports' program end: maybe_wait_bpf_programs()
-        let map = self.copies.map(number)?;
-        self.update("fw_olist_ports", &number.to_ne_bytes(), &map)
+        match newly_carried {
+            // of unicast that was sent there without the program nothing is left
+            true => self.copies.wait_for_polls(number),
+            false => Ok(()),
+        }
+    }
+
+    /// Multicast is routed: there will be lists.
+    pub fn prepare_copies(&self) {
+        if let Err(error) = self.copies.prepare() {
+            tracing::warn!("multicast stays in the kernel: {error}");
+        }
     }
 
     fn leg(&self) -> Result<OwnedFd, DatapathError> {

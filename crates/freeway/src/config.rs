@@ -76,6 +76,8 @@ pub struct Policy {
     pub icmp: bool,
     /// ESP and GRE that the router passes on may be fast.
     pub tunnels: bool,
+    /// UDP to groups that the kernel routes may be fast.
+    pub multicast: bool,
     /// UDP without answers may be fast where no reachable rule must see each packet.
     pub udp_one_way: bool,
     /// Conversations that stay in the kernel.
@@ -89,6 +91,7 @@ impl Default for Policy {
             udp: true,
             icmp: true,
             tunnels: true,
+            multicast: true,
             udp_one_way: true,
             exclude: Vec::new(),
         }

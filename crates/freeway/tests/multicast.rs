@@ -258,6 +258,7 @@ fn what_a_program_on_the_router_receives_stays_in_the_kernel() {
         }
         assert_eq!(router.stats().fast(), before, "fast past the program");
         if !fast_before {
+            thread::sleep(SETTLE);
             let ends = [(flow.near, flow.near_port), (flow.far, flow.far_port)];
             let [from, to] = ends.map(|(address, port)| format!("{address}:{port}"));
             let explained = router.json(&["explain", "udp", &from, &to, "--watch", "0"]);

@@ -42,8 +42,8 @@ impl Memberships {
         Ok(memberships)
     }
 
-    /// True if a socket may be given packets to this group and port that come in by this interface. For a port of a VRF
-    /// the group may also be joined at the VRF's own interface (`ip_route_input_rcu`): ask for both.
+    /// True if a socket may be given packets to this group and port that come in by this interface, which is of no VRF:
+    /// there a group joined at the VRF's own interface counts too (`ip_route_input_rcu`).
     pub fn delivers(&self, iif: u32, group: IpAddr, dport: u16) -> bool {
         self.groups.contains(&(iif, group)) && (self.raw || self.ports.contains(&dport))
     }

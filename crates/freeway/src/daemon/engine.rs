@@ -484,7 +484,10 @@ impl Engine {
                 }
             }
         }
-        self.manager.settle_groups(now_tick, &mut ops);
+        if !more {
+            // what waits in the ring may be copies of the same packets
+            self.manager.settle_groups(now_tick, &mut ops);
+        }
         self.execute(ops)?;
         Ok(more)
     }
@@ -499,7 +502,10 @@ impl Engine {
         let (group, dport) = (key.tuple.dst, key.tuple.dport);
         let mut ports = ports_out.iter().chain([&key.port]);
         group.is_multicast()
-            && ports.any(|port| self.polled.memberships.delivers(*port, group, dport))
+            && ports.any(|port| match &self.polled.memberships {
+                Some(memberships) => memberships.delivers(*port, group, dport),
+                None => true,
+            })
     }
 
     /// Flows to groups that the router itself has begun to receive leave.

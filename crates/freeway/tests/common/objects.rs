@@ -67,7 +67,8 @@ impl Objects {
                 .unwrap();
             let all: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
             let all = all.as_array().into_iter().flatten();
-            all.map(|object| object["id"].as_u64().unwrap()).collect()
+            // one that goes while it is listed is an error without an id
+            all.filter_map(|object| object["id"].as_u64()).collect()
         };
         let links: BTreeSet<u64> = self.links.iter().map(|(id, _)| *id).collect();
         let kinds = [

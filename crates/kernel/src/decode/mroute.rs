@@ -10,6 +10,14 @@ pub const RTNL_FAMILY_IPMR: u8 = 128;
 /// rtm_family of an entry of IPv6.
 pub const RTNL_FAMILY_IP6MR: u8 = 129;
 
+/// A message about multicast routing: of its rules, say (`ip mrule`).
+pub fn is_family(payload: &[u8]) -> bool {
+    matches!(
+        payload.first(),
+        Some(&(RTNL_FAMILY_IPMR | RTNL_FAMILY_IP6MR))
+    )
+}
+
 const RTNH_F_UNRESOLVED: u32 = 0x20;
 const RTA_DST: u16 = 1;
 const RTA_SRC: u16 = 2;

@@ -116,6 +116,10 @@ impl State {
                     _ => self.neigh(new, payload, events),
                 }
             }
+            libc::RTM_NEWRULE | libc::RTM_DELRULE if decode::mroute::is_family(payload) => {
+                events.push(Event::MruleChanged);
+                Some(())
+            }
             libc::RTM_NEWRULE => decode::rule::rule(payload).map(|rule| {
                 if self.rules.insert(rule.clone()) {
                     events.push(Event::RuleChanged(rule));

@@ -49,6 +49,8 @@ pub enum Event {
     MrouteChanged(Mroute),
     /// An entry of a multicast forwarding cache is gone.
     MrouteGone(Mroute),
+    /// A rule that chooses among multicast forwarding caches (`ip mrule`) is new or gone.
+    MruleChanged,
     /// A policy rule is new or gone.
     RuleChanged(Rule),
     /// A nexthop object (or a bucket of it) is new, changed or gone.

@@ -30,18 +30,30 @@ impl Engine {
         loop {
             let mut prepare = Vec::new();
             let mut timeouts = Vec::new();
-            let mut failed = Vec::new();
+            let (mut failed, mut failed_lists) = (Vec::new(), Vec::new());
             for op in ops.drain(..) {
-                self.carry_out(op, &mut prepare, &mut timeouts, &mut failed);
+                self.carry_out(
+                    op,
+                    &mut prepare,
+                    &mut timeouts,
+                    &mut failed,
+                    &mut failed_lists,
+                );
             }
             // what no flow needs costs nothing
             let tc_forwards = self.manager.tc_flow_count() > 0;
             self.datapath.control.set_tc_forwards(tc_forwards.into());
             let multicast = self.manager.routes_multicast();
+            if multicast {
+                self.datapath.prepare_copies();
+            }
             self.datapath.control.set_multicast(multicast.into());
             let now_tick = self.now_tick()?;
             for index in failed {
                 self.manager.insert_failed(index, now_tick, &mut ops);
+            }
+            for nexthop in failed_lists {
+                self.manager.list_failed(nexthop, now_tick, &mut ops);
             }
             self.prepare(&prepare, now_tick, &mut ops);
             for result in self.conntrack.set_timeouts(&timeouts) {
@@ -62,6 +74,7 @@ impl Engine {
         prepare: &mut Vec<TcpPrepare>,
         timeouts: &mut Vec<SetTimeout>,
         failed: &mut Vec<u32>,
+        failed_lists: &mut Vec<u32>,
     ) {
         let datapath = &self.datapath;
         match op {
@@ -71,10 +84,17 @@ impl Engine {
                 number,
                 legs,
                 nexthop,
-            } => match datapath.set_olist(number, &legs) {
-                Ok(()) => datapath.nexthops.set(index, *nexthop),
-                Err(error) => tracing::warn!("multicast stays in the kernel: {error}"),
-            },
+            } => {
+                // the place may still have another's
+                datapath.nexthops.invalidate(index);
+                match datapath.set_olist(number, &legs) {
+                    Ok(()) => datapath.nexthops.set(index, *nexthop),
+                    Err(error) => {
+                        tracing::debug!("a group stays in the kernel: {error}");
+                        failed_lists.push(index);
+                    }
+                }
+            }
             Op::InvalidateNexthop { index } => datapath.nexthops.invalidate(index),
             Op::InsertFlow { index, flow } => {
                 if datapath.flows.insert(index, &flow) {

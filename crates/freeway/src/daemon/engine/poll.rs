@@ -128,8 +128,8 @@ pub(super) struct Polled {
     features: Option<BTreeMap<u32, XdpFeatures>>,
     /// What keeps ports from a path.
     obstacles: BTreeMap<u32, Obstacles>,
-    /// What the router itself receives of groups.
-    pub memberships: Memberships,
+    /// What the router itself receives of groups; `None`: it may be any.
+    pub memberships: Option<Memberships>,
     /// Of PPPoE.
     pub sessions: Vec<pppoe::Session>,
     /// As conntrack has them; `None`: not at all.
@@ -178,10 +178,9 @@ impl Polled {
                 .collect(),
             ours,
             sysctls,
-            memberships: Memberships::read().unwrap_or_else(|error| {
-                tracing::debug!("reading memberships of groups: {error}");
-                Memberships::default()
-            }),
+            memberships: Memberships::read()
+                .inspect_err(|error| tracing::warn!("reading memberships of groups: {error}"))
+                .ok(),
             sessions,
             connections: look_up(connections),
         }

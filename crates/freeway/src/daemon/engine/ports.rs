@@ -276,6 +276,7 @@ pub(super) fn policy(config: &Config, mirror: &Mirror) -> Policy {
         icmp: config.policy.icmp,
         esp: config.policy.tunnels,
         gre: config.policy.tunnels,
+        multicast: config.policy.multicast,
         exclude: config.policy.exclude.iter().map(exclusion).collect(),
     }
 }
