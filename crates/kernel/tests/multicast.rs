@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use common::mirror::{assert_in_step, index, quiet, read_until};
 use common::routing::*;
-use common::{in_namespace, run};
+use common::{attempt, in_namespace, run};
 use freeway_kernel::Memberships;
 use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::*;
@@ -268,6 +268,27 @@ fn a_packet_without_entry() {
         bench.forward(0, &[(1, 1)]);
         let resolved = bench.entry(0, &[(1, 1)]);
         bench.expect("resolved", Event::MrouteChanged(resolved));
+    });
+}
+
+#[test]
+fn rules_that_choose_a_cache() {
+    in_namespace(|| {
+        quiet();
+        let mut mirror = Mirror::open().unwrap();
+        for (family, from) in [("-4", "192.0.2.0/24"), ("-6", "2001:db8::/32")] {
+            for change in ["add", "del"] {
+                let (done, why) =
+                    attempt(&format!("ip {family} mrule {change} from {from} table 7"));
+                if !done {
+                    eprintln!("skipped: no rules of multicast routing in this kernel: {why}");
+                    return;
+                }
+                let of_rule = |event: &Event| *event == Event::MruleChanged;
+                read_until(&mut mirror, &format!("{family} {change}"), of_rule);
+            }
+        }
+        assert_in_step(&mut mirror);
     });
 }
 
