@@ -181,6 +181,9 @@ fn a_changed_route_ends_its_flows_at_once() {
     let ops = set(&mut world, &route(&OUT.map(|port| (port, 1))));
     assert_eq!(names(&ops), ["forget_offer"]);
     assert!(!world.manager.is_gathering());
+    // another cache may be chosen now
+    let ops = world.call(|m, now, ops| m.kernel_event(&Event::MruleChanged, now, ops));
+    assert_eq!(names(&ops), ["set_epoch"]);
 }
 
 #[test]
