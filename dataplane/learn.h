@@ -23,6 +23,9 @@ struct fw_out {
 	__u16 l4_delta;
 	__u16 addresses_delta; /* their part of both */
 	__u8 nat;
+	__u8 unwired; /* merged, or its checksum is unfinished */
+	__u32 proof;  /* enum fw_reason: what else changed, or FW_R_NONE */
+	__u32 state;  /* of the flow that is to be replaced */
 };
 
 static __always_inline int fw_out_read(struct fw_out *out, const struct fw_slot *slot,
@@ -116,6 +119,44 @@ static __always_inline enum fw_reason fw_prove_checksum(const struct fw_slot *sl
 		want = p->proto == FW_PROTO_UDP ? fw_csum_apply_udp(want, out->l4_delta)
 						: fw_csum_apply(want, out->l4_delta);
 	return want == p->l4_check ? FW_R_NONE : FW_R_LEARN_CHECKSUM;
+}
+
+/*
+ * Reads the frame that leaves. A reason says that it cannot be compared; what is wrong with
+ * it in comparison is out->proof. Of external linkage, as are all of these, so that the BPF
+ * verifier looks at it once, and not once for each way that leads here.
+ */
+enum fw_reason fw_prove(fw_ctx *ctx, __u32 token, struct fw_out *out, struct fw_pkt *p);
+
+__noinline enum fw_reason fw_prove(fw_ctx *ctx, __u32 token, struct fw_out *out, struct fw_pkt *p)
+{
+	const struct fw_slot *slot = fw_slot_get(token - 1);
+	const void *data, *end;
+	__u32 gso, len_l3;
+
+	if (!slot || !out || !p)
+		return FW_R_LEARN_STALE_TOKEN;
+	fw_pull(ctx);
+	data = fw_data(ctx);
+	end = fw_data_end(ctx);
+	if (fw_parse(data, end, fw_frame_len(ctx), p) || data + FW_ETH_LEN + 2 > end)
+		return FW_R_LEARN_FRAME;
+	if (!fw_out_read(out, slot, data, end, p))
+		return FW_R_LEARN_FRAME;
+	/* what was translated into a group's is copied by routes that its key does not name */
+	if (fw_is_group(out->t.daddr_be[0], p->family) !=
+	    fw_is_group(slot->key.daddr_be[0], slot->family))
+		return FW_R_LEARN_TUPLE;
+	gso = fw_gso_size(ctx);
+	len_l3 = gso ? fw_segment_len(data, end, p, gso) : p->len_l3;
+	out->unwired = gso || fw_unfinished(ctx);
+	out->proof = fw_prove_headers(slot, data, end, p);
+	if (!out->proof &&
+	    (!gso != !slot->gso || len_l3 != slot->len_l3 || fw_id_differs(slot, out, p->proto)))
+		out->proof = FW_R_LEARN_CHANGED;
+	if (!out->proof)
+		out->proof = fw_prove_checksum(slot, p, out, out->unwired);
+	return FW_R_NONE;
 }
 
 /* conntrack's tuples of ESP and GRE have addresses alone (PPTP's are not learned). */
@@ -348,7 +389,6 @@ static __always_inline struct fw_offer_key fw_slot_offer_key(const struct fw_slo
 	return fw_offer_key4(&key4, &fw_cfg);
 }
 
-/* Functions of their own, for the BPF stack is short. */
 __u64 fw_slot_hash(__u32 slot_index);
 __u32 fw_slot_set(__u32 slot_index);
 
@@ -366,10 +406,7 @@ __noinline __u32 fw_slot_set(__u32 slot_index)
 	return slot ? fw_slot_offer_key(slot).set : 0;
 }
 
-/*
- * The place of the flow that the table holds for what a slot saw come in, or
- * none. Of external linkage, so that the BPF verifier looks at it once.
- */
+/* The place of the flow that the table holds for what a slot saw come in, or none. */
 __u32 fw_slot_flow(__u32 slot_index);
 
 __noinline __u32 fw_slot_flow(__u32 slot_index)
@@ -409,60 +446,64 @@ static __always_inline int fw_conn_equal(fw_ctx *ctx, const struct fw_flow *f)
 static __always_inline enum fw_reason fw_known_copy(fw_ctx *ctx, struct fw_flow *f,
 						    const struct fw_olist *list,
 						    struct fw_slot *slot, const struct fw_out *out,
-						    const void *data, const struct fw_pkt *p,
-						    enum fw_reason proof, __u32 now)
+						    const void *data, const struct fw_pkt *p)
 {
 	const int waits = f->state.epoch != fw_ctl.epoch;
 
-	if (!proof && fw_action_equal(f, out, p) && fw_conn_equal(ctx, f) &&
+	if (!out->proof && fw_action_equal(f, out, p) && fw_conn_equal(ctx, f) &&
 	    fw_leg_served(slot, fw_leg_of(ctx, list, data))) {
 		if (fw_legs_done(slot, list))
-			return fw_confirm(&f->state, slot, now);
+			return fw_confirm(&f->state, slot, fw_now());
 		return waits ? FW_R_NONE : FW_R_LEARN_COPIES;
 	}
 	if (slot->epoch == fw_ctl.epoch)
 		FW_WRITE_ONCE(f->state.epoch, 0);
-	return proof;
+	return out->proof;
 }
 
 /*
  * Compares with the flow that the table holds, if any. FW_R_NONE: nothing is
- * known, learn; *state then names a flow that is to be replaced.
+ * known, learn; out->state then names a flow that is to be replaced.
  */
-static __always_inline enum fw_reason fw_known(fw_ctx *ctx, __u32 token, struct fw_slot *slot,
-					       const struct fw_out *out, const void *data,
-					       const struct fw_pkt *p, enum fw_reason proof,
-					       __u32 now, __u32 *state)
+enum fw_reason fw_known(fw_ctx *ctx, __u32 token, struct fw_out *out, const struct fw_pkt *p);
+
+__noinline enum fw_reason fw_known(fw_ctx *ctx, __u32 token, struct fw_out *out,
+				   const struct fw_pkt *p)
 {
+	struct fw_slot *slot = fw_slot_get(token - 1);
 	__u32 place = fw_slot_flow(token - 1);
 	struct fw_flow *f = place ? fw_flow_get(place) : NULL;
+	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	const struct fw_nexthop *nh;
 	const struct fw_olist *list;
 
+	if (!slot || !out || !p || data + FW_ETH_LEN + 2 > end)
+		return FW_R_LEARN_FRAME;
+	out->state = FW_INDEX_NONE;
 	if (!f)
 		return FW_R_NONE;
-	*state = f->state.index;
+	out->state = f->state.index;
 	/* strays do not take a living flow's place; a sender that changed for good does, a second
 	 * later */
 	if (!fw_guard_equal(f, slot))
-		return fw_in_use(&f->state, now) ? FW_R_LEARN_GUARD : FW_R_NONE;
+		return fw_in_use(&f->state, fw_now()) ? FW_R_LEARN_GUARD : FW_R_NONE;
 	nh = fw_nexthop_get(f->nexthop);
 	if (!nh)
 		return FW_R_NONE;
 	if (fw_unlikely(nh->valid == FW_NH_OLIST)) {
 		list = fw_olist_get(nh->devmap_slot);
-		return list ? fw_known_copy(ctx, f, list, slot, out, data, p, proof, now) : proof;
+		return list ? fw_known_copy(ctx, f, list, slot, out, data, p) : out->proof;
 	}
-	if (!proof && fw_exit_equal(ctx, f, nh, data) && fw_action_equal(f, out, p)) {
+	if (!out->proof && fw_exit_equal(ctx, f, nh, data) && fw_action_equal(f, out, p)) {
 		if (fw_conn_equal(ctx, f))
-			return fw_confirm(&f->state, slot, now);
+			return fw_confirm(&f->state, slot, fw_now());
 		/* it is learned anew, with its connection */
 		FW_WRITE_ONCE(f->state.epoch, 0);
 		return FW_R_NONE;
 	}
 	if (slot->epoch == fw_ctl.epoch)
 		FW_WRITE_ONCE(f->state.epoch, 0);
-	return proof;
+	return out->proof;
 }
 
 static __always_inline void fw_candidate_fill(struct fw_candidate *c, const struct fw_slot *slot,
@@ -515,13 +556,12 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 {
 	const void *data, *end;
 	struct fw_slot *slot = fw_slot_get(token - 1);
-	__u32 now = fw_now(), state = FW_INDEX_NONE, first_tick = 0, gso, len_l3;
-	int unwired;
+	__u32 now = fw_now(), first_tick = 0;
 	struct fw_offer *offer = NULL;
 	struct fw_candidate *c;
 	struct fw_cpu *cpu;
-	struct fw_out out;
-	enum fw_reason reason, proof;
+	struct fw_out out = {};
+	enum fw_reason reason;
 	struct fw_offer_key key;
 	__u32 copy;
 	int group;
@@ -533,34 +573,18 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	copy = slot->egress++;
 	if (copy && !group)
 		return FW_R_LEARN_COPIES;
-	fw_pull(ctx);
-	data = fw_data(ctx);
-	end = fw_data_end(ctx);
-	if (fw_parse(data, end, fw_frame_len(ctx), p) || data + FW_ETH_LEN + 2 > end)
-		return FW_R_LEARN_FRAME;
-	if (!fw_out_read(&out, slot, data, end, p))
-		return FW_R_LEARN_FRAME;
-	/* what was translated into a group's is copied by routes that its key does not name */
-	if (fw_is_group(out.t.daddr_be[0], p->family) != group)
-		return FW_R_LEARN_TUPLE;
-	gso = fw_gso_size(ctx);
-	proof = fw_prove_headers(slot, data, end, p);
-	len_l3 = gso ? fw_segment_len(data, end, p, gso) : p->len_l3;
-	unwired = gso || fw_unfinished(ctx);
-	if (!proof &&
-	    (!gso != !slot->gso || len_l3 != slot->len_l3 || fw_id_differs(slot, &out, p->proto)))
-		proof = FW_R_LEARN_CHANGED;
-	if (!proof)
-		proof = fw_prove_checksum(slot, p, &out, unwired);
-	reason = fw_known(ctx, token, slot, &out, data, p, proof, now, &state);
+	reason = fw_prove(ctx, token, &out, p);
 	if (reason)
 		return reason;
-	if (proof)
-		return proof;
+	reason = fw_known(ctx, token, &out, p);
+	if (reason)
+		return reason;
+	if (out.proof)
+		return out.proof;
 	/* all copies of a packet are offered, or none */
 	if (copy && !slot->offered)
 		return FW_R_LEARN_COPIES;
-	if (gso && !slot->tc_alone)
+	if (fw_gso_size(ctx) && !slot->tc_alone)
 		return FW_R_LEARN_GSO;
 	if (slot->epoch != fw_ctl.epoch)
 		return FW_R_LEARN_EPOCH;
@@ -592,22 +616,22 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	c = fw_event_reserve(sizeof(*c));
 	if (!c)
 		return FW_R_LEARN_RING;
-	c->ev.kind = state ? FW_EV_CHANGED : FW_EV_CANDIDATE;
+	c->ev.kind = out.state ? FW_EV_CHANGED : FW_EV_CANDIDATE;
 	c->ev.reason = FW_R_LEARNED;
-	c->ev.state = state;
+	c->ev.state = out.state;
 	c->ev.tick = now;
 	c->port_out = fw_port(ctx);
 	c->mark = fw_mark(ctx);
 	c->priority = fw_priority(ctx);
 	c->token = token;
-	c->unwired = unwired;
+	c->unwired = out.unwired;
 	c->first_tick = slot->first_tick;
 	c->copy = copy;
 	if (offer)
 		fw_offer_made(offer, now);
 	fw_candidate_fill(c, slot, &out, data, p, &cpu->conn);
 	fw_event_submit(c);
-	return state ? FW_R_CONTRADICTED : FW_R_LEARNED;
+	return out.state ? FW_R_CONTRADICTED : FW_R_LEARNED;
 }
 
 #endif

@@ -409,6 +409,7 @@ fn unanswered(site: &Site, record: &mut Record) {
 /// One end has forgotten the connection, and opens another one with the same tuple.
 fn half_open(site: &Site, record: &mut Record) {
     let mut talk = site.talk(20_005);
+    site.told(20_005);
     let isn = talk.next[0].wrapping_add(0x4000_0000);
     record.is("SYN in the connection", talk.say_at(Near, SYN, isn, 0, b""));
     site.look(record, "SYN", TCP, 20_005);
@@ -519,6 +520,7 @@ fn stray_reset(site: &Site, record: &mut Record) {
 fn reused(site: &Site, record: &mut Record) {
     let mut talk = site.talk(20_013);
     for round in 0..6u32 {
+        site.told(20_013);
         match round % 3 {
             0 => {
                 record.is("FIN", talk.finish(Near));

@@ -5,6 +5,8 @@
 
 mod common;
 
+use std::ops::Range;
+
 use common::*;
 use serde_json::Value;
 
@@ -21,8 +23,11 @@ fn near(figure: &str, value: f64, kernel: f64) -> bool {
     (value - kernel).abs() <= error
 }
 
-/// `own` figures are those that the discipline decides.
-fn shaped(discipline: &str, own: &[&str]) -> Option<Value> {
+/// A case is tried so often: one sample of a busy machine says little, and what is wrong is so each time.
+const ATTEMPTS: usize = 3;
+
+/// One sample of each router, if this kernel has the discipline.
+fn sample(discipline: &str) -> Option<Value> {
     let (runs, seconds) = match std::env::var_os("FREEWAY_LONG") {
         Some(_) => ("5", "10"),
         None => ("1", "5"),
@@ -43,61 +48,74 @@ fn shaped(discipline: &str, own: &[&str]) -> Option<Value> {
     assert!(output.status.success(), "{said}");
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     println!("{result:#}");
-    for figure in own {
-        let of = |router: &str| result[router][figure].as_f64().unwrap();
-        let (freeway, kernel) = (of("freeway"), of("kernel"));
-        assert!(
-            near(figure, freeway, kernel),
-            "{figure}: {freeway} for {kernel}"
-        );
-    }
     Some(result)
 }
 
-fn fast_share(result: &Value) -> f64 {
-    result["freeway"]["fast_share"].as_f64().unwrap()
-}
-
-fn through(discipline: &str, own: &[&str]) {
-    let Some(_machine) = machine() else { return };
-    if let Some(result) = shaped(discipline, own) {
-        assert!(fast_share(&result) > 0.9, "{result:#}");
+fn faults(result: &Value, own: &[&str], fast: Range<f64>) -> Vec<String> {
+    let mut faults = Vec::new();
+    for figure in own {
+        let of = |router: &str| result[router][figure].as_f64().unwrap();
+        let (freeway, kernel) = (of("freeway"), of("kernel"));
+        if !near(figure, freeway, kernel) {
+            faults.push(format!("{figure}: {freeway} for {kernel}"));
+        }
     }
+    let share = result["freeway"]["fast_share"].as_f64().unwrap();
+    if !fast.contains(&share) {
+        faults.push(format!("{share} of the packets were fast"));
+    }
+    faults
 }
 
+/// `own` figures are those that the discipline decides, `fast` the share of packets that Freeway forwards.
+fn shaped(discipline: &str, own: &[&str], fast: Range<f64>) {
+    let Some(_machine) = machine() else { return };
+    let mut tried = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let Some(result) = sample(discipline) else {
+            return;
+        };
+        let faults = faults(&result, own, fast.clone());
+        if faults.is_empty() {
+            return;
+        }
+        tried.push(faults);
+    }
+    panic!("{tried:#?}");
+}
+
+/// All but the first packets.
+const MOST: Range<f64> = 0.9..1.1;
 const BY_CLASS: [&str; 3] = ["marked_mbit", "dscp_mbit", "latency_p50_ms"];
 const AS_ONE: [&str; 2] = ["both_mbit", "latency_p50_ms"];
 
 #[test]
 fn tbf() {
-    through("tbf", &AS_ONE);
+    shaped("tbf", &AS_ONE, MOST);
 }
 
 #[test]
 fn htb() {
-    through("htb", &BY_CLASS);
+    shaped("htb", &BY_CLASS, MOST);
 }
 
 #[test]
 fn cake() {
-    through("cake", &BY_CLASS);
+    shaped("cake", &BY_CLASS, MOST);
 }
 
 #[test]
 fn fq_codel() {
-    through("fq-codel", &BY_CLASS);
+    shaped("fq-codel", &BY_CLASS, MOST);
 }
 
 #[test]
 fn prio() {
-    through("prio", &BY_CLASS);
+    shaped("prio", &BY_CLASS, MOST);
 }
 
 /// What a policer of the input must see stays in the kernel.
 #[test]
 fn police() {
-    let Some(_machine) = machine() else { return };
-    if let Some(result) = shaped("police", &AS_ONE) {
-        assert!(fast_share(&result) < 0.01, "{result:#}");
-    }
+    shaped("police", &AS_ONE, 0.0..0.01);
 }
