@@ -37,6 +37,11 @@ enum fw_const {
 	/* Lists of ports for frames that are copied, and ports in one; element 0 stays unused. */
 	FW_OLISTS = 256,
 	FW_OLIST_MAX = 31,
+	/* Pairs of stations of bridges whose frames take a known path, and frames on their way
+	   through the kernel's bridge. */
+	FW_PATHS_MAX = 8192,
+	FW_CROSSINGS = FW_SLOTS / 4,
+	FW_CROSSING_HEAD = 44,
 	FW_EVENTS_SIZE = 1 << 22,
 	FW_REASONS_MAX = 128,
 	/* One packet seen once is not yet a pattern. */
@@ -236,6 +241,44 @@ struct fw_framed {
 	__u8 macs[12];
 };
 
+/* A station of a bridge that sends to another one. */
+struct fw_stations {
+	__u32 port;        /* of the bridge, at which its frames come in, ifindex */
+	__u8 macs[12];     /* destination, source */
+	struct fw_tag tag; /* with priority and DEI; all 0: none */
+};
+
+/* Which way their frames take, as the kernel has been seen to send them. */
+struct fw_path {
+	struct fw_stations
+		key; /* once more: the place of one that is gone may be another's at once */
+	__u32 epoch; /* in which that was; 0: they wait */
+	__u32 reval_tick;
+	__u32 interval; /* ticks between two revalidations */
+	__u32 used_tick;
+	__u32 port; /* of the bridge, at which they leave, ifindex */
+	__u32 devmap_slot;
+	struct fw_tag tag; /* of the frame that leaves */
+	__u32 count;       /* place of what is counted */
+	__u16 len_max;     /* octets of a frame that comes in */
+	__u16 misses;      /* revalidations without an answer */
+};
+
+struct fw_path_count {
+	__u64 packets;
+	__u64 bytes; /* of frames as they come in */
+};
+
+/* A frame on its way through the kernel's bridge. */
+struct fw_crossing {
+	struct fw_stations key;
+	__u32 epoch;
+	__u32 tick;
+	__u32 egress; /* frames that left under its token */
+	__u32 len;    /* octets, without the tag */
+	__u8 head[FW_CROSSING_HEAD];
+};
+
 /* What a PPPoE session's frames are seen to be. */
 enum fw_session_shown {
 	/* What leaves is IP and nothing else around it: no compression, encryption, fragments. */
@@ -294,7 +337,9 @@ struct fw_control {
 	__u32 tc_forwards;
 	/* Non-zero: there are multicast routes. */
 	__u32 multicast;
-	__u32 pad[2];
+	/* Non-zero: paths of bridged frames are learned. */
+	__u32 bridges;
+	__u32 pad;
 };
 
 /* The tuple that `explain` watches; ports and addresses as on the wire. */
@@ -432,11 +477,13 @@ struct fw_cpu {
 	__u32 checked;
 	__u32 offered;
 	__u32 sampled;
-	__u32 slot;          /* next slot to write */
-	__u32 sample_seq;    /* makes XDP metadata unique */
-	__u32 refused;       /* a revalidation was, in this tick */
-	__u32 late_ticks;    /* by which revalidations are late, for lack of budget */
-	__u32 woken;         /* the tick after that in which the reader of events was */
+	__u32 slot;       /* next slot to write */
+	__u32 sample_seq; /* makes XDP metadata unique */
+	__u32 refused;    /* a revalidation was, in this tick */
+	__u32 late_ticks; /* by which revalidations are late, for lack of budget */
+	__u32 woken;      /* the tick after that in which the reader of events was */
+	__u32 crossing;   /* next of this CPU to write */
+	__u32 pad;
 	struct fw_conn conn; /* more than the BPF stack has room for */
 	struct fw_tuple watched;
 };
@@ -447,6 +494,8 @@ enum fw_event_kind {
 	FW_EV_CHANGED = 2,
 	FW_EV_SUSPENDED = 3,
 	FW_EV_WATCH = 4,
+	/* Bridged frames were seen twice to take the same path. */
+	FW_EV_CROSSED = 5,
 };
 
 struct fw_event {
@@ -488,6 +537,16 @@ struct fw_candidate {
 	__u32 first_tick; /* of the first of the two observations */
 	__u32 flow_label_be;
 	struct fw_conn conn;
+};
+
+/* FW_EV_CROSSED */
+struct fw_crossed {
+	struct fw_event ev;
+	struct fw_stations key;
+	__u32 port_out; /* of the bridge, ifindex */
+	struct fw_tag tag_out;
+	__u32 epoch; /* in which it came in */
+	__u32 set;   /* in which the offer is noted */
 };
 
 /* FW_EV_WATCH */
@@ -532,6 +591,10 @@ FW_ABI_SIZE(fw_copy, 8);
 FW_ABI_SIZE(fw_framing, 16);
 FW_ABI_SIZE(fw_framed, 16);
 FW_ABI_SIZE(fw_session, 24);
+FW_ABI_SIZE(fw_stations, 20);
+FW_ABI_SIZE(fw_path, 56);
+FW_ABI_SIZE(fw_crossing, 80);
+FW_ABI_SIZE(fw_crossed, 52);
 FW_ABI_SIZE(fw_seen, 64);
 FW_ABI_SIZE(fw_control, 64);
 FW_ABI_SIZE(fw_watch, 40);
@@ -540,7 +603,7 @@ FW_ABI_SIZE(fw_offer_set, 32);
 FW_ABI_SIZE(fw_observation_set, 32);
 FW_ABI_SIZE(fw_limit, 8);
 FW_ABI_SIZE(fw_policer, 24);
-FW_ABI_SIZE(fw_cpu, 168);
+FW_ABI_SIZE(fw_cpu, 176);
 FW_ABI_SIZE(fw_conn, 92);
 FW_ABI_SIZE(fw_event, 16);
 FW_ABI_SIZE(fw_candidate, 296);

@@ -7,6 +7,7 @@
 #include "note.h"
 #include "learn.h"
 #include "session.h"
+#include "bridge.h"
 
 /* TCX_NEXT is TC_ACT_UNSPEC: whoever else is on this hook gets the packet. */
 enum { FW_NEXT = -1, FW_DROP = 2 };
@@ -130,5 +131,31 @@ int freeway_egress(struct __sk_buff *ctx)
 	fw_count(reason);
 	return FW_NEXT;
 }
+
+#if !FW_TARGET_IS_RAW
+/* At a port of a bridge, ahead of br_handle_frame(). */
+SEC("tc")
+int freeway_bridge_ingress(struct __sk_buff *ctx)
+{
+	ctx->tc_index = 0;
+	if (fw_reached(fw_now(), fw_ctl.deadline_tick) || !fw_ctl.learn || !fw_ctl.bridges)
+		return FW_NEXT;
+	ctx->tc_index = fw_crossing_note(ctx);
+	return FW_NEXT;
+}
+
+SEC("tc")
+int freeway_bridge_egress(struct __sk_buff *ctx)
+{
+	__u32 token = ctx->tc_index;
+
+	if (!token)
+		return FW_NEXT;
+	ctx->tc_index = 0;
+	if (fw_ctl.learn && token >= FW_CROSSING_INDEX && token < FW_CROSSING_INDEX + FW_CROSSINGS)
+		fw_count(fw_crossed(ctx, token));
+	return FW_NEXT;
+}
+#endif
 
 char LICENSE[] SEC("license") = "GPL";

@@ -90,6 +90,19 @@ void fw_table_release(struct fw_flow *flows, __u32 place)
 	FW_WRITE_ONCE(flows[place].state.status, FW_ST_FREE);
 }
 
+void fw_offers_forget_set(struct fw_offer_set *offers, struct fw_observation_set *observations,
+			  __u32 set)
+{
+	for (int i = 0; i < FW_OFFER_WAYS; i++) {
+		struct fw_offer *offer = &offers[set].offer[i];
+
+		if (!FW_READ_ONCE(offer->tick))
+			continue;
+		FW_WRITE_ONCE(offer->tick, 0);
+		FW_WRITE_ONCE(observations[set].seen[i].tag, 0);
+	}
+}
+
 void fw_offers_forget(struct fw_offer_set *offers, struct fw_observation_set *observations,
 		      const struct fw_config *config, const struct fw_flow *flow)
 {
@@ -100,14 +113,7 @@ void fw_offers_forget(struct fw_offer_set *offers, struct fw_observation_set *ob
 	fw_words_of(flow, &key4, &key6);
 	key = flow->key.port_proto & FW_KEY_IP6 ? fw_offer_key6(&key6, config)
 						: fw_offer_key4(&key4, config);
-	for (int i = 0; i < FW_OFFER_WAYS; i++) {
-		struct fw_offer *offer = &offers[key.set].offer[i];
-
-		if (!FW_READ_ONCE(offer->tick))
-			continue;
-		FW_WRITE_ONCE(offer->tick, 0);
-		FW_WRITE_ONCE(observations[key.set].seen[i].tag, 0);
-	}
+	fw_offers_forget_set(offers, observations, key.set);
 }
 
 void fw_table_config(struct fw_config *config, __u32 flows, const __u64 *random)

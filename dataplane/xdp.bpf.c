@@ -3,6 +3,7 @@
 #include "target/xdp.h"
 #include "target/conn.h"
 #include "pipeline.h"
+#include "bridge.h"
 #include "olist.h"
 #include "police.h"
 
@@ -112,6 +113,52 @@ int freeway_xdp(struct xdp_md *ctx)
 	if (within && verdict == XDP_PASS && !fw_reframe(ctx, &head))
 		return XDP_ABORTED;
 	return verdict;
+}
+
+/* At a port of a bridge. */
+SEC("xdp")
+int freeway_bridge(struct xdp_md *ctx)
+{
+	__u32 now = fw_now(), len = fw_frame_len(ctx);
+	struct fw_stations key;
+	struct fw_path *path;
+	struct fw_tag tag_out;
+	enum fw_reason reason = fw_gate(now);
+	__u32 slot;
+
+	if (fw_unlikely(reason))
+		goto punt;
+	reason = FW_R_SHORT;
+	if (fw_unlikely(!fw_stations_of(&key, ctx)))
+		goto punt;
+	reason = FW_R_MULTICAST;
+	if (key.macs[0] & 1)
+		goto punt;
+	path = bpf_map_lookup_elem(&fw_paths, &key);
+	reason = FW_R_BRIDGED;
+	if (!path || fw_is_watched(&key, ctx))
+		goto punt;
+	reason = fw_path_permit(path, len, now);
+	if (fw_unlikely(reason))
+		goto punt;
+	slot = path->devmap_slot;
+	tag_out = path->tag;
+	/* read first, or they may be those of another path: BPF's maps reuse at once what is
+	 * deleted */
+	asm volatile("" : "+r"(slot) : : "memory");
+	reason = FW_R_BRIDGED;
+	if (fw_unlikely(fw_stations_differ(&path->key, &key)))
+		goto punt;
+	reason = FW_R_REDIRECT;
+	if (fw_unlikely(!fw_retag(ctx, &key.tag, &tag_out)))
+		goto punt;
+	fw_path_account(path, len);
+	/* with another tag it is of another VLAN for the kernel */
+	return bpf_redirect_map(&fw_ports, slot,
+				fw_tag_differs(&key.tag, &tag_out) ? XDP_DROP : XDP_PASS);
+punt:
+	fw_count(reason);
+	return XDP_PASS;
 }
 
 /*

@@ -8,6 +8,7 @@
 mod address;
 mod admission;
 mod age;
+mod bridge;
 mod connection;
 mod conns;
 mod departure;
@@ -30,6 +31,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use bridge::{BridgeOp, BridgePort, BridgeRefusal, BridgedPath, Bridges, PathView, Stations};
 pub use flow::{Connection, Flow, Preparation};
 pub use key::{ConnKey, FlowKey, addr_of, out_of, words_of};
 pub use manager::{Around, Manager, Settings};

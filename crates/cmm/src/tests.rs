@@ -3,6 +3,7 @@
 //! that refuses whatever would be wrong there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod bridge;
 mod cases;
 mod groups;
 mod paths;

@@ -29,6 +29,12 @@ pub enum Hook {
     RawIngressAlone,
     /// tc egress there.
     RawEgress,
+    /// Native XDP at a port of a bridge.
+    BridgeXdp,
+    /// tc ingress there.
+    BridgeIngress,
+    /// tc egress there.
+    BridgeEgress,
 }
 
 impl Hook {
@@ -39,17 +45,22 @@ impl Hook {
             Hook::Ingress | Hook::RawIngress => "freeway_ingress",
             Hook::IngressAlone | Hook::RawIngressAlone => "freeway_ingress_alone",
             Hook::Egress | Hook::RawEgress => "freeway_egress",
+            Hook::BridgeXdp => "freeway_bridge",
+            Hook::BridgeIngress => "freeway_bridge_ingress",
+            Hook::BridgeEgress => "freeway_bridge_egress",
         }
     }
 
     /// The attach type of a tcx link; none of XDP.
     fn tcx(self) -> Option<u32> {
         match self {
-            Hook::Xdp => None,
-            Hook::Ingress | Hook::IngressAlone | Hook::RawIngress | Hook::RawIngressAlone => {
-                Some(libbpf_sys::BPF_TCX_INGRESS)
-            }
-            Hook::Egress | Hook::RawEgress => Some(libbpf_sys::BPF_TCX_EGRESS),
+            Hook::Xdp | Hook::BridgeXdp => None,
+            Hook::Ingress
+            | Hook::IngressAlone
+            | Hook::RawIngress
+            | Hook::RawIngressAlone
+            | Hook::BridgeIngress => Some(libbpf_sys::BPF_TCX_INGRESS),
+            Hook::Egress | Hook::RawEgress | Hook::BridgeEgress => Some(libbpf_sys::BPF_TCX_EGRESS),
         }
     }
 }

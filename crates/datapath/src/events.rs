@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
 
 use freeway_abi::{
-    FW_EV_CANDIDATE, FW_EV_CHANGED, FW_EV_SUSPENDED, FW_EV_WATCH, Pod, fw_candidate, fw_event,
-    fw_watch_event,
+    FW_EV_CANDIDATE, FW_EV_CHANGED, FW_EV_CROSSED, FW_EV_SUSPENDED, FW_EV_WATCH, Pod, fw_candidate,
+    fw_crossed, fw_event, fw_watch_event,
 };
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
@@ -20,6 +20,8 @@ pub enum DataplaneEvent {
     Candidate(Box<fw_candidate>),
     /// The data plane suspended a connection (`state` and its peer).
     Suspended(fw_event),
+    /// Bridged frames were seen twice to take the same path.
+    Crossed(fw_crossed),
     /// A packet of the watched tuple.
     Watch(fw_watch_event),
 }
@@ -34,6 +36,7 @@ impl DataplaneEvent {
                 fw_candidate::from_bytes(record).map(|c| Self::Candidate(Box::new(c)))
             }
             FW_EV_SUSPENDED => Some(Self::Suspended(event)),
+            FW_EV_CROSSED => fw_crossed::from_bytes(record).map(Self::Crossed),
             FW_EV_WATCH => fw_watch_event::from_bytes(record).map(Self::Watch),
             _ => None,
         }

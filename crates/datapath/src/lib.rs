@@ -17,4 +17,4 @@ pub use clock::Clock;
 pub use error::DatapathError;
 pub use events::{DataplaneEvent, Events};
 pub use object::{Datapath, FLOWS_MAX, LoadOptions, PortFault, ProgramSize};
-pub use shared::{Control, Flows, Nexthops, Offers, Seen, Slots};
+pub use shared::{Control, Flows, Nexthops, Offers, PathCounts, Seen, Slots};

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
-    FW_OLIST_MAX, FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_framed, fw_framing,
-    fw_limit, fw_nexthop, fw_olist, fw_policer, fw_port_fault, fw_session, fw_watch,
+    FW_OLIST_MAX, FW_PATHS_MAX, FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_framed,
+    fw_framing, fw_limit, fw_nexthop, fw_olist, fw_path, fw_policer, fw_port_fault, fw_session,
+    fw_stations, fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
@@ -16,7 +17,9 @@ use crate::clock::Clock;
 use crate::copies::{Copies, target};
 use crate::error::DatapathError;
 use crate::events::Events;
-use crate::shared::{Control, Flows, Nexthops, Offers, Seen, Slots, configure_table, seen_len};
+use crate::shared::{
+    Control, Flows, Nexthops, Offers, PathCounts, Seen, Slots, configure_table, seen_len,
+};
 
 static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
 static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
@@ -88,6 +91,9 @@ pub struct ProgramSize {
     pub verified: u32,
 }
 
+const PATHS: &str = "fw_paths";
+const PATH_COUNTS: &str = "fw_path_counts";
+
 type MapByName = BTreeMap<String, MapHandle>;
 
 /// The loaded data plane. Dropping it unloads everything.
@@ -102,6 +108,8 @@ pub struct Datapath {
     pub seen: Seen,
     /// What was observed lately, shared.
     pub offers: Offers,
+    /// What took the paths of bridged frames, shared.
+    pub path_counts: PathCounts,
     /// Switches, shared.
     pub control: Control,
     /// The data plane's time.
@@ -127,7 +135,7 @@ impl Datapath {
         libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log_libbpf)));
         let watchdog = load("watchdog", WATCHDOG, |_, _| Ok(()))?;
         let clock = Clock::new(prog_fd(&watchdog, "watchdog", "freeway_clock")?)?;
-        let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1).max(1) as u32;
+        let cpus = possible_cpus();
         // Few enough to stay in the cache, many enough for what queues between
         // tc ingress and egress.
         let slots_per_cpu = (FW_SLOTS / cpus.next_power_of_two()).clamp(1, 1024);
@@ -173,6 +181,7 @@ impl Datapath {
                 get(&maps, "fw_observations")?,
                 config,
             )?,
+            path_counts: PathCounts::map(get(&maps, PATH_COUNTS)?, possible_cpus())?,
             control: Control::map(get(&maps, ".data.control")?)?,
             clock,
             events: Events::new(get(&maps, "fw_events")?)?,
@@ -249,7 +258,7 @@ impl Datapath {
     /// A program, for test runs.
     pub fn prog(&self, hook: Hook) -> Result<OwnedFd, DatapathError> {
         match hook {
-            Hook::Xdp => prog_fd(&self.xdp, "xdp", hook.program()),
+            Hook::Xdp | Hook::BridgeXdp => prog_fd(&self.xdp, "xdp", hook.program()),
             Hook::RawIngress | Hook::RawIngressAlone | Hook::RawEgress => {
                 prog_fd(self.raw()?, "raw", hook.program())
             }
@@ -391,6 +400,27 @@ impl Datapath {
             .unwrap_or_default()
     }
 
+    /// Lets frames between stations of a bridge take a path, whose counters begin anew.
+    pub fn set_path(&self, stations: &fw_stations, path: &fw_path) -> Result<(), DatapathError> {
+        self.path_counts.clear(path.count);
+        self.update(PATHS, stations.as_bytes(), path.as_bytes())
+    }
+
+    /// They are the kernel's.
+    pub fn remove_path(&self, stations: &fw_stations) -> Result<(), DatapathError> {
+        self.delete(PATHS, stations.as_bytes())
+    }
+
+    /// A path as it is.
+    #[must_use]
+    pub fn path(&self, stations: &fw_stations) -> Option<fw_path> {
+        let found = self
+            .maps
+            .get(PATHS)?
+            .lookup(stations.as_bytes(), MapFlags::ANY);
+        fw_path::from_bytes(&found.ok()??)
+    }
+
     /// Takes a port out of the device map.
     pub fn clear_port(&self, slot: u32, ifindex: u32) -> Result<(), DatapathError> {
         self.outputs.borrow_mut().remove(&slot);
@@ -464,6 +494,10 @@ impl Datapath {
     }
 }
 
+fn possible_cpus() -> u32 {
+    libbpf_rs::num_possible_cpus().unwrap_or(1).max(1) as u32
+}
+
 fn get<'m>(maps: &'m MapByName, name: &'static str) -> Result<&'m MapHandle, DatapathError> {
     maps.get(name).ok_or(DatapathError::Missing {
         object: "xdp",
@@ -509,6 +543,7 @@ fn load_with(
                 map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask + 1))?;
             }
             "fw_seen_flows" => map.set_max_entries(seen_len(config.flow_mask))?,
+            PATH_COUNTS => map.set_max_entries(possible_cpus() * FW_PATHS_MAX)?,
             _ => {}
         }
         match maps.get(name) {

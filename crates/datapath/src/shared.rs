@@ -11,9 +11,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use freeway_abi::{
-    FW_HASH_KEYS, FW_OFFER_SETS, FW_OLISTS, FW_SEEN_FLOWS, FW_ST_ACTIVE, Pod, fw_config,
-    fw_control, fw_flow, fw_nexthop, fw_observation_set, fw_offer_set, fw_olist, fw_seen, fw_slot,
-    fw_state,
+    FW_HASH_KEYS, FW_OFFER_SETS, FW_OLISTS, FW_PATHS_MAX, FW_SEEN_FLOWS, FW_ST_ACTIVE, Pod,
+    fw_config, fw_control, fw_flow, fw_nexthop, fw_observation_set, fw_offer_set, fw_olist,
+    fw_path_count, fw_seen, fw_slot, fw_state,
 };
 
 use crate::DatapathError;
@@ -228,6 +228,36 @@ impl Flows {
     }
 }
 
+/// What took the paths of bridged frames (`struct fw_path_count`), by CPU and place.
+pub struct PathCounts(Shared<fw_path_count>);
+
+impl PathCounts {
+    pub(crate) fn map(fd: impl AsFd, cpus: u32) -> Result<Self, DatapathError> {
+        Shared::map(fd, "fw_path_counts", cpus * FW_PATHS_MAX).map(Self)
+    }
+
+    fn places(&self, count: u32) -> impl Iterator<Item = u32> {
+        (count..self.0.len).step_by(FW_PATHS_MAX as usize)
+    }
+
+    /// The sum of all CPUs'.
+    #[must_use]
+    pub fn get(&self, count: u32) -> fw_path_count {
+        let counts = self.places(count).map(|place| self.0.read(place));
+        counts.fold(fw_path_count::default(), |sum, c| fw_path_count {
+            packets: sum.packets.wrapping_add(c.packets),
+            bytes: sum.bytes.wrapping_add(c.bytes),
+        })
+    }
+
+    /// Counts from 0 on, for another path.
+    pub(crate) fn clear(&self, count: u32) {
+        for place in self.places(count) {
+            self.0.write(place, fw_path_count::default());
+        }
+    }
+}
+
 /// Marks of TCP flows of which the kernel has confirmed a packet (`struct fw_seen`).
 pub struct Seen(Shared<fw_seen>);
 
@@ -306,6 +336,20 @@ impl Offers {
             );
         }
     }
+
+    /// The same of all that is noted in a set.
+    pub fn forget_set(&self, set: u32) {
+        if set < FW_OFFER_SETS {
+            // SAFETY: all of the mapped arrays, which have that many sets.
+            unsafe {
+                fw_offers_forget_set(
+                    self.offers.base.as_ptr().cast(),
+                    self.observations.base.as_ptr().cast(),
+                    set,
+                );
+            }
+        }
+    }
 }
 
 /// Chooses size and secret of a table for so many flows.
@@ -327,6 +371,11 @@ unsafe extern "C" {
     ) -> u32;
     fn fw_table_remove(flows: *mut fw_flow, config: *const fw_config, place: u32);
     fn fw_table_release(flows: *mut fw_flow, place: u32);
+    fn fw_offers_forget_set(
+        offers: *mut fw_offer_set,
+        observations: *mut fw_observation_set,
+        set: u32,
+    );
     fn fw_offers_forget(
         offers: *mut fw_offer_set,
         observations: *mut fw_observation_set,
@@ -467,6 +516,8 @@ impl Control {
         set_udp_one_way udp_one_way udp_one_way,
         /// Non-zero: there are multicast routes.
         set_multicast multicast multicast,
+        /// Non-zero: paths of bridged frames are learned.
+        set_bridges bridges bridges,
         /// Non-zero: conntrack sees IPv4.
         set_tracks4 tracks4 tracks4,
         /// Non-zero: conntrack sees IPv6.

@@ -36,7 +36,7 @@ fn programs_load() {
         datapath.prog(Hook::RawIngress).unwrap();
         datapath.prog(Hook::RawIngressAlone).unwrap();
         let ids = datapath.prog_ids();
-        assert_eq!(ids.len(), 8);
+        assert_eq!(ids.len(), 11);
         for prog in ProgInfoIter::default().filter(|prog| ids.contains(&prog.id)) {
             let name = prog.name.to_string_lossy();
             println!(

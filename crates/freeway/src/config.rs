@@ -78,6 +78,8 @@ pub struct Policy {
     pub tunnels: bool,
     /// UDP to groups that the kernel routes may be fast.
     pub multicast: bool,
+    /// Frames that bridges pass on may be fast.
+    pub bridging: bool,
     /// UDP without answers may be fast where no reachable rule must see each packet.
     pub udp_one_way: bool,
     /// Conversations that stay in the kernel.
@@ -92,6 +94,7 @@ impl Default for Policy {
             icmp: true,
             tunnels: true,
             multicast: true,
+            bridging: true,
             udp_one_way: true,
             exclude: Vec::new(),
         }

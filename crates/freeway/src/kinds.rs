@@ -40,6 +40,32 @@ pub fn unsupported(link: &Link) -> Option<String> {
 const NF_CALL: &str = "bridged packets are handed to the IP hooks (br_netfilter): unless that is needed, \
      sysctl net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-ip6tables=0";
 
+/// Why what a bridge's port passes on is left to the kernel.
+pub fn unbridged(port: &Link, bridge: &Link) -> Option<&'static str> {
+    let LinkDetail::Bridge { nf_call, mst, .. } = bridge.detail else {
+        return Some("its master is no bridge of the kernel's");
+    };
+    let PortDetail::Bridge { state, watches, .. } = port.port else {
+        return Some("it is no port of a bridge");
+    };
+    if nf_call {
+        return Some(NF_CALL);
+    }
+    if mst {
+        return Some("its state differs by VLAN (MST)");
+    }
+    if bridge.promiscuity != 0 {
+        return Some("the bridge itself takes all frames (promiscuous)");
+    }
+    if watches {
+        return Some("the bridge answers for stations, or maps VLANs to tunnels, at this port");
+    }
+    (state != FORWARDING).then_some("spanning tree does not let it forward")
+}
+
+/// BR_STATE_FORWARDING.
+const FORWARDING: u8 = 3;
+
 /// Why a bridge is left to the kernel under these sysctls.
 pub fn bridge_netfilter(link: &Link, sysctls: &Sysctls) -> Option<&'static str> {
     let called = [
@@ -193,6 +219,8 @@ pub mod tests {
             state: 3,
             hairpin: false,
             isolated: false,
+            watches: false,
+            settings: 0,
         };
         let bond = PortDetail::Bond {
             state: 0,
@@ -260,6 +288,7 @@ pub mod tests {
                 stp_state: 0,
                 mst: false,
                 nf_call: true,
+                settings: 0,
             },
             ..bridge
         };

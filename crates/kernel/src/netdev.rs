@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! XDP abilities of devices: the generic netlink family "netdev" (6.3 and later, `netdev_nl_dev_fill`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use crate::decode;
 use crate::error::{Error, Result};
 use crate::message::Message;
-use crate::nla::{attrs_after, u8_at};
+use crate::nla::{Writer, attrs_after, u8_at};
 use crate::socket::Channel;
 
 /// sizeof(struct genlmsghdr).
@@ -55,6 +56,20 @@ pub fn xdp_features() -> Result<Option<BTreeMap<u32, XdpFeatures>>> {
         &mut each,
     )?;
     Ok(Some(features))
+}
+
+/// Indices of the links that take all frames, also where the kernel itself asked for it (IFLA_PROMISCUITY), of which
+/// no event tells.
+pub fn promiscuous() -> Result<BTreeSet<u32>> {
+    let mut channel = Channel::open(libc::NETLINK_ROUTE)?;
+    let mut found = BTreeSet::new();
+    let mut each = |message: Message<'_>| {
+        let link = decode::link::link(message.payload);
+        found.extend(link.filter(|link| link.promiscuity != 0).map(|l| l.ifindex));
+    };
+    let body = |writer: &mut Writer| writer.raw(&[0; decode::link::HEADER]);
+    channel.dump("list the links", libc::RTM_GETLINK, body, &mut each)?;
+    Ok(found)
 }
 
 /// The number of a generic netlink family.

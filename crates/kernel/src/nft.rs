@@ -53,6 +53,50 @@ pub struct Ruleset {
     pub legacy: Vec<LegacyTable>,
 }
 
+impl Ruleset {
+    /// The first chain that sees frames of a device as such, in words: of a bridge, or of the device itself.
+    pub fn frame_chains(&self) -> Vec<FrameChain> {
+        let mut chains = Vec::new();
+        for ((family, name), table) in self.tables.iter().filter(|(_, table)| !table.dormant) {
+            for (chain, content) in &table.chains {
+                let Some(hook) = &content.hook else { continue };
+                let of_frames = matches!(*family, NFPROTO_NETDEV | NFPROTO_BRIDGE)
+                    || (*family == NFPROTO_INET && hook.number == INET_INGRESS);
+                if of_frames {
+                    chains.push(FrameChain {
+                        words: format!("chain {chain} of table {} {name}", family_name(*family)),
+                        devices: hook.devices.clone(),
+                    });
+                }
+            }
+        }
+        chains
+    }
+}
+
+/// NF_INET_INGRESS.
+const INET_INGRESS: u32 = 5;
+
+/// A chain that sees frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameChain {
+    /// What it is called.
+    pub words: String,
+    /// Whose frames; none: those of all bridges.
+    pub devices: Vec<String>,
+}
+
+impl FrameChain {
+    /// True if it sees a device's frames; names may end in an asterisk.
+    pub fn sees(&self, device: &str) -> bool {
+        let named = |name: &String| match name.strip_suffix('*') {
+            Some(prefix) => device.starts_with(prefix),
+            None => name == device,
+        };
+        self.devices.is_empty() || self.devices.iter().any(named)
+    }
+}
+
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {

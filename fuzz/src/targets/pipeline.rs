@@ -404,7 +404,8 @@ impl World {
             Some(DataplaneEvent::Suspended(event)) => self.manage(|manager, now, ops| {
                 manager.suspended(event.state, event.reason, now, ops);
             }),
-            Some(DataplaneEvent::Watch(_)) | None => {}
+            // bridged frames are not the pipeline's
+            Some(DataplaneEvent::Watch(_) | DataplaneEvent::Crossed(_)) | None => {}
         }
     }
 

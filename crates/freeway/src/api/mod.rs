@@ -23,7 +23,7 @@ pub use failure::{Failure, FailureKind};
 pub use flow::Flows;
 pub use flow::{Flow, FlowFilter, FlowPath, FlowState, Tuples};
 pub use select::{PortRange, Prefix, Proto};
-pub use stats::{Events, Limit, Netlink, Packets, ReasonCount, RefusalCount, Stats};
+pub use stats::{BridgedFrames, Events, Limit, Netlink, Packets, ReasonCount, RefusalCount, Stats};
 pub use status::{
     Feature, FeatureState, FlowCounts, Invalidation, Latency, Learning, Port, PortPath, PortState,
     RulesetStatus, Status,

@@ -13,6 +13,9 @@ pub struct Stats {
     /// Limits that the configuration sets, and what was dropped over them.
     #[serde(default)]
     pub limits: Vec<Limit>,
+    /// Frames that XDP bridged.
+    #[serde(default)]
+    pub bridged: BridgedFrames,
     /// Events from the data plane.
     pub events: Events,
     /// Why the connection manager refused candidates.
@@ -67,6 +70,21 @@ pub struct Events {
     pub watched: u64,
     /// Events lost for want of room.
     pub lost: u64,
+}
+
+/// What is bridged, beside the flows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BridgedFrames {
+    /// Pairs of stations whose frames XDP bridges.
+    pub paths: u64,
+    /// Paths learned since the start.
+    pub learned: u64,
+    /// Frames that XDP bridged.
+    pub packets: u64,
+    /// Their bytes, L2 as received, without FCS.
+    pub bytes: u64,
+    /// Offered paths that were refused.
+    pub refused: Vec<RefusalCount>,
 }
 
 /// Candidates that the connection manager refused for one reason.

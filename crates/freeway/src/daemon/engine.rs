@@ -5,6 +5,7 @@
 //! kernel that wait; then it takes one of: the data plane's events, what the polling thread found, a question, a piece
 //! of a long walk over the flows. The manager's operations are carried out before the turn ends.
 
+mod bridges;
 mod census;
 mod exec;
 mod explain;
@@ -25,7 +26,8 @@ mod wait;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use freeway_cmm::{Around, ConnKey, FlowKey, Manager, Op, Settings, out_of};
+use freeway_abi::fw_path_count;
+use freeway_cmm::{Around, Bridges, ConnKey, FlowKey, Manager, Op, Settings, out_of};
 use freeway_datapath::{Datapath, DataplaneEvent, LoadOptions};
 use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::mirror::{Mirror, MirrorConfig};
@@ -162,6 +164,9 @@ struct Engine {
     config: Config,
     datapath: Datapath,
     manager: Manager,
+    bridges: Bridges,
+    /// What took paths that are gone.
+    bridged_before: fw_path_count,
     mirror: Mirror,
     conntrack: Conntrack,
     ports: Ports,
@@ -254,6 +259,8 @@ impl Engine {
             poller: Poller::start()?,
             probes,
             config,
+            bridges: Bridges::new(datapath.clock.hz()),
+            bridged_before: fw_path_count::default(),
             datapath,
             manager,
             mirror,
@@ -271,6 +278,7 @@ impl Engine {
         engine.look_at_sessions();
         engine.set_tcp_timeouts();
         engine.read_neighbours();
+        engine.read_stations();
         for route in engine.mirror.mroutes().values() {
             engine.manager.learn_mroute(route);
         }
@@ -319,6 +327,7 @@ impl Engine {
         }
         self.manager
             .tick(now_tick, &exec::View(&self.datapath), &mut ops);
+        self.age_paths(now_tick);
         self.execute(ops)
     }
 
@@ -399,6 +408,9 @@ impl Engine {
                 }
                 _ => {}
             }
+            if self.bridge_event(event) {
+                self.manager.new_epoch(&mut ops);
+            }
             self.manager.kernel_event(event, now_tick, &mut ops);
         }
         if rules {
@@ -477,6 +489,11 @@ impl Engine {
                     self.counts.suspended += 1;
                     self.manager
                         .suspended(ev.state, ev.reason, now_tick, &mut ops);
+                }
+                DataplaneEvent::Crossed(crossed) => {
+                    let mut ops = Vec::new();
+                    self.bridges.crossed(&crossed, now_tick, &mut ops);
+                    self.bridge(ops);
                 }
                 DataplaneEvent::Watch(seen) => {
                     self.counts.watched += 1;
@@ -599,12 +616,16 @@ impl Engine {
             self.update_policy()?;
             self.set_tcp_timeouts();
             self.manager.new_epoch(&mut ops);
+            self.execute(std::mem::take(&mut ops))?;
+            self.update_ports()?;
         }
         if before.memberships != self.polled.memberships {
             self.look_at_memberships(&mut ops)?;
         }
         if before.sniffers != self.polled.sniffers {
             self.sniff.begin();
+            // all that is bridged may be meant
+            self.update_ports()?;
         }
         self.execute(ops)
     }
@@ -672,6 +693,9 @@ impl Engine {
         let count = self.manager.flow_count() as u64;
         let now_tick = self.now_tick()?;
         let mut ops: Vec<Op> = Vec::new();
+        let mut bridge_ops = Vec::new();
+        self.bridges.flush(&mut bridge_ops);
+        self.bridge(bridge_ops);
         self.manager.flush(now_tick, &mut ops);
         // within an epoch a flow is offered once a second: without a new one they would all wait for it
         self.manager.new_epoch(&mut ops);

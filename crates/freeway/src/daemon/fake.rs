@@ -219,6 +219,17 @@ pub fn stats() -> Stats {
             reason("learned", "keep", "offered to the connection manager", 2200),
         ],
         limits: limits(),
+        bridged: BridgedFrames {
+            paths: 12,
+            learned: 40,
+            packets: 7_654_321,
+            bytes: 9_000_000_000,
+            refused: vec![RefusalCount {
+                name: "station".into(),
+                words: "the bridge has a station elsewhere, or not at all".into(),
+                count: 3,
+            }],
+        },
         events: Events {
             candidates: 2200,
             changed: 1,

@@ -45,6 +45,36 @@ pub fn render(status: &Status, stats: &Stats) -> String {
         "Their bytes, L2 without FCS.",
         stats.fast.bytes,
     );
+    page.single(
+        "freeway_bridged_packets_total",
+        "counter",
+        "Frames that XDP bridged.",
+        stats.bridged.packets,
+    );
+    page.single(
+        "freeway_bridged_bytes_total",
+        "counter",
+        "Their bytes, L2 without FCS.",
+        stats.bridged.bytes,
+    );
+    page.single(
+        "freeway_bridged_paths",
+        "gauge",
+        "Pairs of stations whose frames XDP bridges.",
+        stats.bridged.paths,
+    );
+    page.family(
+        "freeway_bridged_refused_total",
+        "counter",
+        "Offered paths of bridged frames that were refused, by reason.",
+    );
+    for refusal in &stats.bridged.refused {
+        page.sample(
+            "freeway_bridged_refused_total",
+            &[("reason", refusal.name.as_str())],
+            refusal.count,
+        );
+    }
     page.family(
         "freeway_reason_packets_total",
         "counter",

@@ -18,6 +18,18 @@ pub fn stats(stats: &Stats, all: bool, terminal: Terminal) -> String {
             bytes(fast.bytes)
         ),
     );
+    let bridged = &stats.bridged;
+    if all || bridged.packets + bridged.paths > 0 {
+        page.words(
+            "",
+            &format!(
+                "XDP bridged {}, {}, between {} of stations",
+                plural(bridged.packets, "frame"),
+                bytes(bridged.bytes),
+                plural(bridged.paths, "pair"),
+            ),
+        );
+    }
     for (stage, heading) in [
         ("punt", "Packets given to the kernel"),
         ("keep", "Packets that taught or confirmed a flow"),
@@ -57,6 +69,14 @@ pub fn stats(stats: &Stats, all: bool, terminal: Terminal) -> String {
         "Candidates that the connection manager refused",
         all,
         refused.collect(),
+    );
+    let refused = bridged.refused.iter();
+    let rows = refused.map(|r| (r.count, r.name.as_str(), r.words.as_str()));
+    section(
+        &mut page,
+        "Paths of bridged frames that were refused",
+        all,
+        rows.collect(),
     );
     let events = &stats.events;
     page.head("Events");

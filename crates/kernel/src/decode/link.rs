@@ -155,6 +155,7 @@ fn detail(kind: &str, attrs: Attrs<'_>) -> LinkDetail {
             // IFLA_BR_MULTI_BOOLOPT, BR_BOOLOPT_MST_ENABLE.
             mst: u32_of(46).unwrap_or(0) & (1 << 2) != 0,
             nf_call: [36, 37].iter().any(|kind| u8_of(*kind).unwrap_or(0) != 0),
+            settings: settings(attrs.clone(), &BRIDGE_SETTINGS),
         },
         "bond" => LinkDetail::Bond {
             mode: u8_of(1).unwrap_or(0),
@@ -174,12 +175,36 @@ fn detail(kind: &str, attrs: Attrs<'_>) -> LinkDetail {
     }
 }
 
+/// IFLA_BR_: AGEING_TIME, VLAN_FILTERING, VLAN_PROTOCOL, GROUP_FWD_MASK, GROUP_ADDR, VLAN_DEFAULT_PVID, MULTI_BOOLOPT.
+const BRIDGE_SETTINGS: [u16; 7] = [4, 7, 8, 9, 20, 39, 46];
+/// IFLA_BRPORT_, but for what is counted, timed or found out.
+const BRPORT_SETTINGS: [u16; 22] = [
+    1, 4, 5, 6, 7, 8, 9, 10, 12, 25, 27, 28, 29, 30, 31, 32, 33, 34, 39, 40, 43, 44,
+];
+
+/// FNV-1a of these attributes.
+fn settings(attrs: Attrs<'_>, kinds: &[u16]) -> u64 {
+    let chosen = attrs.filter(|attr| kinds.contains(&attr.kind));
+    let octets = chosen.flat_map(|attr| {
+        let kind = attr.kind.to_ne_bytes();
+        kind.into_iter().chain(attr.payload.iter().copied())
+    });
+    octets.fold(0xcbf2_9ce4_8422_2325, |hash, octet| {
+        (hash ^ u64::from(octet)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 fn brport(attrs: Attrs<'_>) -> Option<PortDetail> {
     let flag = |kind| attrs.clone().find(kind).and_then(|attr| attr.u8());
     Some(PortDetail::Bridge {
         state: flag(1)?,
         hairpin: flag(4).unwrap_or(0) != 0,
         isolated: flag(33).unwrap_or(0) != 0,
+        // IFLA_BRPORT_: PROXYARP, PROXYARP_WIFI, VLAN_TUNNEL, NEIGH_SUPPRESS, NEIGH_VLAN_SUPPRESS
+        watches: [10, 12, 29, 32, 43]
+            .iter()
+            .any(|kind| flag(*kind).unwrap_or(0) != 0),
+        settings: settings(attrs.clone(), &BRPORT_SETTINGS),
     })
 }
 

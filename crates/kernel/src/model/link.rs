@@ -148,6 +148,8 @@ pub enum LinkDetail {
         mst: bool,
         /// Packets are handed to the IP hooks of netfilter (nf_call_iptables, nf_call_ip6tables).
         nf_call: bool,
+        /// Differs if any setting that frames go by does.
+        settings: u64,
     },
     /// A bond.
     Bond {
@@ -183,6 +185,10 @@ pub enum PortDetail {
         hairpin: bool,
         /// Isolated from other isolated ports.
         isolated: bool,
+        /// The bridge answers for stations behind it (proxy_arp, neigh_suppress), or maps VLANs to tunnels.
+        watches: bool,
+        /// Differs if any of its settings does.
+        settings: u64,
     },
     /// A bond slave.
     Bond {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the kernel tells only when asked. Asking takes milliseconds, so a thread of its own does it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc as ask;
 
 use freeway_cmm::{ConnKey, FlowKey};
@@ -9,7 +9,7 @@ use freeway_kernel::Memberships;
 use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::ethtool::Ethtool;
 use freeway_kernel::hooks;
-use freeway_kernel::model::{Connection, Link, Tuple};
+use freeway_kernel::model::{Connection, Link, LinkDetail, Tuple};
 use freeway_kernel::netdev::{self, XdpFeatures};
 use freeway_kernel::nft::{self, LegacyTable};
 use freeway_kernel::pppoe;
@@ -125,6 +125,10 @@ pub(super) struct Polled {
     pub legacy: Vec<LegacyTable>,
     /// Functions on the forwarding hooks that nobody has judged.
     pub foreign_hooks: Vec<String>,
+    /// The same on the hooks of bridges.
+    pub bridge_hooks: Vec<String>,
+    /// Links that take all frames, and of which nothing tells.
+    pub promiscuous: BTreeSet<u32>,
     features: Option<BTreeMap<u32, XdpFeatures>>,
     /// What keeps ports from a path.
     obstacles: BTreeMap<u32, Obstacles>,
@@ -156,10 +160,19 @@ impl Polled {
             tracing::debug!("listing netfilter hooks: {error}");
             None
         });
-        let foreign = hooks
-            .into_iter()
-            .flatten()
-            .filter(hooks::HookedFunction::is_foreign);
+        let listed = hooks.is_some();
+        let foreign = hooks.into_iter().flatten();
+        let foreign = foreign.filter(hooks::HookedFunction::is_foreign);
+        let (of_bridges, foreign): (Vec<_>, Vec<_>) =
+            foreign.partition(|hook| hook.family == nft::NFPROTO_BRIDGE);
+        let mut bridge_hooks: Vec<_> = of_bridges.into_iter().map(|h| h.function).collect();
+        if !listed {
+            bridge_hooks.extend(ebtables());
+        }
+        let promiscuous = netdev::promiscuous().unwrap_or_else(|error| {
+            tracing::debug!("listing promiscuous links: {error}");
+            places.iter().map(|link| link.ifindex).collect()
+        });
         let sessions = pppoe::sessions().unwrap_or_else(|error| {
             tracing::debug!("listing PPPoE sessions: {error}");
             Vec::new()
@@ -170,7 +183,14 @@ impl Polled {
         Self {
             sniffers: sockets.into_iter().filter(|s| s.protocol != 0).collect(),
             legacy: nft::legacy_tables(),
-            foreign_hooks: foreign.map(|h| h.function).collect(),
+            foreign_hooks: foreign.into_iter().map(|h| h.function).collect(),
+            bridge_hooks,
+            promiscuous: places
+                .iter()
+                .filter(|link| matches!(link.detail, LinkDetail::Bridge { .. }))
+                .map(|link| link.ifindex)
+                .filter(|index| promiscuous.contains(index))
+                .collect(),
             features,
             obstacles: places
                 .iter()
@@ -188,7 +208,10 @@ impl Polled {
 
     /// True if something that ports are judged by differs.
     pub(super) fn ports_differ(&self, other: &Polled) -> bool {
-        self.features != other.features || self.obstacles != other.obstacles
+        self.features != other.features
+            || self.obstacles != other.obstacles
+            || self.bridge_hooks != other.bridge_hooks
+            || self.promiscuous != other.promiscuous
     }
 
     /// What keeps a port from a path; `None`: it was not looked at yet.
@@ -302,6 +325,14 @@ impl Obstacles {
         }
         obstacles
     }
+}
+
+/// Tables of ebtables-legacy, where the kernel does not list its hooks: a module may have some in any namespace.
+fn ebtables() -> Vec<String> {
+    let modules = std::fs::read_to_string("/proc/modules").unwrap_or_default();
+    let names = modules.lines().filter_map(|line| line.split(' ').next());
+    let of_tables = names.filter(|name| name.starts_with("ebtable_"));
+    of_tables.map(str::to_owned).collect()
 }
 
 fn foreign_programs(ifindex: u32, ours: &[u32]) -> Vec<String> {

@@ -12,6 +12,7 @@ use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::{Family, Framing as LinkFraming, Link, LinkDetail, Prefix, Qdisc};
 
 use super::Engine;
+use super::bridges::is_member;
 use super::poll::Obstacles;
 use crate::config::{Config, PathChoice};
 use crate::daemon::DaemonError;
@@ -83,6 +84,10 @@ pub(super) struct Port {
     xdp_program: Option<Attachment>,
     /// XDP serves it at the device below.
     pub carried: Option<Carried>,
+    /// Its programs are those of a bridge's port.
+    of_bridge: bool,
+    /// Its bridge, and what XDP may do with frames that are bridged.
+    pub bridged: Option<(u32, Fitness)>,
     tc_programs: Vec<Attachment>,
     /// The tc programs know that there is none of XDP.
     alone: bool,
@@ -107,7 +112,7 @@ impl Port {
     }
 
     /// Forgets those, so that they are attached again.
-    fn forget_lost(&mut self, name: &str) {
+    pub(super) fn forget_lost(&mut self, name: &str) {
         if self.lost_programs() == 0 {
             return;
         }
@@ -124,7 +129,7 @@ impl Port {
     }
 
     /// Takes the programs off, and clsact if nobody else uses it.
-    fn detach(&mut self, ifindex: u32) {
+    pub(super) fn detach(&mut self, ifindex: u32) {
         self.xdp_program = None;
         self.tc_programs.clear();
         if std::mem::take(&mut self.clsact)
@@ -218,6 +223,11 @@ impl Ports {
         }
     }
 
+    /// This turn may attach more.
+    fn in_time(&self) -> bool {
+        self.attach_until.is_none_or(|end| Instant::now() < end)
+    }
+
     /// True if programs are to be attached to new ports.
     pub(super) fn waiting(&self) -> bool {
         !self.waiting.is_empty()
@@ -245,7 +255,7 @@ fn wants_tc(link: &Link, config: &Config) -> Option<String> {
 }
 
 /// What keeps XDP from a port that tc may forward for.
-fn without_xdp(link: &Link, config: &Config) -> Option<String> {
+pub(super) fn without_xdp(link: &Link, config: &Config) -> Option<String> {
     let wire_true = config.port.get(&link.name).is_some_and(|p| p.wire_true);
     wants_tc(link, config).or_else(|| kinds::without_xdp(link, wire_true))
 }
@@ -323,6 +333,7 @@ impl Engine {
                 continue;
             };
             self.leave(ifindex, &mut port);
+            self.forget_bridged(ifindex);
             if let Some(slot) = port.slot {
                 let _ = self.datapath.clear_port(slot, ifindex);
                 self.ports.slots.release(slot);
@@ -384,7 +395,7 @@ impl Engine {
         let port = self.ports.by_index.get(&lower).ok_or_else(none)?;
         let mut carried = match &port.carried {
             Some(carried) => carried.clone(),
-            None if port.xdp_program.is_some() => Carried {
+            None if port.xdp_program.is_some() && !port.of_bridge => Carried {
                 base: lower,
                 below: Vec::new(),
                 framing: Framing::default(),
@@ -432,7 +443,7 @@ impl Engine {
     }
 
     /// Nothing of Freeway stays at a port.
-    fn leave(&self, ifindex: u32, port: &mut Port) {
+    pub(super) fn leave(&self, ifindex: u32, port: &mut Port) {
         self.uncarry(port);
         port.detach(ifindex);
     }
@@ -502,6 +513,7 @@ impl Engine {
         let mut port = port.unwrap_or_default();
         self.judge(link, &mut port);
         port.up = link.up && link.carrier;
+        self.tell_bridged(link, &port);
         self.manager.set_port(
             ManagedPort {
                 ifindex: link.ifindex,
@@ -527,6 +539,15 @@ impl Engine {
         port.no_room = false;
         port.xdp = Fitness::default();
         port.tc = Fitness::default();
+        port.bridged = None;
+        let of_bridge = is_member(link);
+        if std::mem::replace(&mut port.of_bridge, of_bridge) != of_bridge {
+            self.leave(link.ifindex, port);
+        }
+        if of_bridge {
+            self.judge_bridged(link, port);
+            return;
+        }
         let explicit = self.config.daemon.interfaces.contains(&link.name);
         if let Some(reason) = unfit(link, &self.config) {
             port.reasons.push(reason);
@@ -538,26 +559,10 @@ impl Engine {
             self.leave(link.ifindex, port);
             return;
         }
-        port.slot = port.slot.or_else(|| self.ports.slots.take());
-        let Some(slot) = port.slot else {
-            port.no_room = true;
-            port.reasons.push(format!(
-                "{} ports take part, which is the most: leave out others (path = \"kernel\" in [port.NAME]), \
-                 or name those that matter (-i)",
-                freeway_abi::FW_PORTS_MAX
-            ));
+        let Some(slot) = self.take_slot(link, port) else {
             return;
         };
-        let in_time = self
-            .ports
-            .attach_until
-            .is_none_or(|end| Instant::now() < end);
-        if port.tc_programs.is_empty() && !in_time {
-            self.ports.waiting.insert(link.ifindex);
-            port.reasons
-                .push("it is new, and its programs are about to be attached".into());
-            return;
-        }
+        let in_time = self.ports.in_time();
         let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
         port.forget_lost(&link.name);
         let below = match link.is_carried() {
@@ -602,6 +607,25 @@ impl Engine {
         if tc {
             port.reasons.extend(obstacles.tc);
         }
+    }
+
+    /// The port's place in the device map; `None`: its programs cannot be attached now.
+    pub(super) fn take_slot(&mut self, link: &Link, port: &mut Port) -> Option<u32> {
+        port.slot = port.slot.or_else(|| self.ports.slots.take());
+        if port.slot.is_none() {
+            port.no_room = true;
+            port.reasons.push(format!(
+                "{} ports take part, which is the most: leave out others (path = \"kernel\" in [port.NAME]), \
+                 or name those that matter (-i)",
+                freeway_abi::FW_PORTS_MAX
+            ));
+        } else if port.tc_programs.is_empty() && !self.ports.in_time() {
+            self.ports.waiting.insert(link.ifindex);
+            port.reasons
+                .push("it is new, and its programs are about to be attached".into());
+            return None;
+        }
+        port.slot
     }
 
     /// True if what is sent through tc is classified by the qdiscs on its way as the kernel's own is.
@@ -656,7 +680,7 @@ impl Engine {
     }
 
     /// True if XDP may send there; `tc`: else tc may.
-    fn judge_xdp_output(&self, link: &Link, port: &mut Port, tc: bool) -> bool {
+    pub(super) fn judge_xdp_output(&self, link: &Link, port: &mut Port, tc: bool) -> bool {
         if !port.has_xdp() {
             return false;
         }
@@ -701,14 +725,14 @@ impl Engine {
         shaper.is_none() && !failing && can_send
     }
 
-    fn qdiscs(&self, ifindex: u32) -> impl Iterator<Item = &Qdisc> {
+    pub(super) fn qdiscs(&self, ifindex: u32) -> impl Iterator<Item = &Qdisc> {
         let all = self.mirror.qdiscs();
         let of_port = all.range((ifindex, 0, 0)..=(ifindex, u32::MAX, u32::MAX));
         of_port.map(|(_, qdisc)| qdisc)
     }
 
     /// What keeps the port from a path.
-    fn obstacles(&self, link: &Link) -> Obstacles {
+    pub(super) fn obstacles(&self, link: &Link) -> Obstacles {
         let mut obstacles = match self.polled.obstacles(link.ifindex) {
             Some(obstacles) => obstacles.clone(),
             None => Obstacles {
@@ -762,7 +786,7 @@ fn attempt(
 }
 
 /// An error is why there is no program.
-fn attach_xdp(
+pub(super) fn attach_xdp(
     datapath: &Datapath,
     link: &Link,
     port: &mut Port,
@@ -776,16 +800,20 @@ fn attach_xdp(
     if port.xdp_program.is_some() {
         return Ok(());
     }
+    let hook = match port.of_bridge {
+        true => Hook::BridgeXdp,
+        false => Hook::Xdp,
+    };
     let program = &mut port.xdp_program;
     attempt(link, &mut port.xdp_failed, || {
-        let attachment = datapath.attach(link.ifindex, Hook::Xdp)?;
+        let attachment = datapath.attach(link.ifindex, hook)?;
         datapath.set_port(slot, link.ifindex)?;
         *program = Some(attachment);
         Ok(())
     })
 }
 
-fn attach_tc(
+pub(super) fn attach_tc(
     datapath: &Datapath,
     link: &Link,
     port: &mut Port,
@@ -797,10 +825,12 @@ fn attach_tc(
     }
     port.alone = alone;
     port.tc_programs.clear();
+    let of_bridge = port.of_bridge;
     let (programs, clsact) = (&mut port.tc_programs, &mut port.clsact);
     let attached = attempt(link, &mut port.failed, || {
         datapath.sweep(link.ifindex);
         let (ingress, egress) = match (link.framing(), alone) {
+            _ if of_bridge => (Hook::BridgeIngress, Hook::BridgeEgress),
             (LinkFraming::Bare, true) => (Hook::RawIngressAlone, Hook::RawEgress),
             (LinkFraming::Bare, false) => (Hook::RawIngress, Hook::RawEgress),
             (_, true) => (Hook::IngressAlone, Hook::Egress),

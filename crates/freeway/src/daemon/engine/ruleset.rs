@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use freeway_cmm::{Op, RuleScope};
 use freeway_kernel::model::{Family, Link, Tuple};
-use freeway_kernel::nft::{self, SetChanges};
+use freeway_kernel::nft::{self, FrameChain, SetChanges};
 use freeway_kernel::reachability::{Finding, IfMatch, PacketState, SetName, SetUse, analyse_state};
 
 use super::Engine;
@@ -31,9 +31,17 @@ pub(super) struct Ruleset {
     /// All named sets, and how the way of a flow's packets looks into them.
     sets: BTreeSet<SetName>,
     uses: BTreeMap<SetName, SetUse>,
+    /// Chains that see frames.
+    frame_chains: Vec<FrameChain>,
 }
 
 impl Ruleset {
+    /// A chain that must see a port's frames, in words.
+    pub fn frame_chain(&self, port: &str) -> Option<&str> {
+        let chain = self.frame_chains.iter().find(|chain| chain.sees(port));
+        chain.map(|chain| chain.words.as_str())
+    }
+
     /// The findings that concern a flow: the tuple as it comes in and as it leaves, and its ports.
     pub fn concerning<'a>(
         &'a self,
@@ -81,6 +89,7 @@ impl Engine {
                 let marks = marks.map(|m| format!("{m}; such flows go through tc"));
                 let of_udp = |f: &Finding| f.protocols.contains(&(libc::IPPROTO_UDP as u8));
                 ruleset.new_safe = !new.findings.iter().chain(&new.marks).any(of_udp);
+                ruleset.frame_chains = rules.frame_chains();
                 ruleset.marks = analysis.marks.len();
                 ruleset.status.generation = rules.generation;
                 ruleset.bare = bare.len();
@@ -110,6 +119,10 @@ impl Engine {
                 ruleset.status.findings.push(words);
                 ruleset.findings.push(None);
                 ruleset.tracks = [true; 2];
+                ruleset.frame_chains.push(FrameChain {
+                    words: "a ruleset that cannot be read".into(),
+                    devices: Vec::new(),
+                });
             }
         }
         ruleset.status.safe = ruleset.findings.len() == ruleset.marks;
@@ -121,6 +134,9 @@ impl Engine {
         self.manager.set_one_way(one_way, now_tick, &mut ops);
         self.execute(ops)?;
         self.set_ruleset()?;
+        if before.frame_chains != self.ruleset.frame_chains {
+            self.update_ports()?;
+        }
         self.set_tracking(before.tracks)
     }
 

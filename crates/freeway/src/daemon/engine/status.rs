@@ -107,6 +107,7 @@ impl Engine {
         let ports = self.ports.by_index.iter().filter_map(|(ifindex, port)| {
             let link = self.mirror.links().get(ifindex)?;
             let mut reasons = port.reasons.clone();
+            let bridges = port.bridged.is_some_and(|(_, fit)| fit.any());
             let input = port.xdp.input || port.tc.input;
             let output = port.xdp.output || port.tc.output;
             if input != output && port.up {
@@ -120,7 +121,7 @@ impl Engine {
             Some(Port {
                 ifindex: *ifindex,
                 name: link.name.clone(),
-                state: match (port.up, port.is_fit()) {
+                state: match (port.up, port.is_fit() || bridges) {
                     (false, _) => PortState::Down,
                     (true, true) => PortState::Fast,
                     (true, false) => PortState::Kernel,
@@ -128,6 +129,7 @@ impl Engine {
                 path: match (port.xdp == Fitness::FULL, port.tc.any(), port.xdp.any()) {
                     (true, ..) | (false, false, true) => PortPath::Xdp,
                     (false, true, _) => PortPath::Tc,
+                    (false, false, false) if bridges => PortPath::Xdp,
                     (false, false, false) => PortPath::Kernel,
                 },
                 reasons,
@@ -200,6 +202,7 @@ impl Engine {
                 .filter(|r| r.name != "none" || r.packets > 0)
                 .collect(),
             limits: self.limits(),
+            bridged: self.bridged_frames(),
             events: Events {
                 candidates: self.counts.candidates,
                 changed: self.counts.changed,

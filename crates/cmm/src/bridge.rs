@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bridged frames: which stations' may take the path that the kernel's own have shown.
+//!
+//! The data plane proves what the bridge did with a frame. Here it is compared with the bridge's forwarding database
+//! as the kernel tells it, and taken back as soon as that says otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use freeway_abi::{FW_PATHS_MAX, FW_TAG_LEN, fw_crossed, fw_path, fw_stations, fw_tag};
+use freeway_kernel::model::{Event, Fdb};
+
+/// Ethernet's header and the tag that a frame may have beyond the MTU (`xdp_ok_fwd_dev()`, `is_skb_forwardable()`).
+const LINK_LEN: u32 = 14 + 4;
+/// The VLAN in a tag.
+const VLAN_MASK: u16 = 0xfff;
+/// Seconds between two frames of a path that the kernel is given: by them it knows that the station lives.
+const REVALIDATE_S: u32 = 1;
+/// Seconds without a frame after which a path leaves.
+const IDLE_S: u32 = 60;
+/// Paths looked at in one call.
+const LOOKED_AT: usize = 256;
+
+type Mac = [u8; 6];
+
+/// A port of a bridge with XDP; the daemon decides and tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgePort {
+    /// Interface index.
+    pub ifindex: u32,
+    /// The bridge's.
+    pub bridge: u32,
+    /// Slot in the device map.
+    pub slot: u32,
+    /// MTU in bytes, without the L2 header.
+    pub mtu: u32,
+    /// XDP may forward what comes in, and send.
+    pub fit: crate::Fitness,
+}
+
+/// Stations of a bridge: the second one sends to the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stations {
+    /// The bridge's port at which the frames come in.
+    pub port: u32,
+    /// Destination.
+    pub dst: Mac,
+    /// Source.
+    pub src: Mac,
+    /// The tag of the frames, in network byte order: protocol, then priority and VLAN; 0: none.
+    pub tag_be: [u16; 2],
+}
+
+impl Stations {
+    fn of(record: &fw_stations) -> Self {
+        let mut macs = [[0; 6]; 2];
+        macs[0].copy_from_slice(&record.macs[..6]);
+        macs[1].copy_from_slice(&record.macs[6..]);
+        Self {
+            port: record.port,
+            dst: macs[0],
+            src: macs[1],
+            tag_be: [record.tag.tpid_be, record.tag.tci_be],
+        }
+    }
+
+    /// As the data plane has them.
+    #[must_use]
+    pub fn record(&self) -> fw_stations {
+        let mut macs = [0; 12];
+        macs[..6].copy_from_slice(&self.dst);
+        macs[6..].copy_from_slice(&self.src);
+        fw_stations {
+            port: self.port,
+            macs,
+            tag: fw_tag {
+                tpid_be: self.tag_be[0],
+                tci_be: self.tag_be[1],
+            },
+        }
+    }
+}
+
+/// What is to be done in the data plane.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BridgeOp {
+    /// Let frames take a path.
+    SetPath {
+        /// Whose.
+        stations: Stations,
+        /// The path, whose counters begin anew.
+        path: Box<fw_path>,
+    },
+    /// Their frames are the kernel's.
+    RemovePath {
+        /// Whose.
+        stations: Stations,
+        /// Where the data plane counted them.
+        count: u32,
+    },
+    /// What is offered may be offered again at once: the set of its offer.
+    ForgetOffer {
+        /// Its number.
+        set: u32,
+    },
+}
+
+/// The paths as the data plane has them.
+pub trait PathView {
+    /// A copy of one.
+    fn path(&self, stations: &Stations) -> Option<fw_path>;
+}
+
+/// Why a path is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BridgeRefusal {
+    /// A port is not of the bridge, or XDP does not serve it.
+    Port,
+    /// The forwarding database has a station elsewhere, or not at all.
+    Station,
+    /// There are too many paths.
+    TableFull,
+}
+
+impl BridgeRefusal {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Port, Self::Station, Self::TableFull];
+
+    /// For machines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Port => "port",
+            Self::Station => "station",
+            Self::TableFull => "table_full",
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Port => "a port is not of the bridge, or XDP does not serve it",
+            Self::Station => "the bridge has a station elsewhere, or not at all",
+            Self::TableFull => "there are too many paths",
+        }
+    }
+}
+
+/// A path that is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BridgedPath {
+    /// The bridge.
+    pub bridge: u32,
+    /// Whose frames.
+    pub stations: Stations,
+    /// Where they leave.
+    pub port_out: u32,
+    /// With which tag, as in [`Stations`].
+    pub tag_out_be: [u16; 2],
+    /// Where the data plane counts them.
+    pub count: u32,
+}
+
+/// Where a station is, by VLAN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    port: u32,
+    local: bool,
+}
+
+/// What is known of bridges.
+#[derive(Debug)]
+pub struct Bridges {
+    hz: u32,
+    ports: BTreeMap<u32, BridgePort>,
+    /// By bridge, address and VLAN.
+    places: BTreeMap<(u32, Mac, u16), Place>,
+    paths: BTreeMap<Stations, BridgedPath>,
+    /// Paths by either end.
+    of_station: BTreeSet<(u32, Mac, Stations)>,
+    free: Vec<u32>,
+    /// Places of counters that were never used.
+    fresh: u32,
+    /// How far the last look went.
+    looked: Option<Stations>,
+    refused: BTreeMap<BridgeRefusal, u64>,
+    learned: u64,
+}
+
+fn place_key(fdb: &Fdb) -> Option<(u32, Mac, u16)> {
+    Some((fdb.master?, fdb.mac.0, fdb.vlan.unwrap_or(0)))
+}
+
+impl Bridges {
+    /// None yet. `hz`: ticks a second.
+    #[must_use]
+    pub fn new(hz: u32) -> Self {
+        Self {
+            hz,
+            ports: BTreeMap::new(),
+            places: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            of_station: BTreeSet::new(),
+            free: Vec::new(),
+            fresh: 0,
+            looked: None,
+            refused: BTreeMap::new(),
+            learned: 0,
+        }
+    }
+
+    /// True if there is anything to learn.
+    #[must_use]
+    pub fn learns(&self) -> bool {
+        self.ports.values().any(|port| port.fit.input)
+    }
+
+    /// All paths.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = &BridgedPath> {
+        self.paths.values()
+    }
+
+    /// Paths that were learned since the start.
+    #[must_use]
+    pub fn learned(&self) -> u64 {
+        self.learned
+    }
+
+    /// Offers that were refused, by reason.
+    #[must_use]
+    pub fn refused(&self) -> &BTreeMap<BridgeRefusal, u64> {
+        &self.refused
+    }
+
+    /// A port is new or changed: its paths are learned anew.
+    pub fn set_port(&mut self, port: BridgePort, ops: &mut Vec<BridgeOp>) {
+        if self.ports.get(&port.ifindex) != Some(&port) {
+            self.leave_port(port.ifindex, ops);
+            self.ports.insert(port.ifindex, port);
+        }
+    }
+
+    /// A port is no longer one.
+    pub fn remove_port(&mut self, ifindex: u32, ops: &mut Vec<BridgeOp>) {
+        if self.ports.remove(&ifindex).is_some() {
+            self.leave_port(ifindex, ops);
+        }
+    }
+
+    /// Everything is the kernel's.
+    pub fn flush(&mut self, ops: &mut Vec<BridgeOp>) {
+        let all: Vec<_> = self.paths.keys().copied().collect();
+        self.remove(&all, ops);
+    }
+
+    fn leave_port(&mut self, ifindex: u32, ops: &mut Vec<BridgeOp>) {
+        let through =
+            |path: &&BridgedPath| path.stations.port == ifindex || path.port_out == ifindex;
+        let paths = self.paths.values().filter(through);
+        let paths: Vec<_> = paths.map(|path| path.stations).collect();
+        self.remove(&paths, ops);
+    }
+
+    /// What the forwarding database has at the start.
+    pub fn learn_station(&mut self, fdb: &Fdb) {
+        if let Some(key) = place_key(fdb) {
+            let place = Place {
+                port: fdb.ifindex,
+                local: fdb.local,
+            };
+            self.places.insert(key, place);
+        }
+    }
+
+    /// A station appears, moves, or is forgotten.
+    pub fn kernel_event(&mut self, event: &Event, ops: &mut Vec<BridgeOp>) {
+        let (fdb, gone) = match event {
+            Event::FdbChanged(fdb) => (fdb, false),
+            Event::FdbGone(fdb) => (fdb, true),
+            _ => return,
+        };
+        let Some(key) = place_key(fdb) else { return };
+        if gone {
+            self.places.remove(&key);
+        } else {
+            self.learn_station(fdb);
+        }
+        let (bridge, mac, _) = key;
+        let stays = |path: &BridgedPath| {
+            let at = match path.stations.dst == mac {
+                true => path.port_out,
+                false => path.stations.port,
+            };
+            !gone && !fdb.local && at == fdb.ifindex
+        };
+        let from = (bridge, mac, FIRST);
+        let ends = self.of_station.range(from..).map(|(b, m, s)| (*b, *m, *s));
+        let of_it = ends.take_while(|(b, m, _)| (*b, *m) == (bridge, mac));
+        let leave: Vec<_> = of_it
+            .map(|(_, _, stations)| stations)
+            .filter(|stations| self.paths.get(stations).is_some_and(|path| !stays(path)))
+            .collect();
+        self.remove(&leave, ops);
+    }
+
+    /// Frames crossed a bridge twice in the same way.
+    pub fn crossed(&mut self, crossed: &fw_crossed, now_tick: u32, ops: &mut Vec<BridgeOp>) {
+        let stations = Stations::of(&crossed.key);
+        match self.admit(&stations, crossed) {
+            Ok((bridge, slot, len_max)) => {
+                self.remove(&[stations], ops);
+                let Some(count) = self.take_count() else {
+                    *self.refused.entry(BridgeRefusal::TableFull).or_default() += 1;
+                    return;
+                };
+                let interval = REVALIDATE_S * self.hz;
+                ops.push(BridgeOp::ForgetOffer { set: crossed.set });
+                ops.push(BridgeOp::SetPath {
+                    stations,
+                    path: Box::new(fw_path {
+                        key: crossed.key,
+                        epoch: crossed.epoch,
+                        reval_tick: now_tick.wrapping_add(interval),
+                        interval,
+                        used_tick: now_tick,
+                        port: crossed.port_out,
+                        devmap_slot: slot,
+                        tag: crossed.tag_out,
+                        count,
+                        len_max,
+                        misses: 0,
+                    }),
+                });
+                self.learned += 1;
+                for mac in [stations.dst, stations.src] {
+                    self.of_station.insert((bridge, mac, stations));
+                }
+                self.paths.insert(
+                    stations,
+                    BridgedPath {
+                        bridge,
+                        stations,
+                        port_out: crossed.port_out,
+                        tag_out_be: [crossed.tag_out.tpid_be, crossed.tag_out.tci_be],
+                        count,
+                    },
+                );
+            }
+            Err(refusal) => *self.refused.entry(refusal).or_default() += 1,
+        }
+    }
+
+    /// Bridge, slot of the port out, and the longest frame.
+    fn admit(
+        &self,
+        stations: &Stations,
+        crossed: &fw_crossed,
+    ) -> Result<(u32, u32, u16), BridgeRefusal> {
+        let ports = [stations.port, crossed.port_out].map(|index| self.ports.get(&index));
+        let [Some(from), Some(to)] = ports else {
+            return Err(BridgeRefusal::Port);
+        };
+        if !from.fit.input || !to.fit.output || from.bridge != to.bridge {
+            return Err(BridgeRefusal::Port);
+        }
+        let tag_out_be = [crossed.tag_out.tpid_be, crossed.tag_out.tci_be];
+        if !self.agrees(from, to, stations, tag_out_be) {
+            return Err(BridgeRefusal::Station);
+        }
+        let tag_len = |there: bool| if there { FW_TAG_LEN } else { 0 };
+        let len_out_max = to.mtu + LINK_LEN;
+        let len_max =
+            len_out_max + tag_len(stations.tag_be[0] != 0) - tag_len(crossed.tag_out.tpid_be != 0);
+        Ok((from.bridge, to.slot, len_max.try_into().unwrap_or(u16::MAX)))
+    }
+
+    /// Does the forwarding database send the frames there? Of a port without programs nobody sees a flooded copy. In
+    /// which VLAN they are a tag tells; else it may be any that knows their sender there, or none.
+    fn agrees(
+        &self,
+        from: &BridgePort,
+        to: &BridgePort,
+        stations: &Stations,
+        tag_out_be: [u16; 2],
+    ) -> bool {
+        let is_at = |mac: Mac, vlan: u16, port: u32| {
+            let place = self.places.get(&(from.bridge, mac, vlan));
+            place.is_some_and(|place| place.port == port && !place.local)
+        };
+        let own = |mac: Mac| {
+            let key = |vlan| (from.bridge, mac, vlan);
+            let mut places = self.places.range(key(0)..=key(u16::MAX));
+            places.any(|(_, place)| place.local)
+        };
+        let of_sender = {
+            let key = |vlan| (from.bridge, stations.src, vlan);
+            let places = self.places.range(key(0)..=key(u16::MAX));
+            places
+                .filter(|(_, place)| place.port == from.ifindex)
+                .map(|((_, _, vlan), _)| *vlan)
+        };
+        let mut vlans: Vec<u16> = of_sender.collect();
+        let mut tags = [stations.tag_be, tag_out_be].into_iter();
+        let vlan = tags.find_map(|[_, tci_be]| {
+            let vlan = u16::from_be(tci_be) & VLAN_MASK;
+            (vlan != 0).then_some(vlan)
+        });
+        if let Some(vlan) = vlan {
+            // a bridge that does not look at tags knows none
+            vlans.retain(|known| [0, vlan].contains(known));
+        }
+        let mut places = vlans.iter();
+        !vlans.is_empty()
+            && places.all(|vlan| is_at(stations.dst, *vlan, to.ifindex))
+            && !own(stations.dst)
+            && !own(stations.src)
+    }
+
+    /// A bridge some port of which is served.
+    #[must_use]
+    pub fn is_served(&self, bridge: u32) -> bool {
+        self.ports.values().any(|port| port.bridge == bridge)
+    }
+
+    fn take_count(&mut self) -> Option<u32> {
+        if let Some(count) = self.free.pop() {
+            return Some(count);
+        }
+        (self.fresh < FW_PATHS_MAX).then(|| {
+            self.fresh += 1;
+            self.fresh - 1
+        })
+    }
+
+    fn remove(&mut self, paths: &[Stations], ops: &mut Vec<BridgeOp>) {
+        for stations in paths {
+            let Some(path) = self.paths.remove(stations) else {
+                continue;
+            };
+            for mac in [stations.dst, stations.src] {
+                self.of_station.remove(&(path.bridge, mac, *stations));
+            }
+            self.free.push(path.count);
+            ops.push(BridgeOp::RemovePath {
+                stations: *stations,
+                count: path.count,
+            });
+        }
+    }
+
+    /// Some of the paths that nobody uses leave.
+    pub fn tick(&mut self, now_tick: u32, view: &impl PathView, ops: &mut Vec<BridgeOp>) {
+        let from = self.looked.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.paths.range((from, Bound::Unbounded));
+        let looked: Vec<_> = next
+            .take(LOOKED_AT)
+            .map(|(stations, _)| *stations)
+            .collect();
+        self.looked = looked.last().copied().filter(|_| looked.len() == LOOKED_AT);
+        let idle = |stations: &Stations| {
+            view.path(stations).is_none_or(|path| {
+                let unused = now_tick.wrapping_sub(path.used_tick);
+                // it may have been used since the tick was read
+                unused < u32::MAX / 2 && unused > IDLE_S * self.hz
+            })
+        };
+        let leave: Vec<_> = looked.into_iter().filter(idle).collect();
+        self.remove(&leave, ops);
+    }
+}
+
+/// Less than all others.
+const FIRST: Stations = Stations {
+    port: 0,
+    dst: [0; 6],
+    src: [0; 6],
+    tag_be: [0; 2],
+};

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bridged frames.
+
+use freeway_abi::{FW_PATHS_MAX, fw_crossed, fw_path, fw_stations, fw_tag};
+use freeway_kernel::model::{Event, Fdb, Mac};
+
+use crate::{BridgeOp, BridgePort, BridgeRefusal, Bridges, Fitness, PathView, Stations};
+
+const BRIDGE: u32 = 9;
+const HZ: u32 = 250;
+const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const B: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+fn port(ifindex: u32) -> BridgePort {
+    BridgePort {
+        ifindex,
+        bridge: BRIDGE,
+        slot: ifindex + 100,
+        mtu: 1500,
+        fit: Fitness::FULL,
+    }
+}
+
+fn at(mac: [u8; 6], ifindex: u32) -> Fdb {
+    Fdb {
+        ifindex,
+        master: Some(BRIDGE),
+        mac: Mac(mac),
+        vlan: None,
+        remote: None,
+        local: false,
+    }
+}
+
+/// A sends to B, from port 1 to port 2.
+fn crossed() -> fw_crossed {
+    fw_crossed {
+        key: stations().record(),
+        port_out: 2,
+        epoch: 7,
+        set: 5,
+        ..fw_crossed::default()
+    }
+}
+
+fn stations() -> Stations {
+    Stations {
+        port: 1,
+        dst: B,
+        src: A,
+        tag_be: [0; 2],
+    }
+}
+
+/// Ports 1 and 2, A at the first and B at the second.
+fn world() -> Bridges {
+    let mut bridges = Bridges::new(HZ);
+    let mut ops = Vec::new();
+    for ifindex in [1, 2] {
+        bridges.set_port(port(ifindex), &mut ops);
+    }
+    bridges.learn_station(&at(A, 1));
+    bridges.learn_station(&at(B, 2));
+    assert!(ops.is_empty());
+    bridges
+}
+
+fn learn(bridges: &mut Bridges, crossed: &fw_crossed) -> Vec<BridgeOp> {
+    let mut ops = Vec::new();
+    bridges.crossed(crossed, 1000, &mut ops);
+    ops
+}
+
+fn event(bridges: &mut Bridges, event: Event) -> Vec<BridgeOp> {
+    let mut ops = Vec::new();
+    bridges.kernel_event(&event, &mut ops);
+    ops
+}
+
+fn is_removal(ops: &[BridgeOp]) -> bool {
+    matches!(ops, [BridgeOp::RemovePath { stations: s, .. }] if *s == stations())
+}
+
+#[test]
+fn a_path_is_what_was_seen() {
+    let mut bridges = world();
+    let ops = learn(&mut bridges, &crossed());
+    let [
+        BridgeOp::ForgetOffer { set: 5 },
+        BridgeOp::SetPath {
+            stations: whose,
+            path,
+        },
+    ] = &ops[..]
+    else {
+        panic!("{ops:?}")
+    };
+    assert_eq!(*whose, stations());
+    let wanted = fw_path {
+        key: stations().record(),
+        epoch: 7,
+        reval_tick: 1000 + HZ,
+        interval: HZ,
+        used_tick: 1000,
+        port: 2,
+        devmap_slot: 102,
+        len_max: 1518,
+        ..fw_path::default()
+    };
+    assert_eq!(**path, wanted);
+    assert_eq!(bridges.paths().len(), 1);
+    assert_eq!(bridges.learned(), 1);
+}
+
+#[test]
+fn the_longest_frame_is_that_of_the_port_out() {
+    let tag = fw_tag {
+        tpid_be: 0x8100u16.to_be(),
+        tci_be: 10u16.to_be(),
+    };
+    for (tag_in, tag_out, len) in [(false, true, 1514), (true, false, 1522), (true, true, 1518)] {
+        let mut seen = crossed();
+        if tag_in {
+            seen.key.tag = tag;
+        }
+        if tag_out {
+            seen.tag_out = tag;
+        }
+        let ops = learn(&mut world(), &seen);
+        let Some(BridgeOp::SetPath { path, .. }) = ops.last() else {
+            panic!("{ops:?}")
+        };
+        assert_eq!(path.len_max, len);
+    }
+}
+
+#[test]
+fn what_the_bridge_does_not_say_is_refused() {
+    type Change = fn(&mut Bridges);
+    let cases: [(&str, Change, BridgeRefusal); 7] = [
+        (
+            "no port",
+            |b| b.remove_port(1, &mut Vec::new()),
+            BridgeRefusal::Port,
+        ),
+        (
+            "of another bridge",
+            |b| {
+                let other = BridgePort {
+                    bridge: 8,
+                    ..port(2)
+                };
+                b.set_port(other, &mut Vec::new());
+            },
+            BridgeRefusal::Port,
+        ),
+        (
+            "may not send",
+            |b| {
+                let fit = Fitness {
+                    output: false,
+                    ..Fitness::FULL
+                };
+                b.set_port(BridgePort { fit, ..port(2) }, &mut Vec::new());
+            },
+            BridgeRefusal::Port,
+        ),
+        (
+            "elsewhere",
+            |b| b.learn_station(&at(B, 3)),
+            BridgeRefusal::Station,
+        ),
+        (
+            "sender elsewhere",
+            |b| b.learn_station(&at(A, 2)),
+            BridgeRefusal::Station,
+        ),
+        (
+            "unknown",
+            |b| b.kernel_event(&Event::FdbGone(at(B, 2)), &mut Vec::new()),
+            BridgeRefusal::Station,
+        ),
+        (
+            "the bridge's own in some VLAN",
+            |b| {
+                let own = Fdb {
+                    local: true,
+                    vlan: Some(4),
+                    ..at(B, 2)
+                };
+                b.learn_station(&own);
+            },
+            BridgeRefusal::Station,
+        ),
+    ];
+    for (what, change, refusal) in cases {
+        let mut bridges = world();
+        change(&mut bridges);
+        assert!(learn(&mut bridges, &crossed()).is_empty(), "{what}");
+        assert_eq!(bridges.refused().get(&refusal), Some(&1), "{what}");
+    }
+}
+
+/// In the VLAN of the frames, or in each in which they may be.
+#[test]
+fn each_vlan_has_stations_of_its_own() {
+    let tagged = |vlan: u16| fw_tag {
+        tpid_be: 0x8100u16.to_be(),
+        tci_be: (0x6000 | vlan).to_be(),
+    };
+    let mut seen = [crossed(); 3];
+    seen[0].key.tag = tagged(10);
+    seen[1].tag_out = tagged(10);
+    let [tag_in, tag_out, none] = seen;
+    for (places, taken) in [
+        // A and B: VLAN and port of each
+        (&[(A, 10, 1), (B, 10, 2)][..], [true, true, true]),
+        (&[(A, 10, 1), (B, 20, 2)], [false; 3]),
+        (&[(A, 10, 1), (A, 20, 1), (B, 10, 2)], [true, true, false]),
+        (&[(A, 10, 1), (A, 20, 1), (B, 10, 2), (B, 20, 2)], [true; 3]),
+        (&[(A, 20, 1), (B, 20, 2)], [false, false, true]),
+        (&[(A, 0, 1), (B, 0, 2)], [true; 3]),
+    ] {
+        for (frame, taken) in [tag_in, tag_out, none].iter().zip(taken) {
+            let mut bridges = Bridges::new(HZ);
+            for ifindex in [1, 2] {
+                bridges.set_port(port(ifindex), &mut Vec::new());
+            }
+            for (mac, vlan, ifindex) in places {
+                let vlan = Some(*vlan).filter(|vlan| *vlan != 0);
+                bridges.learn_station(&Fdb {
+                    vlan,
+                    ..at(*mac, *ifindex)
+                });
+            }
+            let ops = learn(&mut bridges, frame);
+            assert_eq!(!ops.is_empty(), taken, "{places:?} {frame:?}");
+        }
+    }
+}
+
+#[test]
+fn paths_end_with_what_they_go_by() {
+    let events: [(&str, Event); 6] = [
+        ("the receiver moves", Event::FdbChanged(at(B, 3))),
+        ("the sender moves", Event::FdbChanged(at(A, 2))),
+        ("the receiver is forgotten", Event::FdbGone(at(B, 2))),
+        ("the sender is forgotten", Event::FdbGone(at(A, 1))),
+        (
+            "the receiver is the bridge",
+            Event::FdbChanged(Fdb {
+                local: true,
+                ..at(B, 2)
+            }),
+        ),
+        (
+            "it is elsewhere in a VLAN",
+            Event::FdbChanged(Fdb {
+                vlan: Some(3),
+                ..at(B, 1)
+            }),
+        ),
+    ];
+    for (what, change) in events {
+        let mut bridges = world();
+        learn(&mut bridges, &crossed());
+        assert!(is_removal(&event(&mut bridges, change)), "{what}");
+        assert_eq!(bridges.paths().len(), 0, "{what}");
+    }
+    for change in [
+        Event::FdbChanged(at(B, 2)),
+        Event::FdbGone(at([2, 0, 0, 0, 0, 3], 2)),
+        Event::FdbGone(Fdb {
+            master: Some(8),
+            ..at(B, 2)
+        }),
+    ] {
+        let mut bridges = world();
+        learn(&mut bridges, &crossed());
+        assert!(event(&mut bridges, change).is_empty());
+    }
+}
+
+#[test]
+fn paths_end_with_their_ports() {
+    for ifindex in [1, 2] {
+        let (mut bridges, mut ops) = (world(), Vec::new());
+        learn(&mut bridges, &crossed());
+        bridges.set_port(port(ifindex), &mut ops);
+        assert!(ops.is_empty(), "nothing changed");
+        bridges.set_port(
+            BridgePort {
+                mtu: 1400,
+                ..port(ifindex)
+            },
+            &mut ops,
+        );
+        assert!(is_removal(&ops));
+        learn(&mut bridges, &crossed());
+        ops.clear();
+        bridges.remove_port(ifindex, &mut ops);
+        assert!(is_removal(&ops));
+    }
+    let (mut bridges, mut ops) = (world(), Vec::new());
+    learn(&mut bridges, &crossed());
+    bridges.flush(&mut ops);
+    assert!(is_removal(&ops));
+}
+
+/// All of one age.
+struct Used(u32);
+
+impl PathView for Used {
+    fn path(&self, _: &Stations) -> Option<fw_path> {
+        Some(fw_path {
+            used_tick: self.0,
+            ..fw_path::default()
+        })
+    }
+}
+
+/// There are so many paths, no more, and each place is somebody's again after it was another's.
+#[test]
+fn paths_are_bounded_and_age() {
+    let mut bridges = world();
+    let nth = |number: u32| {
+        let tag = fw_tag {
+            tpid_be: number as u16,
+            tci_be: (number >> 16) as u16,
+        };
+        let key = fw_stations {
+            tag,
+            ..stations().record()
+        };
+        fw_crossed { key, ..crossed() }
+    };
+    for _ in 0..2 {
+        for number in 0..FW_PATHS_MAX {
+            assert_eq!(learn(&mut bridges, &nth(number)).len(), 2, "{number}");
+        }
+        assert!(learn(&mut bridges, &nth(FW_PATHS_MAX)).is_empty());
+        let mut counts: Vec<_> = bridges.paths().map(|path| path.count).collect();
+        counts.sort_unstable();
+        assert!(counts.into_iter().eq(0..FW_PATHS_MAX));
+        let now = 1000 + 61 * HZ;
+        let mut ops = Vec::new();
+        for _ in 0..100 {
+            bridges.tick(now, &Used(now + 1), &mut ops);
+            bridges.tick(now, &Used(now - 60 * HZ), &mut ops);
+        }
+        assert!(ops.is_empty());
+        for _ in 0..100 {
+            bridges.tick(now, &Used(1000), &mut ops);
+        }
+        assert_eq!(ops.len() as u32, FW_PATHS_MAX);
+        assert_eq!(bridges.paths().len(), 0);
+    }
+    assert_eq!(bridges.refused()[&BridgeRefusal::TableFull], 2);
+}
+
+#[test]
+fn nothing_is_learned_where_nobody_wants_it() {
+    let mut bridges = world();
+    assert!(bridges.learns());
+    bridges.remove_port(1, &mut Vec::new());
+    bridges.remove_port(2, &mut Vec::new());
+    assert!(!bridges.learns());
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ports of bridges: what XDP bridges, and what keeps it from that.
+
+use freeway_abi::fw_path;
+use freeway_cmm::{BridgeOp, BridgePort, BridgeRefusal, BridgedPath, Fitness, PathView, Stations};
+use freeway_datapath::Datapath;
+use freeway_kernel::model::{Event, Link, PortDetail};
+
+use super::Engine;
+use super::ports::{Port, attach_tc, attach_xdp, without_xdp};
+use crate::api::{BridgedFrames, RefusalCount};
+use crate::config::PathChoice;
+use crate::kinds;
+
+/// What sockets may wait for that no bridge passes on, and XDP leaves alone: 802.1X, and what goes to all at once.
+const UNBRIDGED: [u16; 4] = [0x888e, 0x88cc, 0x8809, 0x0806];
+
+/// The paths that the data plane has.
+struct View<'a>(&'a Datapath);
+
+impl PathView for View<'_> {
+    fn path(&self, stations: &Stations) -> Option<fw_path> {
+        self.0.path(&stations.record())
+    }
+}
+
+impl Engine {
+    /// What keeps the frames that a bridge's port passes on in the kernel.
+    fn unbridged(&self, link: &Link, bridge: &Link) -> Option<String> {
+        if !self.config.policy.bridging {
+            return Some("the configuration leaves bridging to the kernel".into());
+        }
+        let options = self.config.port.get(&link.name);
+        let elsewhere = [PathChoice::Tc, PathChoice::Kernel];
+        if options.is_some_and(|options| elsewhere.contains(&options.path)) {
+            return Some("the configuration wants another path than XDP".into());
+        }
+        let of_kind = without_xdp(link, &self.config);
+        let reason = of_kind
+            .or_else(|| kinds::unbridged(link, bridge).map(str::to_owned))
+            .or_else(|| kinds::bridge_netfilter(bridge, &self.polled.sysctls).map(str::to_owned));
+        if reason.is_some() {
+            return reason;
+        }
+        let links = self.mirror.links().values();
+        let mut others = links.filter(|other| {
+            other.ifindex != link.ifindex
+                && other.master == link.master
+                && without_xdp(other, &self.config).is_none()
+        });
+        let hairpin = matches!(link.port, PortDetail::Bridge { hairpin: true, .. });
+        if others.next().is_none() && !hairpin {
+            return Some("no other port of the bridge has XDP".into());
+        }
+        let mut above = self
+            .mirror
+            .links()
+            .values()
+            .filter(|upper| upper.link == Some(bridge.ifindex) && upper.link_netnsid.is_none());
+        let takes = above.find(|upper| match upper.kind.as_deref() {
+            Some("vlan") => upper.mac != bridge.mac,
+            Some("macvlan" | "macvtap" | "ipvlan" | "ipvtap") => true,
+            _ => false,
+        });
+        if let Some(upper) = takes {
+            return Some(format!("{} takes frames from the bridge", upper.name));
+        }
+        if self.polled.promiscuous.contains(&bridge.ifindex) {
+            return Some("the bridge itself takes all frames (promiscuous)".into());
+        }
+        if let Some(hook) = self.polled.bridge_hooks.first() {
+            return Some(format!("netfilter hook {hook} must see its frames"));
+        }
+        if let Some(chain) = self.ruleset.frame_chain(&link.name) {
+            return Some(format!("{chain} must see its frames"));
+        }
+        let mut sniffers = self.polled.sniffers.iter();
+        let sniffer = sniffers.find(|socket| {
+            socket.ifindex.is_none_or(|index| index == link.ifindex)
+                && !UNBRIDGED.contains(&socket.protocol)
+        });
+        sniffer.map(|socket| {
+            format!(
+                "a packet socket (inode {}) may want its frames",
+                socket.inode
+            )
+        })
+    }
+
+    /// Judges a port of a bridge for what is bridged; what is routed the bridge takes part with.
+    pub(super) fn judge_bridged(&mut self, link: &Link, port: &mut Port) {
+        port.reasons
+            .push("a port of a bridge: the bridge itself takes part with what is routed".into());
+        let links = self.mirror.links();
+        let bridge = link.master.and_then(|index| links.get(&index)).cloned();
+        let reason = match &bridge {
+            Some(bridge) => self.unbridged(link, bridge),
+            None => Some("the bridge is not known yet".into()),
+        };
+        let (Some(bridge), None) = (bridge, &reason) else {
+            port.reasons.extend(reason);
+            self.leave(link.ifindex, port);
+            return;
+        };
+        let Some(slot) = self.take_slot(link, port) else {
+            return;
+        };
+        let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
+        port.forget_lost(&link.name);
+        let attached = attach_xdp(&self.datapath, link, port, slot, None)
+            .and_then(|()| attach_tc(&self.datapath, link, port, had_clsact));
+        if let Err(reason) = attached {
+            port.reasons.push(reason);
+            port.detach(link.ifindex);
+            return;
+        }
+        let obstacles = self.obstacles(link);
+        let kept = obstacles.all.into_iter().chain(obstacles.xdp);
+        let before = port.reasons.len();
+        port.reasons.extend(kept);
+        if port.reasons.len() > before {
+            return;
+        }
+        let up = link.up && link.carrier && bridge.up;
+        let output = self.judge_xdp_output(link, port, false) && up;
+        let fit = Fitness { input: up, output };
+        port.bridged = Some((bridge.ifindex, fit));
+    }
+
+    /// Tells which of the bridge's ports these are.
+    pub(super) fn tell_bridged(&mut self, link: &Link, port: &Port) {
+        let mut ops = Vec::new();
+        match port.bridged {
+            Some((bridge, fit)) => self.bridges.set_port(
+                BridgePort {
+                    ifindex: link.ifindex,
+                    bridge,
+                    slot: port.slot.unwrap_or(0),
+                    mtu: link.mtu,
+                    fit,
+                },
+                &mut ops,
+            ),
+            None => self.bridges.remove_port(link.ifindex, &mut ops),
+        }
+        self.bridge(ops);
+    }
+
+    /// A port is gone.
+    pub(super) fn forget_bridged(&mut self, ifindex: u32) {
+        let mut ops = Vec::new();
+        self.bridges.remove_port(ifindex, &mut ops);
+        self.bridge(ops);
+    }
+
+    /// Carries out operations, in order.
+    pub(super) fn bridge(&mut self, ops: Vec<BridgeOp>) {
+        for op in ops {
+            let done = match &op {
+                BridgeOp::SetPath { stations, path } => {
+                    self.datapath.set_path(&stations.record(), path)
+                }
+                BridgeOp::RemovePath { stations, count } => {
+                    let removed = self.datapath.remove_path(&stations.record());
+                    // the place may be another's next
+                    let counted = self.datapath.path_counts.get(*count);
+                    self.bridged_before.packets += counted.packets;
+                    self.bridged_before.bytes += counted.bytes;
+                    removed
+                }
+                BridgeOp::ForgetOffer { set } => {
+                    self.datapath.offers.forget_set(*set);
+                    Ok(())
+                }
+            };
+            if let Err(error) = done {
+                tracing::warn!("a path of bridged frames: {error}");
+            }
+        }
+        let learns = self.bridges.learns();
+        self.datapath.control.set_bridges(learns.into());
+    }
+
+    /// The kernel's bridges as they are now.
+    pub(super) fn read_stations(&mut self) {
+        for fdb in self.mirror.fdb().values() {
+            self.bridges.learn_station(fdb);
+        }
+    }
+
+    /// Stations move; true if all that was learned of a bridge is in doubt.
+    pub(super) fn bridge_event(&mut self, event: &Event) -> bool {
+        let mut ops = Vec::new();
+        self.bridges.kernel_event(event, &mut ops);
+        if !ops.is_empty() {
+            self.bridge(ops);
+        }
+        let is_port = |index: u32| {
+            let port = self.ports.by_index.get(&index);
+            port.is_some_and(|port| port.bridged.is_some())
+        };
+        self.bridges.learns()
+            && match event {
+                Event::LinkChanged(link) => {
+                    let lower = link.link.filter(|_| link.link_netnsid.is_none());
+                    self.bridges.is_served(link.ifindex)
+                        || is_port(link.ifindex)
+                        || lower.is_some_and(is_port)
+                }
+                Event::LinkGone { ifindex } => is_port(*ifindex),
+                _ => false,
+            }
+    }
+
+    /// Paths that nobody uses leave.
+    pub(super) fn age_paths(&mut self, now_tick: u32) {
+        let mut ops = Vec::new();
+        self.bridges.tick(now_tick, &View(&self.datapath), &mut ops);
+        if !ops.is_empty() {
+            self.bridge(ops);
+        }
+    }
+
+    /// What is bridged, in numbers.
+    pub(super) fn bridged_frames(&self) -> BridgedFrames {
+        let counted = |path: &BridgedPath| self.datapath.path_counts.get(path.count);
+        let mut fast = self.bridged_before;
+        for count in self.bridges.paths().map(counted) {
+            fast.packets += count.packets;
+            fast.bytes += count.bytes;
+        }
+        let refused = self.bridges.refused();
+        BridgedFrames {
+            paths: self.bridges.paths().len() as u64,
+            learned: self.bridges.learned(),
+            packets: fast.packets,
+            bytes: fast.bytes,
+            refused: BridgeRefusal::ALL
+                .iter()
+                .map(|refusal| RefusalCount {
+                    name: refusal.name().into(),
+                    words: refusal.words().into(),
+                    count: refused.get(refusal).copied().unwrap_or(0),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// A port of a bridge.
+pub(super) fn is_member(link: &Link) -> bool {
+    link.master.is_some() && matches!(link.port, PortDetail::Bridge { .. })
+}

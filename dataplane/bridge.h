@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Bridged frames. Where a station's frames to another one leave, and with which tag, the
+ * kernel's own frames show: at tc ingress of the bridge's port what came in goes to a
+ * crossing, whose number skb->tc_index takes to tc egress. A bridge does not care what
+ * frames carry, so their addresses and tag are all that there is to know.
+ */
+#ifndef FW_BRIDGE_H
+#define FW_BRIDGE_H
+
+#include "abi.h"
+#include "fresh.h"
+#include "offer.h"
+
+enum { FW_ETH_ARP = 0x0806, FW_ETH_EAPOL = 0x888e };
+
+/* Paths, by stations. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, FW_PATHS_MAX);
+	__type(key, struct fw_stations);
+	__type(value, struct fw_path);
+} FW_MAP(fw_paths);
+
+/* What took each path, by CPU: several receive a station's frames. Resized before loading. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FW_PATHS_MAX);
+	__type(key, __u32);
+	__type(value, struct fw_path_count);
+} FW_MAP(fw_path_counts);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FW_CROSSINGS);
+	__type(key, __u32);
+	__type(value, struct fw_crossing);
+} FW_MAP(fw_crossings);
+
+static __always_inline int fw_tag_differs(const struct fw_tag *a, const struct fw_tag *b)
+{
+	return *(const fw_u32_any *)a != *(const fw_u32_any *)b;
+}
+
+static __always_inline int fw_stations_differ(const struct fw_stations *a,
+					      const struct fw_stations *b)
+{
+	const fw_u32_any *left = (const void *)a, *right = (const void *)b;
+	__u32 differs = 0;
+
+	for (__u32 i = 0; i < sizeof(*a) / sizeof(*left); i++)
+		differs |= FW_READ_ONCE(left[i]) ^ right[i];
+	return differs != 0;
+}
+
+static __always_inline int fw_tag_is_none(const struct fw_tag *tag)
+{
+	return !*(const fw_u32_any *)tag;
+}
+
+#if FW_TARGET_IS_TC
+
+/* Beyond all tokens and sessions. */
+enum { FW_CROSSING_INDEX = FW_SLOTS + 1 + FW_SESSIONS_MAX };
+
+static __always_inline struct fw_tag fw_skb_tag(const struct __sk_buff *ctx)
+{
+	struct fw_tag tag = {};
+
+	if (ctx->vlan_present) {
+		tag.tpid_be = ctx->vlan_proto;
+		tag.tci_be = fw_htons(ctx->vlan_tci);
+	}
+	return tag;
+}
+
+/* The frame's beginning; what is not there is 0. */
+static __always_inline int fw_crossing_head(struct __sk_buff *ctx, __u8 head[FW_CROSSING_HEAD])
+{
+	if (!bpf_skb_load_bytes(ctx, 0, head, FW_CROSSING_HEAD))
+		return 1;
+	__builtin_memset(head, 0, FW_CROSSING_HEAD);
+	return !bpf_skb_load_bytes(ctx, 0, head, FW_ETH_LEN);
+}
+
+static __always_inline __u64 fw_stations_hash(const struct fw_stations *key)
+{
+	const fw_u32_any *word = (const void *)key;
+	__u64 hash = fw_cfg.hash_key[0];
+
+	for (__u32 i = 0; i < sizeof(*key) / sizeof(*word); i++)
+		hash = fw_mix(hash, word[i]);
+	return hash;
+}
+
+static __always_inline struct fw_offer_key fw_stations_offer(__u64 hash)
+{
+	return (struct fw_offer_key){.hash = hash, .set = hash >> (64 - FW_OFFER_BITS)};
+}
+
+/* tc ingress of a bridge's port: the crossing's token, or 0 if the frame is for many, or for nobody
+ * who could be learned. */
+static __always_inline __u32 fw_crossing_note(struct __sk_buff *ctx)
+{
+	struct fw_crossing *crossing;
+	struct fw_offer_key offer;
+	struct fw_stations key = {};
+	__u8 head[FW_CROSSING_HEAD];
+	struct fw_cpu *cpu;
+	__u32 now = fw_now(), index, per_cpu = fw_cfg.slots_per_cpu / (FW_SLOTS / FW_CROSSINGS);
+
+	if (!fw_crossing_head(ctx, head) || (head[0] & 1))
+		return 0;
+	key.port = fw_port(ctx);
+	__builtin_memcpy(key.macs, head, sizeof(key.macs));
+	key.tag = fw_skb_tag(ctx);
+	offer = fw_stations_offer(fw_stations_hash(&key));
+	if (fw_offer_quiet(&offer, now)) {
+		fw_count(FW_R_LEARN_OFFERED);
+		return 0;
+	}
+	cpu = fw_budget(now);
+	if (!cpu || !per_cpu)
+		return 0;
+	index = fw_cpu_id() * per_cpu + (cpu->crossing++ & (per_cpu - 1));
+	crossing = bpf_map_lookup_elem(&fw_crossings, &index);
+	if (!crossing)
+		return 0;
+	crossing->key = key;
+	crossing->epoch = fw_ctl.epoch;
+	crossing->tick = now;
+	crossing->egress = 0;
+	crossing->len = ctx->len;
+	__builtin_memcpy(crossing->head, head, sizeof(crossing->head));
+	return FW_CROSSING_INDEX + index;
+}
+
+/* Nothing but the tag may have changed. */
+static __always_inline int fw_crossed_whole(struct __sk_buff *ctx,
+					    const struct fw_crossing *crossing)
+{
+	__u8 head[FW_CROSSING_HEAD];
+
+	return ctx->len == crossing->len && fw_crossing_head(ctx, head) &&
+	       !__builtin_memcmp(head, crossing->head, sizeof(head));
+}
+
+/* The kernel did it again. */
+static __always_inline enum fw_reason fw_path_confirm(struct fw_path *path,
+						      const struct fw_crossing *crossing, __u32 now)
+{
+	if (crossing->epoch != fw_ctl.epoch || fw_stations_differ(&path->key, &crossing->key))
+		return FW_R_LEARN_EPOCH;
+	path->misses = 0;
+	path->reval_tick = now + path->interval;
+	FW_WRITE_ONCE(path->epoch, crossing->epoch);
+	return FW_R_CONFIRMED;
+}
+
+static __always_inline enum fw_reason fw_crossing_offer(struct __sk_buff *ctx, __u32 token,
+							const struct fw_crossing *crossing,
+							struct fw_tag tag, __u32 known, __u32 now)
+{
+	struct fw_offer *made = NULL;
+	struct fw_offer_key offer;
+	enum fw_reason reason;
+	struct fw_crossed *event;
+	__u32 first_tick;
+	__u64 hash;
+
+	offer = fw_stations_offer(fw_stations_hash(&crossing->key));
+	hash = fw_mix(offer.hash, (__u64)fw_port(ctx) << 32 | *(const fw_u32_any *)&tag);
+	hash = fw_mix(hash, crossing->epoch);
+	reason = fw_offer(&offer, hash, token, now, &made, &first_tick);
+	if (reason || !made)
+		return reason;
+	event = fw_event_reserve(sizeof(*event));
+	if (!event)
+		return FW_R_LEARN_RING;
+	event->ev.kind = FW_EV_CROSSED;
+	event->ev.reason = FW_R_LEARNED;
+	event->ev.state = 0;
+	event->ev.tick = now;
+	event->key = crossing->key;
+	event->port_out = fw_port(ctx);
+	event->tag_out = tag;
+	event->epoch = crossing->epoch;
+	event->set = offer.set;
+	fw_offer_made(made, now);
+	fw_event_submit(event);
+	return known ? FW_R_CONTRADICTED : FW_R_LEARNED;
+}
+
+/* tc egress of a bridge's port: what becomes of the crossing is compared with its path, or offered.
+ */
+static __always_inline enum fw_reason fw_crossed(struct __sk_buff *ctx, __u32 token)
+{
+	__u32 index = token - FW_CROSSING_INDEX, now = fw_now();
+	struct fw_crossing *crossing = bpf_map_lookup_elem(&fw_crossings, &index);
+	struct fw_tag tag = fw_skb_tag(ctx);
+	struct fw_path *path;
+	int copy;
+
+	if (!crossing || now - crossing->tick > fw_cfg.hz)
+		return FW_R_LEARN_STALE_TOKEN;
+	/* it went through another bridge, of VLANs of its port */
+	if (ctx->ingress_ifindex != crossing->key.port)
+		return FW_R_LEARN_CHANGED;
+	copy = crossing->egress++ != 0;
+	path = bpf_map_lookup_elem(&fw_paths, &crossing->key);
+	if (!fw_crossed_whole(ctx, crossing)) {
+		if (path)
+			FW_WRITE_ONCE(path->epoch, 0);
+		return FW_R_LEARN_CHANGED;
+	}
+	if (path && !copy && path->port == fw_port(ctx) && !fw_tag_differs(&path->tag, &tag))
+		return fw_path_confirm(path, crossing, now);
+	/* flooded, or to another port than before */
+	if (path && crossing->epoch == fw_ctl.epoch)
+		FW_WRITE_ONCE(path->epoch, 0);
+	if (copy)
+		return FW_R_LEARN_COPIES;
+	if (crossing->epoch != fw_ctl.epoch)
+		return FW_R_LEARN_EPOCH;
+	return fw_crossing_offer(ctx, token, crossing, tag, !!path, now);
+}
+
+#else
+
+/* The path's key; false if the frame is too short for one. */
+static __always_inline int fw_stations_of(struct fw_stations *key, const fw_ctx *ctx)
+{
+	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
+	fw_u32_any *to = (void *)key->macs;
+	const fw_u32_any *from = data;
+
+	/* long enough for a header also when a tag was taken off */
+	if (data + FW_ETH_LEN + 2 * FW_TAG_LEN > end)
+		return 0;
+	key->port = fw_port(ctx);
+	to[0] = from[0];
+	to[1] = from[1];
+	to[2] = from[2];
+	*(fw_u32_any *)&key->tag = 0;
+	if (fw_is_tag(*(const fw_u16_any *)(data + FW_ETH_MAC2)))
+		*(fw_u32_any *)&key->tag = from[3];
+	return 1;
+}
+
+/* What the bridge or a daemon looks at: ARP, and 802.1X. */
+static __always_inline int fw_is_watched(const struct fw_stations *key, const fw_ctx *ctx)
+{
+	const void *data = fw_data(ctx);
+	__u32 at = FW_ETH_MAC2 + (fw_tag_is_none(&key->tag) ? 0 : FW_TAG_LEN);
+	__u16 ethertype_be;
+
+	if (data + FW_ETH_LEN + FW_TAG_LEN > fw_data_end(ctx))
+		return 1;
+	ethertype_be = *(const fw_u16_any *)(data + at);
+	return ethertype_be == fw_htons(FW_ETH_ARP) || ethertype_be == fw_htons(FW_ETH_EAPOL);
+}
+
+/*
+ * At intervals a frame goes through the kernel, which so learns that the station lives. It
+ * displaces the frame behind its successors: for a while it waits for a gap or a short one.
+ */
+static __always_inline enum fw_reason fw_path_revalidate(struct fw_path *path, __u32 len, __u32 now)
+{
+	enum { LEN_SHORT = 128 };
+
+	if (path->misses >= FW_MISSES_MAX) {
+		FW_WRITE_ONCE(path->epoch, 0);
+		return FW_R_EPOCH;
+	}
+	if (!path->misses && len >= LEN_SHORT &&
+	    !fw_reached(now, path->reval_tick + (path->interval >> 2)) &&
+	    now - path->used_tick < 1 + (fw_cfg.hz + 999) / 1000)
+		return FW_R_NONE;
+	path->misses++;
+	path->reval_tick = now + fw_cfg.hz / 4;
+	return FW_R_REVALIDATE;
+}
+
+static __always_inline enum fw_reason fw_path_permit(struct fw_path *path, __u32 len, __u32 now)
+{
+	enum fw_reason reason = FW_R_NONE;
+
+	if (fw_unlikely(FW_READ_ONCE(path->epoch) != fw_ctl.epoch))
+		return FW_R_EPOCH;
+	if (fw_unlikely(len > path->len_max))
+		return FW_R_LENGTH;
+	if (fw_unlikely(fw_reached(now, path->reval_tick)))
+		reason = fw_path_revalidate(path, len, now);
+	/* written once a tick: others read this line */
+	if (!reason && path->used_tick != now)
+		path->used_tick = now;
+	return reason;
+}
+
+/* Puts a tag on, takes it off, or another one instead; false: the frame is as it was. */
+static __always_inline int fw_retag(fw_ctx *ctx, const struct fw_tag *from, const struct fw_tag *to)
+{
+	const int had = !fw_tag_is_none(from), has = !fw_tag_is_none(to);
+	void *data = fw_data(ctx);
+	__u64 mac8;
+	__u32 mac4;
+
+	if (fw_likely(!fw_tag_differs(from, to)))
+		return 1;
+	if (data + FW_ETH_LEN + FW_TAG_LEN > fw_data_end(ctx))
+		return 0;
+	mac8 = *(fw_u64_any *)data;
+	mac4 = *(fw_u32_any *)(data + 8);
+	if (had != has) {
+		if (fw_adjust_head(ctx, had ? FW_TAG_LEN : -(int)FW_TAG_LEN))
+			return 0;
+		data = fw_data(ctx);
+		if (data + FW_ETH_LEN + FW_TAG_LEN > fw_data_end(ctx))
+			return 0;
+		*(fw_u64_any *)data = mac8;
+		*(fw_u32_any *)(data + 8) = mac4;
+	}
+	if (has)
+		*(fw_u32_any *)(data + FW_ETH_MAC2) = *(const fw_u32_any *)to;
+	return 1;
+}
+
+static __always_inline void fw_path_account(const struct fw_path *path, __u32 len)
+{
+	__u32 place = fw_cpu_id() * FW_PATHS_MAX + (path->count & (FW_PATHS_MAX - 1));
+	struct fw_path_count *count = bpf_map_lookup_elem(&fw_path_counts, &place);
+
+	if (count) {
+		count->packets++;
+		count->bytes += len;
+	}
+}
+
+#endif
+#endif
