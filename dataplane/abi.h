@@ -42,6 +42,7 @@ enum fw_const {
 	FW_PATHS_MAX = 8192,
 	FW_CROSSINGS = FW_SLOTS / 4,
 	FW_CROSSING_HEAD = 44,
+	FW_OWN_MACS_MAX = 4096,
 	FW_EVENTS_SIZE = 1 << 22,
 	FW_REASONS_MAX = 128,
 	/* One packet seen once is not yet a pattern. */
@@ -267,6 +268,12 @@ struct fw_path {
 struct fw_path_count {
 	__u64 packets;
 	__u64 bytes; /* of frames as they come in */
+};
+
+/* An address of the router's own, at some bridge. */
+struct fw_own_mac {
+	__u8 mac[6];
+	__u8 pad[2];
 };
 
 /* A frame on its way through the kernel's bridge. */
@@ -593,6 +600,7 @@ FW_ABI_SIZE(fw_framed, 16);
 FW_ABI_SIZE(fw_session, 24);
 FW_ABI_SIZE(fw_stations, 20);
 FW_ABI_SIZE(fw_path, 56);
+FW_ABI_SIZE(fw_own_mac, 8);
 FW_ABI_SIZE(fw_crossing, 80);
 FW_ABI_SIZE(fw_crossed, 52);
 FW_ABI_SIZE(fw_seen, 64);

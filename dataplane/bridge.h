@@ -62,6 +62,23 @@ static __always_inline int fw_tag_is_none(const struct fw_tag *tag)
 
 #if FW_TARGET_IS_TC
 
+/* What is for the router itself is not bridged, and not noted. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, FW_OWN_MACS_MAX);
+	__type(key, struct fw_own_mac);
+	__type(value, __u32);
+} FW_MAP(fw_own_macs);
+
+static __always_inline int fw_is_own_mac(struct __sk_buff *ctx)
+{
+	struct fw_own_mac key = {};
+
+	return bpf_skb_load_bytes(ctx, 0, key.mac, sizeof(key.mac)) ||
+	       bpf_map_lookup_elem(&fw_own_macs, &key) != NULL;
+}
+
 /* Beyond all tokens and sessions. */
 enum { FW_CROSSING_INDEX = FW_SLOTS + 1 + FW_SESSIONS_MAX };
 
@@ -100,8 +117,8 @@ static __always_inline struct fw_offer_key fw_stations_offer(__u64 hash)
 	return (struct fw_offer_key){.hash = hash, .set = hash >> (64 - FW_OFFER_BITS)};
 }
 
-/* tc ingress of a bridge's port: the crossing's token, or 0 if the frame is for many, or for nobody
- * who could be learned. */
+/* tc ingress of a bridge's port: the crossing's token, or 0 if the frame is the router's or for
+ * many. */
 static __always_inline __u32 fw_crossing_note(struct __sk_buff *ctx)
 {
 	struct fw_crossing *crossing;
@@ -111,7 +128,7 @@ static __always_inline __u32 fw_crossing_note(struct __sk_buff *ctx)
 	struct fw_cpu *cpu;
 	__u32 now = fw_now(), index, per_cpu = fw_cfg.slots_per_cpu / (FW_SLOTS / FW_CROSSINGS);
 
-	if (!fw_crossing_head(ctx, head) || (head[0] & 1))
+	if (fw_is_own_mac(ctx) || !fw_crossing_head(ctx, head) || (head[0] & 1))
 		return 0;
 	key.port = fw_port(ctx);
 	__builtin_memcpy(key.macs, head, sizeof(key.macs));

@@ -46,6 +46,7 @@ pod!(
     fw_path,
     fw_path_count,
     fw_crossed,
+    fw_own_mac,
     fw_control,
     fw_watch,
     fw_config,

@@ -98,6 +98,13 @@ pub enum BridgeOp {
         /// Where the data plane counted them.
         count: u32,
     },
+    /// Frames to an address are the router's own, or no longer.
+    SetOwn {
+        /// The address.
+        mac: [u8; 6],
+        /// Whether they are.
+        own: bool,
+    },
     /// What is offered may be offered again at once: the set of its offer.
     ForgetOffer {
         /// Its number.
@@ -176,6 +183,8 @@ pub struct Bridges {
     ports: BTreeMap<u32, BridgePort>,
     /// By bridge, address and VLAN.
     places: BTreeMap<(u32, Mac, u16), Place>,
+    /// Addresses of the router's own, and how many places they have.
+    own: BTreeMap<Mac, u32>,
     paths: BTreeMap<Stations, BridgedPath>,
     /// Paths by either end.
     of_station: BTreeSet<(u32, Mac, Stations)>,
@@ -200,6 +209,7 @@ impl Bridges {
             hz,
             ports: BTreeMap::new(),
             places: BTreeMap::new(),
+            own: BTreeMap::new(),
             paths: BTreeMap::new(),
             of_station: BTreeSet::new(),
             free: Vec::new(),
@@ -263,14 +273,37 @@ impl Bridges {
     }
 
     /// What the forwarding database has at the start.
-    pub fn learn_station(&mut self, fdb: &Fdb) {
+    pub fn learn_station(&mut self, fdb: &Fdb, ops: &mut Vec<BridgeOp>) {
         if let Some(key) = place_key(fdb) {
             let place = Place {
                 port: fdb.ifindex,
                 local: fdb.local,
             };
-            self.places.insert(key, place);
+            self.set_place(key, Some(place), ops);
         }
+    }
+
+    fn set_place(&mut self, key: (u32, Mac, u16), place: Option<Place>, ops: &mut Vec<BridgeOp>) {
+        let before = match place {
+            Some(place) => self.places.insert(key, place),
+            None => self.places.remove(&key),
+        };
+        let mac = key.1;
+        let [was, is] = [before, place].map(|place| place.is_some_and(|place| place.local));
+        if was == is {
+            return;
+        }
+        let places = self.own.entry(mac).or_default();
+        *places = if is {
+            *places + 1
+        } else {
+            places.saturating_sub(1)
+        };
+        let own = *places > 0;
+        if !own {
+            self.own.remove(&mac);
+        }
+        ops.push(BridgeOp::SetOwn { mac, own });
     }
 
     /// A station appears, moves, or is forgotten.
@@ -282,9 +315,9 @@ impl Bridges {
         };
         let Some(key) = place_key(fdb) else { return };
         if gone {
-            self.places.remove(&key);
+            self.set_place(key, None, ops);
         } else {
-            self.learn_station(fdb);
+            self.learn_station(fdb, ops);
         }
         let (bridge, mac, _) = key;
         let stays = |path: &BridgedPath| {

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
     FW_OLIST_MAX, FW_PATHS_MAX, FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_framed,
-    fw_framing, fw_limit, fw_nexthop, fw_olist, fw_path, fw_policer, fw_port_fault, fw_session,
-    fw_stations, fw_watch,
+    fw_framing, fw_limit, fw_nexthop, fw_olist, fw_own_mac, fw_path, fw_policer, fw_port_fault,
+    fw_session, fw_stations, fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
@@ -92,6 +92,7 @@ pub struct ProgramSize {
 }
 
 const PATHS: &str = "fw_paths";
+const OWN_MACS: &str = "fw_own_macs";
 const PATH_COUNTS: &str = "fw_path_counts";
 
 type MapByName = BTreeMap<String, MapHandle>;
@@ -409,6 +410,15 @@ impl Datapath {
     /// They are the kernel's.
     pub fn remove_path(&self, stations: &fw_stations) -> Result<(), DatapathError> {
         self.delete(PATHS, stations.as_bytes())
+    }
+
+    /// Frames to an address are the router's own, or no longer.
+    pub fn set_own_mac(&self, mac: [u8; 6], own: bool) -> Result<(), DatapathError> {
+        let key = fw_own_mac { mac, pad: [0; 2] };
+        match own {
+            true => self.update(OWN_MACS, key.as_bytes(), &1u32.to_ne_bytes()),
+            false => self.delete(OWN_MACS, key.as_bytes()),
+        }
     }
 
     /// A path as it is.

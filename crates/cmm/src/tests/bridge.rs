@@ -59,8 +59,8 @@ fn world() -> Bridges {
     for ifindex in [1, 2] {
         bridges.set_port(port(ifindex), &mut ops);
     }
-    bridges.learn_station(&at(A, 1));
-    bridges.learn_station(&at(B, 2));
+    bridges.learn_station(&at(A, 1), &mut Vec::new());
+    bridges.learn_station(&at(B, 2), &mut Vec::new());
     assert!(ops.is_empty());
     bridges
 }
@@ -167,12 +167,12 @@ fn what_the_bridge_does_not_say_is_refused() {
         ),
         (
             "elsewhere",
-            |b| b.learn_station(&at(B, 3)),
+            |b| b.learn_station(&at(B, 3), &mut Vec::new()),
             BridgeRefusal::Station,
         ),
         (
             "sender elsewhere",
-            |b| b.learn_station(&at(A, 2)),
+            |b| b.learn_station(&at(A, 2), &mut Vec::new()),
             BridgeRefusal::Station,
         ),
         (
@@ -188,7 +188,7 @@ fn what_the_bridge_does_not_say_is_refused() {
                     vlan: Some(4),
                     ..at(B, 2)
                 };
-                b.learn_station(&own);
+                b.learn_station(&own, &mut Vec::new());
             },
             BridgeRefusal::Station,
         ),
@@ -228,10 +228,13 @@ fn each_vlan_has_stations_of_its_own() {
             }
             for (mac, vlan, ifindex) in places {
                 let vlan = Some(*vlan).filter(|vlan| *vlan != 0);
-                bridges.learn_station(&Fdb {
-                    vlan,
-                    ..at(*mac, *ifindex)
-                });
+                bridges.learn_station(
+                    &Fdb {
+                        vlan,
+                        ..at(*mac, *ifindex)
+                    },
+                    &mut Vec::new(),
+                );
             }
             let ops = learn(&mut bridges, frame);
             assert_eq!(!ops.is_empty(), taken, "{places:?} {frame:?}");
@@ -264,7 +267,9 @@ fn paths_end_with_what_they_go_by() {
     for (what, change) in events {
         let mut bridges = world();
         learn(&mut bridges, &crossed());
-        assert!(is_removal(&event(&mut bridges, change)), "{what}");
+        let mut ops = event(&mut bridges, change);
+        ops.retain(|op| !matches!(op, BridgeOp::SetOwn { .. }));
+        assert!(is_removal(&ops), "{what}");
         assert_eq!(bridges.paths().len(), 0, "{what}");
     }
     for change in [
@@ -365,4 +370,39 @@ fn nothing_is_learned_where_nobody_wants_it() {
     bridges.remove_port(1, &mut Vec::new());
     bridges.remove_port(2, &mut Vec::new());
     assert!(!bridges.learns());
+}
+
+/// An address is the router's own as long as it is at any bridge, in any VLAN.
+#[test]
+fn the_routers_own_addresses_are_told() {
+    let mut bridges = world();
+    let own = |bridge, vlan| Fdb {
+        local: true,
+        master: Some(bridge),
+        vlan: Some(vlan),
+        ..at(B, 2)
+    };
+    let told = |ops: Vec<BridgeOp>| match &ops[..] {
+        [BridgeOp::SetOwn { mac: B, own }] => Some(*own),
+        [] => None,
+        _ => panic!("{ops:?}"),
+    };
+    for (change, wanted) in [
+        (Event::FdbChanged(own(BRIDGE, 1)), Some(true)),
+        (Event::FdbChanged(own(BRIDGE, 1)), None),
+        (Event::FdbChanged(own(8, 2)), Some(true)),
+        (Event::FdbGone(own(BRIDGE, 1)), Some(true)),
+        (Event::FdbGone(own(BRIDGE, 1)), None),
+        (Event::FdbChanged(at(B, 3)), None),
+        (
+            Event::FdbChanged(Fdb {
+                local: false,
+                ..own(8, 2)
+            }),
+            Some(false),
+        ),
+    ] {
+        let what = format!("{change:?}");
+        assert_eq!(told(event(&mut bridges, change)), wanted, "{what}");
+    }
 }

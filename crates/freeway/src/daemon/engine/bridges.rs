@@ -25,8 +25,8 @@ impl PathView for View<'_> {
 }
 
 impl Engine {
-    /// What keeps the frames that a bridge's port passes on in the kernel.
-    fn unbridged(&self, link: &Link, bridge: &Link) -> Option<String> {
+    /// What keeps XDP from bridging at a port until the administrator does something about it: it has no programs then.
+    fn never_bridged(&self, link: &Link) -> Option<String> {
         if !self.config.policy.bridging {
             return Some("the configuration leaves bridging to the kernel".into());
         }
@@ -35,10 +35,7 @@ impl Engine {
         if options.is_some_and(|options| elsewhere.contains(&options.path)) {
             return Some("the configuration wants another path than XDP".into());
         }
-        let of_kind = without_xdp(link, &self.config);
-        let reason = of_kind
-            .or_else(|| kinds::unbridged(link, bridge).map(str::to_owned))
-            .or_else(|| kinds::bridge_netfilter(bridge, &self.polled.sysctls).map(str::to_owned));
+        let reason = without_xdp(link, &self.config);
         if reason.is_some() {
             return reason;
         }
@@ -49,8 +46,16 @@ impl Engine {
                 && without_xdp(other, &self.config).is_none()
         });
         let hairpin = matches!(link.port, PortDetail::Bridge { hairpin: true, .. });
-        if others.next().is_none() && !hairpin {
-            return Some("no other port of the bridge has XDP".into());
+        let alone = others.next().is_none() && !hairpin;
+        alone.then(|| "no other port of the bridge has XDP".into())
+    }
+
+    /// What keeps it from that for now: the programs stay, for drivers may reset the link when those come and go.
+    fn unbridged(&self, link: &Link, bridge: &Link) -> Option<String> {
+        let reason = kinds::unbridged(link, bridge)
+            .or_else(|| kinds::bridge_netfilter(bridge, &self.polled.sysctls));
+        if let Some(reason) = reason {
+            return Some(reason.into());
         }
         let mut above = self
             .mirror
@@ -93,15 +98,11 @@ impl Engine {
             .push("a port of a bridge: the bridge itself takes part with what is routed".into());
         let links = self.mirror.links();
         let bridge = link.master.and_then(|index| links.get(&index)).cloned();
-        let reason = match &bridge {
-            Some(bridge) => self.unbridged(link, bridge),
-            None => Some("the bridge is not known yet".into()),
-        };
-        let (Some(bridge), None) = (bridge, &reason) else {
-            port.reasons.extend(reason);
+        if let Some(reason) = self.never_bridged(link) {
+            port.reasons.push(reason);
             self.leave(link.ifindex, port);
             return;
-        };
+        }
         let Some(slot) = self.take_slot(link, port) else {
             return;
         };
@@ -115,8 +116,10 @@ impl Engine {
             return;
         }
         let obstacles = self.obstacles(link);
+        let Some(bridge) = bridge else { return };
         let kept = obstacles.all.into_iter().chain(obstacles.xdp);
         let before = port.reasons.len();
+        port.reasons.extend(self.unbridged(link, &bridge));
         port.reasons.extend(kept);
         if port.reasons.len() > before {
             return;
@@ -168,6 +171,7 @@ impl Engine {
                     self.bridged_before.bytes += counted.bytes;
                     removed
                 }
+                BridgeOp::SetOwn { mac, own } => self.datapath.set_own_mac(*mac, *own),
                 BridgeOp::ForgetOffer { set } => {
                     self.datapath.offers.forget_set(*set);
                     Ok(())
@@ -183,9 +187,11 @@ impl Engine {
 
     /// The kernel's bridges as they are now.
     pub(super) fn read_stations(&mut self) {
+        let mut ops = Vec::new();
         for fdb in self.mirror.fdb().values() {
-            self.bridges.learn_station(fdb);
+            self.bridges.learn_station(fdb, &mut ops);
         }
+        self.bridge(ops);
     }
 
     /// Stations move; true if all that was learned of a bridge is in doubt.
