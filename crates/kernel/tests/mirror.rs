@@ -75,6 +75,15 @@ fn read_until_link(mirror: &mut Mirror, name: &str) {
     }
 }
 
+/// The kernel's watch over carriers (net/core/link_watch.c) tells up to a second later than a dump would.
+fn read_until_running(mirror: &mut Mirror, ifindex: u32, running: bool) {
+    let start = Instant::now();
+    while mirror.links()[&ifindex].running != running {
+        mirror.read(&mut Vec::new()).unwrap();
+        assert!(start.elapsed() < PATIENCE, "link {ifindex}: not {running}");
+    }
+}
+
 #[test]
 fn bridges_and_stations() {
     in_namespace(|| {
@@ -99,6 +108,7 @@ fn bridges_and_stations() {
             matches!(event, Event::LinkChanged(l) if l.ifindex == v0
                 && matches!(l.port, PortDetail::Bridge { state: 3, .. }))
         });
+        read_until_running(&mut mirror, br0, true);
         if attempt("bridge fdb add 02:00:00:00:00:09 dev v0 master static").0 {
             read_until(&mut mirror, "station", |event| {
                 matches!(event, Event::FdbChanged(f) if f.mac == Mac([2, 0, 0, 0, 0, 9])
@@ -124,12 +134,7 @@ fn bridges_and_stations() {
             "left",
             |e| matches!(e, Event::LinkChanged(l) if l.ifindex == v0 && l.master.is_none()),
         );
-        // The watch over carriers takes up to a second.
-        let start = Instant::now();
-        while mirror.links()[&br0].running {
-            mirror.read(&mut Vec::new()).unwrap();
-            assert!(start.elapsed() < PATIENCE);
-        }
+        read_until_running(&mut mirror, br0, false);
         assert_in_step(&mut mirror);
         assert_eq!(mirror.links()[&v0].port, PortDetail::None);
     });
