@@ -244,8 +244,9 @@ struct fw_framed {
 
 /* A station of a bridge that sends to another one. */
 struct fw_stations {
-	__u32 port;        /* of the bridge, at which its frames come in, ifindex */
-	__u8 macs[12];     /* destination, source */
+	__u32 port;    /* of the bridge, at which its frames come in, ifindex; of what the router
+			* sends, the bridge or a VLAN of it */
+	__u8 macs[12]; /* destination, source */
 	struct fw_tag tag; /* with priority and DEI; all 0: none */
 };
 
@@ -270,10 +271,25 @@ struct fw_path_count {
 	__u64 bytes; /* of frames as they come in */
 };
 
+/* In the place of a path's slot: its frames are the router's, as of path->port. */
+#define FW_PATH_UP 0xffffffffU
+
 /* An address of the router's own, at some bridge. */
 struct fw_own_mac {
 	__u8 mac[6];
 	__u8 pad[2];
+};
+
+enum fw_own {
+	FW_OWN = 1,
+	/* What XDP does with frames to and from it is to be learned. */
+	FW_OWN_ROUTED = 2,
+};
+
+/* Bits of fw_control.bridges. */
+enum fw_bridges {
+	FW_BRIDGES_LEARN = 1 << 0,
+	FW_BRIDGES_ROUTED = 1 << 1,
 };
 
 /* A frame on its way through the kernel's bridge. */
@@ -283,6 +299,7 @@ struct fw_crossing {
 	__u32 tick;
 	__u32 egress; /* frames that left under its token */
 	__u32 len;    /* octets, without the tag */
+	__u32 down;   /* the router sent it: key.port is the bridge, or a VLAN of it */
 	__u8 head[FW_CROSSING_HEAD];
 };
 
@@ -344,7 +361,7 @@ struct fw_control {
 	__u32 tc_forwards;
 	/* Non-zero: there are multicast routes. */
 	__u32 multicast;
-	/* Non-zero: paths of bridged frames are learned. */
+	/* enum fw_bridges: what is learned of bridged frames. */
 	__u32 bridges;
 	__u32 pad;
 };
@@ -601,7 +618,7 @@ FW_ABI_SIZE(fw_session, 24);
 FW_ABI_SIZE(fw_stations, 20);
 FW_ABI_SIZE(fw_path, 56);
 FW_ABI_SIZE(fw_own_mac, 8);
-FW_ABI_SIZE(fw_crossing, 80);
+FW_ABI_SIZE(fw_crossing, 84);
 FW_ABI_SIZE(fw_crossed, 52);
 FW_ABI_SIZE(fw_seen, 64);
 FW_ABI_SIZE(fw_control, 64);

@@ -12,7 +12,7 @@
 #include "fresh.h"
 #include "offer.h"
 
-enum { FW_ETH_ARP = 0x0806, FW_ETH_EAPOL = 0x888e };
+enum { FW_MAC_LEN = 6, FW_ETH_ARP = 0x0806, FW_ETH_EAPOL = 0x888e };
 
 /* Paths, by stations. */
 struct {
@@ -71,16 +71,24 @@ struct {
 	__type(value, __u32);
 } FW_MAP(fw_own_macs);
 
-static __always_inline int fw_is_own_mac(struct __sk_buff *ctx)
+/* enum fw_own of the address at an offset of the frame; 0: another's. */
+static __always_inline __u32 fw_own_at(struct __sk_buff *ctx, __u32 offset)
 {
 	struct fw_own_mac key = {};
+	const __u32 *own;
 
-	return bpf_skb_load_bytes(ctx, 0, key.mac, sizeof(key.mac)) ||
-	       bpf_map_lookup_elem(&fw_own_macs, &key) != NULL;
+	if (bpf_skb_load_bytes(ctx, offset, key.mac, sizeof(key.mac)))
+		return FW_OWN;
+	own = bpf_map_lookup_elem(&fw_own_macs, &key);
+	return own ? *own : 0;
 }
 
-/* Beyond all tokens and sessions. */
-enum { FW_CROSSING_INDEX = FW_SLOTS + 1 + FW_SESSIONS_MAX };
+enum {
+	/* Beyond all tokens and sessions. */
+	FW_CROSSING_INDEX = FW_SLOTS + 1 + FW_SESSIONS_MAX,
+	/* No crossing: of a frame for the router, which XDP at a bridge's port has seen. */
+	FW_CROSSING_NONE = FW_CROSSING_INDEX + FW_CROSSINGS,
+};
 
 static __always_inline struct fw_tag fw_skb_tag(const struct __sk_buff *ctx)
 {
@@ -117,18 +125,51 @@ static __always_inline struct fw_offer_key fw_stations_offer(__u64 hash)
 	return (struct fw_offer_key){.hash = hash, .set = hash >> (64 - FW_OFFER_BITS)};
 }
 
-/* tc ingress of a bridge's port: the crossing's token, or 0 if the frame is the router's or for
- * many. */
+/* The path is known, and the kernel has shown it lately. */
+static __always_inline int fw_path_is_fresh(const struct fw_stations *key, __u32 now)
+{
+	const struct fw_path *path = bpf_map_lookup_elem(&fw_paths, key);
+
+	return path && path->epoch == fw_ctl.epoch && !fw_reached(now, path->reval_tick);
+}
+
+/* The token of a new crossing, or 0. */
+static __always_inline __u32 fw_crossing_write(struct __sk_buff *ctx, const struct fw_stations *key,
+					       const __u8 head[FW_CROSSING_HEAD], const int down,
+					       __u32 now)
+{
+	__u32 index, per_cpu = fw_cfg.slots_per_cpu / (FW_SLOTS / FW_CROSSINGS);
+	struct fw_cpu *cpu = fw_budget(now);
+	struct fw_crossing *crossing;
+
+	if (!cpu || !per_cpu)
+		return 0;
+	index = fw_cpu_id() * per_cpu + (cpu->crossing++ & (per_cpu - 1));
+	crossing = bpf_map_lookup_elem(&fw_crossings, &index);
+	if (!crossing)
+		return 0;
+	crossing->key = *key;
+	crossing->epoch = fw_ctl.epoch;
+	crossing->tick = now;
+	crossing->egress = 0;
+	crossing->len = ctx->len;
+	crossing->down = down;
+	__builtin_memcpy(crossing->head, head, sizeof(crossing->head));
+	return FW_CROSSING_INDEX + index;
+}
+
+/*
+ * tc ingress of a bridge's port: the crossing's token; 0 if the frame is for many, or the router's
+ * and of no use, FW_CROSSING_NONE if it is the router's and shows nothing new.
+ */
 static __always_inline __u32 fw_crossing_note(struct __sk_buff *ctx)
 {
-	struct fw_crossing *crossing;
 	struct fw_offer_key offer;
 	struct fw_stations key = {};
 	__u8 head[FW_CROSSING_HEAD];
-	struct fw_cpu *cpu;
-	__u32 now = fw_now(), index, per_cpu = fw_cfg.slots_per_cpu / (FW_SLOTS / FW_CROSSINGS);
+	__u32 now = fw_now(), own = fw_own_at(ctx, 0), token;
 
-	if (fw_is_own_mac(ctx) || !fw_crossing_head(ctx, head) || (head[0] & 1))
+	if (own == FW_OWN || !fw_crossing_head(ctx, head) || (head[0] & 1))
 		return 0;
 	key.port = fw_port(ctx);
 	__builtin_memcpy(key.macs, head, sizeof(key.macs));
@@ -136,22 +177,36 @@ static __always_inline __u32 fw_crossing_note(struct __sk_buff *ctx)
 	offer = fw_stations_offer(fw_stations_hash(&key));
 	if (fw_offer_quiet(&offer, now)) {
 		fw_count(FW_R_LEARN_OFFERED);
-		return 0;
+		return own ? FW_CROSSING_NONE : 0;
 	}
-	cpu = fw_budget(now);
-	if (!cpu || !per_cpu)
+	if (own && fw_path_is_fresh(&key, now))
+		return FW_CROSSING_NONE;
+	token = fw_crossing_write(ctx, &key, head, 0, now);
+	return own && !token ? FW_CROSSING_NONE : token;
+}
+
+/*
+ * tc egress of a bridge, or of a VLAN of it: the token of what the router sends to a station, or 0.
+ * Of external linkage, so that the BPF verifier looks at it once.
+ */
+__u32 fw_crossing_down(struct __sk_buff *ctx);
+
+__noinline __u32 fw_crossing_down(struct __sk_buff *ctx)
+{
+	struct fw_offer_key offer;
+	struct fw_stations key = {};
+	__u8 head[FW_CROSSING_HEAD];
+	__u32 now = fw_now();
+
+	if (fw_own_at(ctx, FW_MAC_LEN) != FW_OWN_ROUTED || !fw_crossing_head(ctx, head) ||
+	    (head[0] & 1))
 		return 0;
-	index = fw_cpu_id() * per_cpu + (cpu->crossing++ & (per_cpu - 1));
-	crossing = bpf_map_lookup_elem(&fw_crossings, &index);
-	if (!crossing)
+	key.port = fw_port(ctx);
+	__builtin_memcpy(key.macs, head, sizeof(key.macs));
+	offer = fw_stations_offer(fw_stations_hash(&key));
+	if (fw_offer_quiet(&offer, now) || fw_path_is_fresh(&key, now))
 		return 0;
-	crossing->key = key;
-	crossing->epoch = fw_ctl.epoch;
-	crossing->tick = now;
-	crossing->egress = 0;
-	crossing->len = ctx->len;
-	__builtin_memcpy(crossing->head, head, sizeof(crossing->head));
-	return FW_CROSSING_INDEX + index;
+	return fw_crossing_write(ctx, &key, head, 1, now);
 }
 
 /* Nothing but the tag may have changed. */
@@ -171,6 +226,8 @@ static __always_inline enum fw_reason fw_path_confirm(struct fw_path *path,
 	if (crossing->epoch != fw_ctl.epoch || fw_stations_differ(&path->key, &crossing->key))
 		return FW_R_LEARN_EPOCH;
 	path->misses = 0;
+	if (crossing->down)
+		path->used_tick = now;
 	path->reval_tick = now + path->interval;
 	FW_WRITE_ONCE(path->epoch, crossing->epoch);
 	return FW_R_CONFIRMED;
@@ -210,25 +267,17 @@ static __always_inline enum fw_reason fw_crossing_offer(struct __sk_buff *ctx, _
 	return known ? FW_R_CONTRADICTED : FW_R_LEARNED;
 }
 
-/* tc egress of a bridge's port: what becomes of the crossing is compared with its path, or offered.
- */
-static __always_inline enum fw_reason fw_crossed(struct __sk_buff *ctx, __u32 token)
+/* Where a crossing came out is compared with its path, or offered. */
+static __always_inline enum fw_reason fw_came_out(struct __sk_buff *ctx, __u32 token,
+						  struct fw_crossing *crossing, struct fw_tag tag,
+						  __u32 now)
 {
-	__u32 index = token - FW_CROSSING_INDEX, now = fw_now();
-	struct fw_crossing *crossing = bpf_map_lookup_elem(&fw_crossings, &index);
-	struct fw_tag tag = fw_skb_tag(ctx);
-	struct fw_path *path;
-	int copy;
+	struct fw_path *path = bpf_map_lookup_elem(&fw_paths, &crossing->key);
+	const int copy = crossing->egress++ != 0;
 
-	if (!crossing || now - crossing->tick > fw_cfg.hz)
-		return FW_R_LEARN_STALE_TOKEN;
-	/* it went through another bridge, of VLANs of its port */
-	if (ctx->ingress_ifindex != crossing->key.port)
-		return FW_R_LEARN_CHANGED;
-	copy = crossing->egress++ != 0;
-	path = bpf_map_lookup_elem(&fw_paths, &crossing->key);
 	if (!fw_crossed_whole(ctx, crossing)) {
-		if (path)
+		/* segments of what the router sent are of no use, and say nothing else */
+		if (path && !crossing->down)
 			FW_WRITE_ONCE(path->epoch, 0);
 		return FW_R_LEARN_CHANGED;
 	}
@@ -242,6 +291,42 @@ static __always_inline enum fw_reason fw_crossed(struct __sk_buff *ctx, __u32 to
 	if (crossing->epoch != fw_ctl.epoch)
 		return FW_R_LEARN_EPOCH;
 	return fw_crossing_offer(ctx, token, crossing, tag, !!path, now);
+}
+
+/* Null if there is none, or an old one. */
+static __always_inline struct fw_crossing *fw_crossing_of(__u32 token, __u32 now)
+{
+	__u32 index = token - FW_CROSSING_INDEX;
+	struct fw_crossing *crossing = bpf_map_lookup_elem(&fw_crossings, &index);
+
+	return crossing && now - crossing->tick <= fw_cfg.hz ? crossing : NULL;
+}
+
+/* tc egress of a bridge's port. */
+static __always_inline enum fw_reason fw_crossed(struct __sk_buff *ctx, __u32 token)
+{
+	__u32 now = fw_now();
+	struct fw_crossing *crossing = fw_crossing_of(token, now);
+
+	if (!crossing)
+		return FW_R_LEARN_STALE_TOKEN;
+	/* it went through another bridge, of VLANs of its port */
+	if (!crossing->down && ctx->ingress_ifindex != crossing->key.port)
+		return FW_R_LEARN_CHANGED;
+	return fw_came_out(ctx, token, crossing, fw_skb_tag(ctx), now);
+}
+
+/* tc ingress of a bridge, or of a VLAN of it: what a port of it handed up. As above. */
+enum fw_reason fw_crossed_up(struct __sk_buff *ctx, __u32 token);
+
+__noinline enum fw_reason fw_crossed_up(struct __sk_buff *ctx, __u32 token)
+{
+	const struct fw_tag none = {};
+	__u32 now = fw_now();
+	struct fw_crossing *crossing = fw_crossing_of(token, now);
+
+	return crossing && !crossing->down ? fw_came_out(ctx, token, crossing, none, now)
+					   : FW_R_LEARN_STALE_TOKEN;
 }
 
 #else

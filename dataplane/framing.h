@@ -118,7 +118,7 @@ static __always_inline int fw_framed_so(const struct fw_framed *framed, const st
 
 /* The device that would take it all off, which is then off; 0 if there is none, the frame being
  * as it was. */
-static __noinline __u32 fw_unframe(fw_ctx *ctx, struct fw_head *head)
+static __noinline FW_UNUSED __u32 fw_unframe(fw_ctx *ctx, struct fw_head *head)
 {
 	struct fw_framing framing = {.port = fw_port(ctx)};
 	const void *data = fw_data(ctx), *end = fw_data_end(ctx);

@@ -58,16 +58,30 @@ static __noinline __u32 fw_token(struct __sk_buff *ctx, int tc_alone)
 	return fw_note(ctx, &p, tc_alone);
 }
 
-static __always_inline int fw_ingress(struct __sk_buff *ctx, const int tc_alone)
+/* Of a bridge: where a frame came from shows the way that XDP may take it. */
+static __always_inline void fw_came_up(struct __sk_buff *ctx, __u32 came)
+{
+	if (came != FW_CROSSING_NONE && fw_ctl.learn)
+		fw_count(fw_crossed_up(ctx, came));
+}
+
+static __always_inline int fw_ingress(struct __sk_buff *ctx, const int without_xdp)
 {
 	__u32 now = fw_now(), came = ctx->tc_index;
-	int verdict;
+	/* a port of the bridge may have XDP; without a branch, which would have the BPF verifier
+	 * look at all behind it twice */
+	int tc_alone = without_xdp & (came - FW_CROSSING_INDEX) >> 31, verdict;
 
+	/* of a VLAN of a bridge: its own program has it next */
+	if (!FW_TARGET_IS_RAW && without_xdp && came >= FW_CROSSING_INDEX && ctx->vlan_present)
+		return FW_NEXT;
 	ctx->tc_index = 0;
 	if (FW_TARGET_IS_RAW && fw_unlikely(came))
 		fw_session_out(came, fw_port(ctx));
 	if (fw_reached(now, fw_ctl.deadline_tick))
 		return FW_NEXT;
+	if (!FW_TARGET_IS_RAW && without_xdp && fw_unlikely(came >= FW_CROSSING_INDEX))
+		fw_came_up(ctx, came);
 	if (fw_ctl.tc_forwards) {
 		verdict = fw_tc_forward(ctx, tc_alone);
 		if (verdict != FW_NEXT)
@@ -110,6 +124,9 @@ int freeway_egress(struct __sk_buff *ctx)
 	}
 	if (!token)
 		return FW_NEXT;
+	/* of a VLAN of a bridge: the bridge's port has it next */
+	if (!FW_TARGET_IS_RAW && token >= FW_CROSSING_INDEX && ctx->vlan_present)
+		return FW_NEXT;
 	/* classifiers and qdiscs may look at it, and find what they would without us */
 	ctx->tc_index = 0;
 	if (token > FW_SLOTS || !fw_ctl.learn)
@@ -129,6 +146,8 @@ int freeway_egress(struct __sk_buff *ctx)
 			fw_watch(&cpu->watched, &p, fw_port(ctx), FW_STAGE_TC_EGRESS, reason);
 	}
 	fw_count(reason);
+	if (!FW_TARGET_IS_RAW && fw_unlikely(fw_ctl.bridges & FW_BRIDGES_ROUTED))
+		ctx->tc_index = fw_crossing_down(ctx);
 	return FW_NEXT;
 }
 
@@ -152,7 +171,7 @@ int freeway_bridge_egress(struct __sk_buff *ctx)
 	if (!token)
 		return FW_NEXT;
 	ctx->tc_index = 0;
-	if (fw_ctl.learn && token >= FW_CROSSING_INDEX && token < FW_CROSSING_INDEX + FW_CROSSINGS)
+	if (fw_ctl.learn && token >= FW_CROSSING_INDEX && token < FW_CROSSING_NONE)
 		fw_count(fw_crossed(ctx, token));
 	return FW_NEXT;
 }

@@ -13,6 +13,8 @@
 #endif
 #define fw_likely(x)   __builtin_expect(!!(x), 1)
 #define fw_unlikely(x) __builtin_expect(!!(x), 0)
+/* Of a function that not every object calls. */
+#define FW_UNUSED __attribute__((unused))
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define fw_htons(x) ((__u16)__builtin_bswap16(x))

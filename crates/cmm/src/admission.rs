@@ -16,6 +16,7 @@ use crate::policy::RuleScope;
 use crate::port::{Framing, Path};
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::station::receiver;
 
 /// Outcomes that change more often than this in a minute stay in the kernel.
 const CHANGES_MAX: u32 = 3;
@@ -107,9 +108,12 @@ impl Manager {
         if !self.settings.policy.allows(&key.tuple, out, ports) {
             return Err(Refusal::Policy);
         }
-        let framing = match path {
-            Path::Xdp => framing,
-            Path::Tc => Framing::default(),
+        let station = self.stations.exit(c.port_out, receiver(c));
+        let exit = station.filter(|_| path == Path::Xdp && self.is_by_station(c.port_out));
+        let framing = match (path, exit) {
+            (Path::Xdp, Some(exit)) => exit.framing(),
+            (Path::Xdp, None) => framing,
+            (Path::Tc, _) => Framing::default(),
         };
         let (l2, l2_len) = match framing.session {
             Some(session) => (session.link(c.family), ETH_LEN),
@@ -120,6 +124,7 @@ impl Manager {
             l2,
             l2_len: l2_len as u8,
             framing,
+            device: exit.map_or(0, |exit| exit.device),
             mark: if path == Path::Tc { c.mark } else { 0 },
             priority: if path == Path::Tc { c.priority } else { 0 },
         })
@@ -129,7 +134,7 @@ impl Manager {
     fn take_nexthop(&mut self, exit: NexthopKey, ops: &mut Vec<Op>) -> Option<u32> {
         let (index, new) = self.nexthops.take(exit)?;
         if new {
-            let slot = self.ports.get(&exit.port).map_or(0, |port| port.slot);
+            let slot = self.slot_of(&exit).unwrap_or(0);
             ops.push(Op::SetNexthop {
                 index,
                 nexthop: Box::new(exit.record(slot)),
@@ -164,7 +169,8 @@ impl Manager {
         }
         let marked = c.mark != 0 || c.conn.mark != 0 || self.mark_scopes.iter().any(concerned);
         let bound = marked || c.unwired != 0;
-        let path = match self.path(key.port, c.port_out, bound || around.sniffed) {
+        let without_xdp = bound || around.sniffed || !self.knows_stations(c, key);
+        let path = match self.path(key.port, c.port_out, without_xdp) {
             // XDP alone copies
             Ok(Path::Tc) if group => Err(Refusal::NoPath),
             path => path,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bridged frames: which stations' may take the path that the kernel's own have shown.
+//! Bridged frames: which stations' may take the path that the kernel's own have shown; and those that a bridge hands up
+//! to the router, or that the router sends through it, for the manager of routed flows to know where stations are.
 //!
 //! The data plane proves what the bridge did with a frame. Here it is compared with the bridge's forwarding database
 //! as the kernel tells it, and taken back as soon as that says otherwise.
@@ -7,8 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use freeway_abi::{FW_PATHS_MAX, FW_TAG_LEN, fw_crossed, fw_path, fw_stations, fw_tag};
+use freeway_abi::{
+    FW_BRIDGES_LEARN, FW_BRIDGES_ROUTED, FW_OWN, FW_OWN_ROUTED, FW_PATH_UP, FW_PATHS_MAX,
+    FW_TAG_LEN, fw_crossed, fw_path, fw_stations, fw_tag,
+};
 use freeway_kernel::model::{Event, Fdb};
+
+use crate::port::{Fitness, Tag};
+use crate::station::StationExit;
 
 /// Ethernet's header and the tag that a frame may have beyond the MTU (`xdp_ok_fwd_dev()`, `is_skb_forwardable()`).
 const LINK_LEN: u32 = 14 + 4;
@@ -35,13 +42,26 @@ pub struct BridgePort {
     /// MTU in bytes, without the L2 header.
     pub mtu: u32,
     /// XDP may forward what comes in, and send.
-    pub fit: crate::Fitness,
+    pub fit: Fitness,
+}
+
+/// A bridge that takes part with what is routed, or a VLAN of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoutedPort {
+    /// Interface index.
+    pub ifindex: u32,
+    /// The bridge's.
+    pub bridge: u32,
+    /// MTU in bytes, without the L2 header.
+    pub mtu: u32,
+    /// What XDP may do with its frames, at the bridge's ports.
+    pub fit: Fitness,
 }
 
 /// Stations of a bridge: the second one sends to the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stations {
-    /// The bridge's port at which the frames come in.
+    /// The bridge's port at which the frames come in; of what the router sends, the bridge or a VLAN of it.
     pub port: u32,
     /// Destination.
     pub dst: Mac,
@@ -102,8 +122,26 @@ pub enum BridgeOp {
     SetOwn {
         /// The address.
         mac: [u8; 6],
-        /// Whether they are.
-        own: bool,
+        /// One of `FW_OWN*`.
+        own: Option<u32>,
+    },
+    /// What a station sends to the router comes in through XDP, or no longer.
+    Entry {
+        /// The bridge, or the VLAN of it.
+        port: u32,
+        /// The station's address.
+        mac: [u8; 6],
+        /// Whether it does.
+        known: bool,
+    },
+    /// How XDP sends to a station, or that it does not.
+    Exit {
+        /// The bridge, or the VLAN of it.
+        port: u32,
+        /// The station's address.
+        mac: [u8; 6],
+        /// Where it is.
+        exit: Option<StationExit>,
     },
     /// What is offered may be offered again at once: the set of its offer.
     ForgetOffer {
@@ -154,9 +192,21 @@ impl BridgeRefusal {
     }
 }
 
+/// From where to where a path leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// From one station to another.
+    Across,
+    /// To the router.
+    Up,
+    /// From the router.
+    Down,
+}
+
 /// A path that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BridgedPath {
+    way: Way,
     /// The bridge.
     pub bridge: u32,
     /// Whose frames.
@@ -167,6 +217,16 @@ pub struct BridgedPath {
     pub tag_out_be: [u16; 2],
     /// Where the data plane counts them.
     pub count: u32,
+}
+
+/// What is written of a path.
+struct Admitted {
+    bridge: u32,
+    way: Way,
+    /// Of the port out.
+    slot: u32,
+    /// Octets of the longest frame.
+    len_max: u16,
 }
 
 /// Where a station is, by VLAN.
@@ -181,6 +241,7 @@ struct Place {
 pub struct Bridges {
     hz: u32,
     ports: BTreeMap<u32, BridgePort>,
+    routed: BTreeMap<u32, RoutedPort>,
     /// By bridge, address and VLAN.
     places: BTreeMap<(u32, Mac, u16), Place>,
     /// Addresses of the router's own, and how many places they have.
@@ -208,6 +269,7 @@ impl Bridges {
         Self {
             hz,
             ports: BTreeMap::new(),
+            routed: BTreeMap::new(),
             places: BTreeMap::new(),
             own: BTreeMap::new(),
             paths: BTreeMap::new(),
@@ -223,12 +285,22 @@ impl Bridges {
     /// True if there is anything to learn.
     #[must_use]
     pub fn learns(&self) -> bool {
-        self.ports.values().any(|port| port.fit.input)
+        self.ports.values().any(|port| port.fit.any())
     }
 
-    /// All paths.
-    pub fn paths(&self) -> impl ExactSizeIterator<Item = &BridgedPath> {
-        self.paths.values()
+    /// What is to be learned: bits `FW_BRIDGES_*`.
+    #[must_use]
+    pub fn wanted(&self) -> u32 {
+        match (self.learns(), self.routed.is_empty()) {
+            (false, _) => 0,
+            (true, true) => FW_BRIDGES_LEARN,
+            (true, false) => FW_BRIDGES_LEARN | FW_BRIDGES_ROUTED,
+        }
+    }
+
+    /// All paths between stations.
+    pub fn paths(&self) -> impl Iterator<Item = &BridgedPath> {
+        self.paths.values().filter(|path| path.way == Way::Across)
     }
 
     /// Paths that were learned since the start.
@@ -258,6 +330,51 @@ impl Bridges {
         }
     }
 
+    /// A bridge, or a VLAN of it, takes part with what is routed, or does otherwise than before.
+    pub fn set_routed(&mut self, port: RoutedPort, ops: &mut Vec<BridgeOp>) {
+        if self.routed.get(&port.ifindex) == Some(&port) {
+            return;
+        }
+        self.leave_port(port.ifindex, ops);
+        self.routed.insert(port.ifindex, port);
+        if self.routed.len() == 1 {
+            self.tell_own(ops);
+        }
+    }
+
+    /// It does not.
+    pub fn remove_routed(&mut self, ifindex: u32, ops: &mut Vec<BridgeOp>) {
+        if self.routed.remove(&ifindex).is_some() {
+            self.leave_port(ifindex, ops);
+            if self.routed.is_empty() {
+                self.tell_own(ops);
+            }
+        }
+    }
+
+    fn own_as(&self) -> u32 {
+        match self.routed.is_empty() {
+            true => FW_OWN,
+            false => FW_OWN_ROUTED,
+        }
+    }
+
+    fn tell_own(&self, ops: &mut Vec<BridgeOp>) {
+        let own = Some(self.own_as());
+        ops.extend(
+            self.own
+                .keys()
+                .map(|mac| BridgeOp::SetOwn { mac: *mac, own }),
+        );
+    }
+
+    /// A bridge or a port of it is another than before: what is sent to stations shows anew where it leaves.
+    pub fn doubt(&mut self, ops: &mut Vec<BridgeOp>) {
+        let down = self.paths.iter().filter(|(_, path)| path.way == Way::Down);
+        let down: Vec<_> = down.map(|(stations, _)| *stations).collect();
+        self.remove(&down, ops);
+    }
+
     /// Everything is the kernel's.
     pub fn flush(&mut self, ops: &mut Vec<BridgeOp>) {
         let all: Vec<_> = self.paths.keys().copied().collect();
@@ -268,8 +385,17 @@ impl Bridges {
         let through =
             |path: &&BridgedPath| path.stations.port == ifindex || path.port_out == ifindex;
         let paths = self.paths.values().filter(through);
-        let paths: Vec<_> = paths.map(|path| path.stations).collect();
-        self.remove(&paths, ops);
+        let paths: Vec<_> = paths.copied().collect();
+        for path in paths {
+            self.remove(&[path.stations], ops);
+            if path.way == Way::Up {
+                ops.push(BridgeOp::Entry {
+                    port: path.port_out,
+                    mac: path.stations.src,
+                    known: false,
+                });
+            }
+        }
     }
 
     /// What the forwarding database has at the start.
@@ -299,11 +425,26 @@ impl Bridges {
         } else {
             places.saturating_sub(1)
         };
-        let own = *places > 0;
-        if !own {
+        let own = (*places > 0).then(|| self.own_as());
+        if own.is_none() {
             self.own.remove(&mac);
         }
         ops.push(BridgeOp::SetOwn { mac, own });
+    }
+
+    /// What a station sends is no longer XDP's if the port where it is now has none.
+    fn leave_entries(&self, fdb: &Fdb, ops: &mut Vec<BridgeOp>) {
+        let port = self.ports.get(&fdb.ifindex);
+        if fdb.local || port.is_some_and(|port| port.fit.input) {
+            return;
+        }
+        let of_bridge = |routed: &&RoutedPort| Some(routed.bridge) == fdb.master;
+        let routed = self.routed.values().filter(of_bridge);
+        ops.extend(routed.map(|routed| BridgeOp::Entry {
+            port: routed.ifindex,
+            mac: fdb.mac.0,
+            known: false,
+        }));
     }
 
     /// A station appears, moves, or is forgotten.
@@ -318,14 +459,17 @@ impl Bridges {
             self.set_place(key, None, ops);
         } else {
             self.learn_station(fdb, ops);
+            self.leave_entries(fdb, ops);
         }
         let (bridge, mac, _) = key;
+        let own = self.own.contains_key(&mac);
         let stays = |path: &BridgedPath| {
-            let at = match path.stations.dst == mac {
-                true => path.port_out,
-                false => path.stations.port,
-            };
-            !gone && !fdb.local && at == fdb.ifindex
+            let is_dst = path.stations.dst == mac;
+            match (path.way, is_dst) {
+                (Way::Up, true) | (Way::Down, false) => own,
+                (_, true) => !gone && !own && path.port_out == fdb.ifindex,
+                (_, false) => !gone && !own && path.stations.port == fdb.ifindex,
+            }
         };
         let from = (bridge, mac, FIRST);
         let ends = self.of_station.range(from..).map(|(b, m, s)| (*b, *m, *s));
@@ -337,63 +481,109 @@ impl Bridges {
         self.remove(&leave, ops);
     }
 
-    /// Frames crossed a bridge twice in the same way.
+    /// Frames crossed a bridge twice in the same way, or what it hands up or is given to send.
     pub fn crossed(&mut self, crossed: &fw_crossed, now_tick: u32, ops: &mut Vec<BridgeOp>) {
         let stations = Stations::of(&crossed.key);
-        match self.admit(&stations, crossed) {
-            Ok((bridge, slot, len_max)) => {
-                self.remove(&[stations], ops);
-                let Some(count) = self.take_count() else {
-                    *self.refused.entry(BridgeRefusal::TableFull).or_default() += 1;
-                    return;
-                };
-                let interval = REVALIDATE_S * self.hz;
-                ops.push(BridgeOp::ForgetOffer { set: crossed.set });
-                ops.push(BridgeOp::SetPath {
-                    stations,
-                    path: Box::new(fw_path {
-                        key: crossed.key,
-                        epoch: crossed.epoch,
-                        reval_tick: now_tick.wrapping_add(interval),
-                        interval,
-                        used_tick: now_tick,
+        let admitted = self.admit(&stations, crossed);
+        let admitted = admitted.and_then(|admitted| {
+            self.remove(&[stations], ops);
+            let count = self.take_count().ok_or(BridgeRefusal::TableFull)?;
+            Ok((admitted, count))
+        });
+        let (admitted, count) = match admitted {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                *self.refused.entry(refusal).or_default() += 1;
+                if self.routed.contains_key(&crossed.port_out) {
+                    ops.push(BridgeOp::Entry {
                         port: crossed.port_out,
-                        devmap_slot: slot,
-                        tag: crossed.tag_out,
-                        count,
-                        len_max,
-                        misses: 0,
-                    }),
-                });
-                self.learned += 1;
-                for mac in [stations.dst, stations.src] {
-                    self.of_station.insert((bridge, mac, stations));
+                        mac: stations.src,
+                        known: false,
+                    });
                 }
-                self.paths.insert(
-                    stations,
-                    BridgedPath {
-                        bridge,
-                        stations,
-                        port_out: crossed.port_out,
-                        tag_out_be: [crossed.tag_out.tpid_be, crossed.tag_out.tci_be],
-                        count,
-                    },
-                );
+                return;
             }
-            Err(refusal) => *self.refused.entry(refusal).or_default() += 1,
+        };
+        let Admitted {
+            bridge,
+            way,
+            slot,
+            len_max,
+        } = admitted;
+        let interval = REVALIDATE_S * self.hz;
+        ops.push(BridgeOp::ForgetOffer { set: crossed.set });
+        ops.push(BridgeOp::SetPath {
+            stations,
+            path: Box::new(fw_path {
+                key: crossed.key,
+                epoch: crossed.epoch,
+                reval_tick: now_tick.wrapping_add(interval),
+                interval,
+                used_tick: now_tick,
+                port: crossed.port_out,
+                devmap_slot: slot,
+                tag: crossed.tag_out,
+                count,
+                len_max,
+                misses: 0,
+            }),
+        });
+        let tag_out_be = [crossed.tag_out.tpid_be, crossed.tag_out.tci_be];
+        match way {
+            Way::Across => self.learned += 1,
+            Way::Up => ops.push(BridgeOp::Entry {
+                port: crossed.port_out,
+                mac: stations.src,
+                known: true,
+            }),
+            Way::Down => ops.push(BridgeOp::Exit {
+                port: stations.port,
+                mac: stations.dst,
+                exit: Some(StationExit {
+                    device: crossed.port_out,
+                    slot,
+                    tag: Tag {
+                        protocol: u16::from_be(tag_out_be[0]),
+                        vlan: u16::from_be(tag_out_be[1]),
+                    },
+                }),
+            }),
+        }
+        for mac in [stations.dst, stations.src] {
+            self.of_station.insert((bridge, mac, stations));
+        }
+        self.paths.insert(
+            stations,
+            BridgedPath {
+                way,
+                bridge,
+                stations,
+                port_out: crossed.port_out,
+                tag_out_be,
+                count,
+            },
+        );
+    }
+
+    fn admit(&self, stations: &Stations, crossed: &fw_crossed) -> Result<Admitted, BridgeRefusal> {
+        let [from, to] = [stations.port, crossed.port_out].map(|index| self.ports.get(&index));
+        let [down, up] = [stations.port, crossed.port_out].map(|index| self.routed.get(&index));
+        match (from, to, down, up) {
+            (Some(from), Some(to), ..) => self.across(from, to, stations, crossed),
+            (Some(from), None, _, Some(up)) => self.up(from, up, stations, crossed),
+            (None, Some(to), Some(down), _) => self.down(down, to, stations, crossed),
+            _ => Err(BridgeRefusal::Port),
         }
     }
 
-    /// Bridge, slot of the port out, and the longest frame.
-    fn admit(
+    /// From one station to another.
+    fn across(
         &self,
+        from: &BridgePort,
+        to: &BridgePort,
         stations: &Stations,
         crossed: &fw_crossed,
-    ) -> Result<(u32, u32, u16), BridgeRefusal> {
-        let ports = [stations.port, crossed.port_out].map(|index| self.ports.get(&index));
-        let [Some(from), Some(to)] = ports else {
-            return Err(BridgeRefusal::Port);
-        };
+    ) -> Result<Admitted, BridgeRefusal> {
         if !from.fit.input || !to.fit.output || from.bridge != to.bridge {
             return Err(BridgeRefusal::Port);
         }
@@ -405,7 +595,82 @@ impl Bridges {
         let len_out_max = to.mtu + LINK_LEN;
         let len_max =
             len_out_max + tag_len(stations.tag_be[0] != 0) - tag_len(crossed.tag_out.tpid_be != 0);
-        Ok((from.bridge, to.slot, len_max.try_into().unwrap_or(u16::MAX)))
+        Ok(Admitted {
+            bridge: from.bridge,
+            way: Way::Across,
+            slot: to.slot,
+            len_max: len_max.try_into().unwrap_or(u16::MAX),
+        })
+    }
+
+    /// To the router: its flows know how long their frames may be.
+    fn up(
+        &self,
+        from: &BridgePort,
+        up: &RoutedPort,
+        stations: &Stations,
+        crossed: &fw_crossed,
+    ) -> Result<Admitted, BridgeRefusal> {
+        if !from.fit.input || !up.fit.input || from.bridge != up.bridge {
+            return Err(BridgeRefusal::Port);
+        }
+        let vlan = u16::from_be(stations.tag_be[1]) & VLAN_MASK;
+        let mut places = self.places_of(from.bridge, stations.src, vlan);
+        let known = places.any(|place| place.port == from.ifindex && !place.local);
+        if crossed.tag_out.tpid_be != 0 || !self.is_own(from.bridge, stations.dst) || !known {
+            return Err(BridgeRefusal::Station);
+        }
+        Ok(Admitted {
+            bridge: from.bridge,
+            way: Way::Up,
+            slot: FW_PATH_UP,
+            len_max: u16::MAX,
+        })
+    }
+
+    /// From the router: of longer frames than its own the port would lose some.
+    fn down(
+        &self,
+        down: &RoutedPort,
+        to: &BridgePort,
+        stations: &Stations,
+        crossed: &fw_crossed,
+    ) -> Result<Admitted, BridgeRefusal> {
+        let fits = to.fit.output && down.fit.output && to.bridge == down.bridge;
+        if !fits || to.mtu < down.mtu {
+            return Err(BridgeRefusal::Port);
+        }
+        let tci = u16::from_be(crossed.tag_out.tci_be);
+        let places: Vec<Place> = self
+            .places_of(down.bridge, stations.dst, tci & VLAN_MASK)
+            .collect();
+        let there = |place: &Place| place.port == to.ifindex && !place.local;
+        let known = !places.is_empty() && places.iter().all(there);
+        // a tag with priority is not every frame's
+        if tci & !VLAN_MASK != 0 || !self.is_own(down.bridge, stations.src) || !known {
+            return Err(BridgeRefusal::Station);
+        }
+        Ok(Admitted {
+            bridge: down.bridge,
+            way: Way::Down,
+            slot: to.slot,
+            len_max: u16::MAX,
+        })
+    }
+
+    /// Where a station is, in a VLAN, or, if that is 0, in each.
+    fn places_of(&self, bridge: u32, mac: Mac, vlan: u16) -> impl Iterator<Item = Place> {
+        let key = |vlan| (bridge, mac, vlan);
+        let places = self.places.range(key(0)..=key(u16::MAX));
+        // a bridge that does not look at tags knows none
+        let of_vlan = move |known: u16| vlan == 0 || known == 0 || known == vlan;
+        places
+            .filter(move |((_, _, known), _)| of_vlan(*known))
+            .map(|(_, place)| *place)
+    }
+
+    fn is_own(&self, bridge: u32, mac: Mac) -> bool {
+        self.places_of(bridge, mac, 0).any(|place| place.local)
     }
 
     /// Does the forwarding database send the frames there? Of a port without programs nobody sees a flooded copy. In
@@ -420,11 +685,6 @@ impl Bridges {
         let is_at = |mac: Mac, vlan: u16, port: u32| {
             let place = self.places.get(&(from.bridge, mac, vlan));
             place.is_some_and(|place| place.port == port && !place.local)
-        };
-        let own = |mac: Mac| {
-            let key = |vlan| (from.bridge, mac, vlan);
-            let mut places = self.places.range(key(0)..=key(u16::MAX));
-            places.any(|(_, place)| place.local)
         };
         let of_sender = {
             let key = |vlan| (from.bridge, stations.src, vlan);
@@ -446,8 +706,8 @@ impl Bridges {
         let mut places = vlans.iter();
         !vlans.is_empty()
             && places.all(|vlan| is_at(stations.dst, *vlan, to.ifindex))
-            && !own(stations.dst)
-            && !own(stations.src)
+            && !self.is_own(from.bridge, stations.dst)
+            && !self.is_own(from.bridge, stations.src)
     }
 
     /// A bridge some port of which is served.
@@ -475,6 +735,13 @@ impl Bridges {
                 self.of_station.remove(&(path.bridge, mac, *stations));
             }
             self.free.push(path.count);
+            if path.way == Way::Down {
+                ops.push(BridgeOp::Exit {
+                    port: stations.port,
+                    mac: stations.dst,
+                    exit: None,
+                });
+            }
             ops.push(BridgeOp::RemovePath {
                 stations: *stations,
                 count: path.count,
@@ -492,7 +759,13 @@ impl Bridges {
             .collect();
         self.looked = looked.last().copied().filter(|_| looked.len() == LOOKED_AT);
         let idle = |stations: &Stations| {
+            let known = self.paths.get(stations);
+            let down = known.is_some_and(|path| path.way == Way::Down);
             view.path(stations).is_none_or(|path| {
+                // the kernel has sent elsewhere: flows do not look at these paths
+                if down && path.epoch == 0 {
+                    return true;
+                }
                 let unused = now_tick.wrapping_sub(path.used_tick);
                 // it may have been used since the tick was read
                 unused < u32::MAX / 2 && unused > IDLE_S * self.hz

@@ -24,6 +24,7 @@ mod port;
 mod record;
 mod refusal;
 mod scope;
+mod station;
 mod stats;
 mod sweep;
 mod table;
@@ -31,7 +32,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use bridge::{BridgeOp, BridgePort, BridgeRefusal, BridgedPath, Bridges, PathView, Stations};
+pub use bridge::{
+    BridgeOp, BridgePort, BridgeRefusal, BridgedPath, Bridges, PathView, RoutedPort, Stations,
+};
 pub use flow::{Connection, Flow, Preparation};
 pub use key::{ConnKey, FlowKey, addr_of, out_of, words_of};
 pub use manager::{Around, Manager, Settings};
@@ -39,4 +42,5 @@ pub use op::{Op, StateView};
 pub use policy::{Exclusion, Policy, RuleScope};
 pub use port::{Fitness, Framing, Path, Port, Session, Tag, Tags};
 pub use refusal::Refusal;
+pub use station::StationExit;
 pub use stats::{Latency, Stats};

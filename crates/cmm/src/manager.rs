@@ -17,6 +17,7 @@ use crate::op::Op;
 use crate::policy::{Policy, RuleScope};
 use crate::port::{Path, Port};
 use crate::refusal::Refusal;
+use crate::station::KnownStations;
 use crate::stats::Stats;
 use crate::sweep::Sweep;
 use crate::table::Table;
@@ -111,6 +112,7 @@ pub struct Manager {
     pub(crate) conns: Conns,
     pub(crate) nexthops: Nexthops,
     pub(crate) ports: BTreeMap<u32, Port>,
+    pub(crate) stations: KnownStations,
     pub(crate) neighbours: HashMap<(u32, IpAddr), [u8; 6]>,
     pub(crate) stats: Stats,
     pub(crate) epoch: u32,
@@ -150,6 +152,7 @@ impl Manager {
             table: Table::new(),
             conns: Conns::new(),
             ports: BTreeMap::new(),
+            stations: KnownStations::default(),
             neighbours: HashMap::new(),
             stats: Stats::default(),
             epoch: 1,

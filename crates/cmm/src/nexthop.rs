@@ -17,6 +17,8 @@ pub(crate) struct NexthopKey {
     pub l2_len: u8,
     /// None for tc, which sends through the device that writes them.
     pub framing: Framing,
+    /// Of what XDP sends to a station: the bridge's port where it is; else 0.
+    pub device: u32,
     /// Of the skb; 0 for XDP, which has none.
     pub mark: u32,
     pub priority: u32,
@@ -201,6 +203,7 @@ impl NexthopKey {
                     own: [rest; 6],
                 }),
             },
+            device: word,
             mark: word,
             priority: word,
         }

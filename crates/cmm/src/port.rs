@@ -23,6 +23,8 @@ pub struct Port {
     pub framing: Framing,
     /// What XDP may do here.
     pub xdp: Fitness,
+    /// It is a bridge, or a VLAN of one: XDP does that at the bridge's ports, for the stations that are known there.
+    pub by_station: bool,
     /// What tc may do here.
     pub tc: Fitness,
 }

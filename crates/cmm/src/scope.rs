@@ -22,7 +22,7 @@ impl Manager {
             return;
         }
         // what it became fit for may be a better path
-        let means = |p: &Port| (p.xdp, p.tc, p.slot, p.device, p.framing);
+        let means = |p: &Port| (p.xdp, p.by_station, p.tc, p.slot, p.device, p.framing);
         let moves = old.is_some_and(|old| means(old) != means(&port));
         self.ports.insert(ifindex, port);
         let flows = self.flows_at(ifindex);
@@ -40,6 +40,7 @@ impl Manager {
             self.remove_at_port(ifindex, flows, now_tick, ops);
         }
         self.neighbours.retain(|(port, _), _| *port != ifindex);
+        self.stations.forget(ifindex);
     }
 
     /// The flows in or out at a port; `None` if there are very many.
@@ -51,7 +52,7 @@ impl Manager {
         self.narrow(flows)
     }
 
-    fn narrow(&self, flows: impl Iterator<Item = u32>) -> Option<Vec<u32>> {
+    pub(crate) fn narrow(&self, flows: impl Iterator<Item = u32>) -> Option<Vec<u32>> {
         let max = self.settings.narrow_max;
         let flows: Vec<u32> = flows.take(max + 1).collect();
         (flows.len() <= max).then_some(flows)
@@ -70,10 +71,15 @@ impl Manager {
             }
             return;
         }
-        // Nothing leaves there any more, at once; the flows go by and by.
-        for index in self.nexthops.at_port(port) {
-            self.nexthops.kill(index);
-            ops.push(Op::InvalidateNexthop { index });
+        let nexthops = self.nexthops.at_port(port);
+        self.end_nexthops(&nexthops, now_tick, ops);
+    }
+
+    /// Nothing leaves through these any more, at once; the flows go by and by.
+    pub(crate) fn end_nexthops(&mut self, nexthops: &[u32], now_tick: u32, ops: &mut Vec<Op>) {
+        for index in nexthops {
+            self.nexthops.kill(*index);
+            ops.push(Op::InvalidateNexthop { index: *index });
         }
         self.new_epoch(ops);
         self.begin_sweep(false, now_tick, ops);
@@ -191,12 +197,11 @@ impl Manager {
             // One write stops them all; then each waits for its own confirmation.
             ops.push(Op::InvalidateNexthop { index: nexthop });
             self.unconfirm(flows, ops);
-            if let (Some(key), Some(port)) =
-                (self.nexthops.key(nexthop), self.ports.get(&neigh.ifindex))
-            {
+            let key = self.nexthops.key(nexthop);
+            if let Some((key, slot)) = key.and_then(|key| Some((key, self.slot_of(key)?))) {
                 ops.push(Op::SetNexthop {
                     index: nexthop,
-                    nexthop: Box::new(key.record(port.slot)),
+                    nexthop: Box::new(key.record(slot)),
                 });
             }
         }

@@ -7,6 +7,7 @@ use crate::key::FlowKey;
 use crate::manager::Manager;
 use crate::op::Op;
 use crate::policy::{Policy, RuleScope};
+use crate::port::Path;
 use crate::record::Record;
 use crate::refusal::Refusal;
 
@@ -137,7 +138,10 @@ impl Manager {
         let marks = self.mark_scopes.iter().filter(|_| !record.is_bound());
         let scopes = self.unsafe_scopes.iter().chain(marks);
         let leaves = |port_out: u32| {
-            self.path(port, port_out, bound) == Ok(record.path())
+            let of_tc = record.path() == Path::Tc;
+            // a station that has become known moves its flows itself
+            let stays = of_tc && [port, port_out].iter().any(|at| self.is_by_station(*at));
+            self.path(port, port_out, bound || stays) == Ok(record.path())
                 && self.settings.policy.allows(&tuple, &out, [port, port_out])
                 && !scopes.clone().any(|s| {
                     s.concerns(record.conn != 0) && s.matches(&tuple, &out, port, port_out)

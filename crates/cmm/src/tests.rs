@@ -452,6 +452,7 @@ fn port(ifindex: u32) -> Port {
         device: ifindex,
         framing: Default::default(),
         xdp: Fitness::FULL,
+        by_station: false,
         tc: Fitness::default(),
     }
 }

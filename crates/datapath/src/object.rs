@@ -22,6 +22,7 @@ use crate::shared::{
 };
 
 static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
+static BRIDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.o"));
 static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
 static RAW: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/raw.o"));
 static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"));
@@ -123,7 +124,9 @@ pub struct Datapath {
     maps: MapByName,
     xdp: Object,
     tc: Object,
-    /// For ports without a link layer; loaded when the first is attached to.
+    /// XDP for ports of bridges; loaded when the first is attached to, as is the next.
+    bridge: OnceCell<Object>,
+    /// For ports without a link layer.
     raw: OnceCell<Object>,
     config: fw_config,
     _watchdog: Object,
@@ -191,6 +194,7 @@ impl Datapath {
             maps,
             xdp,
             tc,
+            bridge: OnceCell::new(),
             raw: OnceCell::new(),
             config,
             _watchdog: watchdog,
@@ -210,10 +214,13 @@ impl Datapath {
         }
     }
 
-    /// Ids of the XDP program and of the tc programs.
+    /// Ids of the XDP programs and of the tc programs that are loaded.
     #[must_use]
     pub fn prog_ids(&self) -> Vec<u32> {
-        let objects = [&self.xdp, &self.tc].into_iter().chain(self.raw.get());
+        let late = [self.bridge.get(), self.raw.get()];
+        let objects = [&self.xdp, &self.tc]
+            .into_iter()
+            .chain(late.into_iter().flatten());
         let progs = objects.flat_map(|o| o.progs());
         progs
             .filter_map(|p| libbpf_rs::Program::id_from_fd(p.as_fd()).ok())
@@ -259,20 +266,29 @@ impl Datapath {
     /// A program, for test runs.
     pub fn prog(&self, hook: Hook) -> Result<OwnedFd, DatapathError> {
         match hook {
-            Hook::Xdp | Hook::BridgeXdp => prog_fd(&self.xdp, "xdp", hook.program()),
+            Hook::Xdp => prog_fd(&self.xdp, "xdp", hook.program()),
+            Hook::BridgeXdp => {
+                let bridge = self.late(&self.bridge, "bridge", BRIDGE)?;
+                prog_fd(bridge, "bridge", hook.program())
+            }
             Hook::RawIngress | Hook::RawIngressAlone | Hook::RawEgress => {
-                prog_fd(self.raw()?, "raw", hook.program())
+                prog_fd(self.late(&self.raw, "raw", RAW)?, "raw", hook.program())
             }
             _ => prog_fd(&self.tc, "tc", hook.program()),
         }
     }
 
-    fn raw(&self) -> Result<&Object, DatapathError> {
-        if let Some(raw) = self.raw.get() {
-            return Ok(raw);
+    fn late<'a>(
+        &self,
+        object: &'a OnceCell<Object>,
+        name: &'static str,
+        bytes: &[u8],
+    ) -> Result<&'a Object, DatapathError> {
+        if let Some(object) = object.get() {
+            return Ok(object);
         }
-        let raw = load_with("raw", RAW, &self.config, &self.maps)?;
-        Ok(self.raw.get_or_init(|| raw))
+        let loaded = load_with(name, bytes, &self.config, &self.maps)?;
+        Ok(object.get_or_init(|| loaded))
     }
 
     /// Makes a port a redirect target under a slot of the device map, and watches it.
@@ -412,12 +428,12 @@ impl Datapath {
         self.delete(PATHS, stations.as_bytes())
     }
 
-    /// Frames to an address are the router's own, or no longer.
-    pub fn set_own_mac(&self, mac: [u8; 6], own: bool) -> Result<(), DatapathError> {
+    /// Frames to an address are the router's own (`enum fw_own`), or no longer.
+    pub fn set_own_mac(&self, mac: [u8; 6], own: Option<u32>) -> Result<(), DatapathError> {
         let key = fw_own_mac { mac, pad: [0; 2] };
         match own {
-            true => self.update(OWN_MACS, key.as_bytes(), &1u32.to_ne_bytes()),
-            false => self.delete(OWN_MACS, key.as_bytes()),
+            Some(own) => self.update(OWN_MACS, key.as_bytes(), &own.to_ne_bytes()),
+            None => self.delete(OWN_MACS, key.as_bytes()),
         }
     }
 

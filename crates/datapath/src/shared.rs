@@ -181,6 +181,17 @@ impl Flows {
         self.flows.read(self.place(index))
     }
 
+    /// The source address of a flow's frames.
+    #[must_use]
+    pub fn sender(&self, index: u32) -> Option<[u8; 6]> {
+        let place = self.place(index);
+        (place != 0).then(|| {
+            let mut mac = [0; 6];
+            mac.copy_from_slice(&self.flows.read(place).l2_in[6..12]);
+            mac
+        })
+    }
+
     /// A copy of a flow's state.
     #[must_use]
     pub fn state(&self, index: u32) -> fw_state {
@@ -516,7 +527,7 @@ impl Control {
         set_udp_one_way udp_one_way udp_one_way,
         /// Non-zero: there are multicast routes.
         set_multicast multicast multicast,
-        /// Non-zero: paths of bridged frames are learned.
+        /// `enum fw_bridges`: what is learned of bridged frames.
         set_bridges bridges bridges,
         /// Non-zero: conntrack sees IPv4.
         set_tracks4 tracks4 tracks4,

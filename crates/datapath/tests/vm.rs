@@ -35,6 +35,7 @@ fn programs_load() {
         let datapath = Datapath::load(&options).unwrap();
         datapath.prog(Hook::RawIngress).unwrap();
         datapath.prog(Hook::RawIngressAlone).unwrap();
+        datapath.prog(Hook::BridgeXdp).unwrap();
         let ids = datapath.prog_ids();
         assert_eq!(ids.len(), 11);
         for prog in ProgInfoIter::default().filter(|prog| ids.contains(&prog.id)) {

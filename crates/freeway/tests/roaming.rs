@@ -86,7 +86,12 @@ fn roams(topology: &str, router: &str, station: IpAddr) {
     let mut captures = ports.map(|port| Capture::open(port).unwrap());
     let mut at_server = Capture::open(lab.server_port()).unwrap();
     let config = lab.config_toml("") + "[port.lan1]\nwire_true = true\n";
-    let daemon = Router::start_in(lab.router(), &config, freeway(), &["br0", "wan0"]);
+    let daemon = Router::start_in(
+        lab.router(),
+        &config,
+        freeway(),
+        &["br0", "lan0", "lan1", "wan0"],
+    );
     let header = if station.is_ipv6() { 40 } else { 20 };
     let up = FlowSpec {
         mac_source: STATION_MAC,
@@ -179,6 +184,7 @@ fn roams(topology: &str, router: &str, station: IpAddr) {
         "{late:?}"
     );
     assert!(share >= FAST_MIN, "{share}\n{}", daemon.stats());
+    assert_eq!(flows[0]["path"], "xdp");
     daemon.stop();
 }
 

@@ -122,10 +122,10 @@ impl Kind {
         }
     }
 
-    /// Names of the links below a VLAN or session, at which XDP serves it.
+    /// Names of the links below a VLAN, session or bridge, at which XDP serves it.
     fn below(self, port: &str) -> Vec<String> {
         match self {
-            Kind::Vlan => vec![self.wire(port)],
+            Kind::Vlan | Kind::Bridge | Kind::VlanAwareBridge => vec![self.wire(port)],
             Kind::VlanInVlan | Kind::Pppoe => vec![self.wire(port), format!("{port}o")],
             _ => Vec::new(),
         }
@@ -281,7 +281,7 @@ impl Twins {
         &self.ends[router][port]
     }
 
-    /// The names of a router's links that are the Freeway daemon's business: the ports, and what serves VLANs below.
+    /// The names of a router's links that are the Freeway daemon's business: the ports, and what serves them below.
     pub fn links(&self) -> Vec<String> {
         let below = PORTS.iter().zip(self.kinds);
         let below = below.flat_map(|(port, kind)| kind.below(port));

@@ -155,6 +155,7 @@ impl World {
             mac: None,
             device: 2,
             framing,
+            by_station: false,
             xdp: Fitness::FULL,
             tc: Fitness::default(),
         };
@@ -583,6 +584,7 @@ impl World {
                     mac: None,
                     device: ifindex,
                     framing: Framing::default(),
+                    by_station: false,
                     xdp: Fitness {
                         input: true,
                         output,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bridged frames.
 
-use freeway_abi::{FW_PATHS_MAX, fw_crossed, fw_path, fw_stations, fw_tag};
+use freeway_abi::{FW_OWN, FW_PATHS_MAX, fw_crossed, fw_path, fw_stations, fw_tag};
 use freeway_kernel::model::{Event, Fdb, Mac};
 
 use crate::{BridgeOp, BridgePort, BridgeRefusal, Bridges, Fitness, PathView, Stations};
@@ -108,7 +108,7 @@ fn a_path_is_what_was_seen() {
         ..fw_path::default()
     };
     assert_eq!(**path, wanted);
-    assert_eq!(bridges.paths().len(), 1);
+    assert_eq!(bridges.paths().count(), 1);
     assert_eq!(bridges.learned(), 1);
 }
 
@@ -270,7 +270,7 @@ fn paths_end_with_what_they_go_by() {
         let mut ops = event(&mut bridges, change);
         ops.retain(|op| !matches!(op, BridgeOp::SetOwn { .. }));
         assert!(is_removal(&ops), "{what}");
-        assert_eq!(bridges.paths().len(), 0, "{what}");
+        assert_eq!(bridges.paths().count(), 0, "{what}");
     }
     for change in [
         Event::FdbChanged(at(B, 2)),
@@ -358,7 +358,7 @@ fn paths_are_bounded_and_age() {
             bridges.tick(now, &Used(1000), &mut ops);
         }
         assert_eq!(ops.len() as u32, FW_PATHS_MAX);
-        assert_eq!(bridges.paths().len(), 0);
+        assert_eq!(bridges.paths().count(), 0);
     }
     assert_eq!(bridges.refused()[&BridgeRefusal::TableFull], 2);
 }
@@ -388,10 +388,10 @@ fn the_routers_own_addresses_are_told() {
         _ => panic!("{ops:?}"),
     };
     for (change, wanted) in [
-        (Event::FdbChanged(own(BRIDGE, 1)), Some(true)),
+        (Event::FdbChanged(own(BRIDGE, 1)), Some(Some(FW_OWN))),
         (Event::FdbChanged(own(BRIDGE, 1)), None),
-        (Event::FdbChanged(own(8, 2)), Some(true)),
-        (Event::FdbGone(own(BRIDGE, 1)), Some(true)),
+        (Event::FdbChanged(own(8, 2)), Some(Some(FW_OWN))),
+        (Event::FdbGone(own(BRIDGE, 1)), Some(Some(FW_OWN))),
         (Event::FdbGone(own(BRIDGE, 1)), None),
         (Event::FdbChanged(at(B, 3)), None),
         (
@@ -399,7 +399,7 @@ fn the_routers_own_addresses_are_told() {
                 local: false,
                 ..own(8, 2)
             }),
-            Some(false),
+            Some(None),
         ),
     ] {
         let what = format!("{change:?}");

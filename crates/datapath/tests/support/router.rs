@@ -110,6 +110,7 @@ pub fn manager() -> Manager {
             mac,
             device: ifindex,
             framing: Default::default(),
+            by_station: false,
             xdp: Fitness::FULL,
             tc: Fitness::default(),
         };

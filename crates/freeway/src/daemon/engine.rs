@@ -312,7 +312,9 @@ impl Engine {
                 "the daemon was stopped for {:.1} s; all flows are learned anew",
                 self.renewed.elapsed().as_secs_f64()
             );
-            let mut ops = Vec::new();
+            let (mut ops, mut bridge_ops) = (Vec::new(), Vec::new());
+            self.bridges.flush(&mut bridge_ops);
+            self.bridge(bridge_ops, &mut ops);
             self.manager.flush(now_tick, &mut ops);
             self.execute(ops)?;
             self.resync()?;
@@ -327,7 +329,7 @@ impl Engine {
         }
         self.manager
             .tick(now_tick, &exec::View(&self.datapath), &mut ops);
-        self.age_paths(now_tick);
+        self.age_paths(now_tick, &mut ops);
         self.execute(ops)
     }
 
@@ -408,7 +410,7 @@ impl Engine {
                 }
                 _ => {}
             }
-            if self.bridge_event(event) {
+            if self.bridge_event(event, &mut ops) {
                 self.manager.new_epoch(&mut ops);
             }
             self.manager.kernel_event(event, now_tick, &mut ops);
@@ -491,9 +493,9 @@ impl Engine {
                         .suspended(ev.state, ev.reason, now_tick, &mut ops);
                 }
                 DataplaneEvent::Crossed(crossed) => {
-                    let mut ops = Vec::new();
-                    self.bridges.crossed(&crossed, now_tick, &mut ops);
-                    self.bridge(ops);
+                    let mut bridge_ops = Vec::new();
+                    self.bridges.crossed(&crossed, now_tick, &mut bridge_ops);
+                    self.bridge(bridge_ops, &mut ops);
                 }
                 DataplaneEvent::Watch(seen) => {
                     self.counts.watched += 1;
@@ -695,7 +697,7 @@ impl Engine {
         let mut ops: Vec<Op> = Vec::new();
         let mut bridge_ops = Vec::new();
         self.bridges.flush(&mut bridge_ops);
-        self.bridge(bridge_ops);
+        self.bridge(bridge_ops, &mut ops);
         self.manager.flush(now_tick, &mut ops);
         // within an epoch a flow is offered once a second: without a new one they would all wait for it
         self.manager.new_epoch(&mut ops);

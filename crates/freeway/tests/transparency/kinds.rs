@@ -63,7 +63,7 @@ fn pairs(kinds: &[Kind]) -> Vec<[Kind; 2]> {
 
 /// Where XDP serves a port of this kind; a PPPoE session once its packets have shown what it is.
 fn for_xdp(kind: Kind) -> bool {
-    [Kind::Wire, Kind::Vlan, Kind::VlanInVlan, Kind::Pppoe].contains(&kind)
+    kind != Kind::Bond
 }
 
 /// The next case in which all flows have to be fast; frames one at a time would take long in an emulated machine.

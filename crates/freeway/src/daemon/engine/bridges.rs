@@ -2,12 +2,15 @@
 //! Ports of bridges: what XDP bridges, and what keeps it from that.
 
 use freeway_abi::fw_path;
-use freeway_cmm::{BridgeOp, BridgePort, BridgeRefusal, BridgedPath, Fitness, PathView, Stations};
-use freeway_datapath::Datapath;
-use freeway_kernel::model::{Event, Link, PortDetail};
+use freeway_cmm::{
+    BridgeOp, BridgePort, BridgeRefusal, BridgedPath, Fitness, Op, PathView, RoutedPort,
+    StationExit, Stations,
+};
+use freeway_datapath::{Datapath, DatapathError};
+use freeway_kernel::model::{Event, Link, LinkDetail, PortDetail};
 
 use super::Engine;
-use super::ports::{Port, attach_tc, attach_xdp, without_xdp};
+use super::ports::{Port, attach_tc, attach_xdp, forwards, without_xdp};
 use crate::api::{BridgedFrames, RefusalCount};
 use crate::config::PathChoice;
 use crate::kinds;
@@ -46,7 +49,11 @@ impl Engine {
                 && without_xdp(other, &self.config).is_none()
         });
         let hairpin = matches!(link.port, PortDetail::Bridge { hairpin: true, .. });
-        let alone = others.next().is_none() && !hairpin;
+        let bridge = link
+            .master
+            .and_then(|index| self.mirror.links().get(&index));
+        let routed = bridge.is_some_and(|bridge| forwards(bridge, &self.mirror));
+        let alone = others.next().is_none() && !hairpin && !routed;
         alone.then(|| "no other port of the bridge has XDP".into())
     }
 
@@ -131,8 +138,20 @@ impl Engine {
     }
 
     /// Tells which of the bridge's ports these are.
-    pub(super) fn tell_bridged(&mut self, link: &Link, port: &Port) {
+    pub(super) fn tell_bridged(&mut self, link: &Link, port: &Port, flow_ops: &mut Vec<Op>) {
         let mut ops = Vec::new();
+        match port.stations_of.filter(|_| port.xdp.any()) {
+            Some(bridge) => self.bridges.set_routed(
+                RoutedPort {
+                    ifindex: link.ifindex,
+                    bridge,
+                    mtu: link.mtu,
+                    fit: port.xdp,
+                },
+                &mut ops,
+            ),
+            None => self.bridges.remove_routed(link.ifindex, &mut ops),
+        }
         match port.bridged {
             Some((bridge, fit)) => self.bridges.set_port(
                 BridgePort {
@@ -146,18 +165,19 @@ impl Engine {
             ),
             None => self.bridges.remove_port(link.ifindex, &mut ops),
         }
-        self.bridge(ops);
+        self.bridge(ops, flow_ops);
     }
 
     /// A port is gone.
-    pub(super) fn forget_bridged(&mut self, ifindex: u32) {
+    pub(super) fn forget_bridged(&mut self, ifindex: u32, flow_ops: &mut Vec<Op>) {
         let mut ops = Vec::new();
+        self.bridges.remove_routed(ifindex, &mut ops);
         self.bridges.remove_port(ifindex, &mut ops);
-        self.bridge(ops);
+        self.bridge(ops, flow_ops);
     }
 
-    /// Carries out operations, in order.
-    pub(super) fn bridge(&mut self, ops: Vec<BridgeOp>) {
+    /// Carries out operations, in order; what flows make of them is added to theirs.
+    pub(super) fn bridge(&mut self, ops: Vec<BridgeOp>, flow_ops: &mut Vec<Op>) {
         for op in ops {
             let done = match &op {
                 BridgeOp::SetPath { stations, path } => {
@@ -172,6 +192,12 @@ impl Engine {
                     removed
                 }
                 BridgeOp::SetOwn { mac, own } => self.datapath.set_own_mac(*mac, *own),
+                BridgeOp::Entry { port, mac, known } => {
+                    self.enter_station((*port, *mac), *known, flow_ops)
+                }
+                BridgeOp::Exit { port, mac, exit } => {
+                    self.send_to_station((*port, *mac), *exit, flow_ops)
+                }
                 BridgeOp::ForgetOffer { set } => {
                     self.datapath.offers.forget_set(*set);
                     Ok(())
@@ -181,8 +207,34 @@ impl Engine {
                 tracing::warn!("a path of bridged frames: {error}");
             }
         }
-        let learns = self.bridges.learns();
-        self.datapath.control.set_bridges(learns.into());
+        self.datapath.control.set_bridges(self.bridges.wanted());
+    }
+
+    /// What a station sends to the router comes in through XDP, or no longer.
+    fn enter_station(
+        &mut self,
+        station: (u32, [u8; 6]),
+        known: bool,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), DatapathError> {
+        let now_tick = self.datapath.clock.now_tick()?;
+        let flows = &self.datapath.flows;
+        let sender = |index| flows.sender(index);
+        self.manager
+            .set_station_entry(station, known, sender, now_tick, ops);
+        Ok(())
+    }
+
+    /// How XDP sends to a station, or that it does not.
+    fn send_to_station(
+        &mut self,
+        station: (u32, [u8; 6]),
+        exit: Option<StationExit>,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), DatapathError> {
+        let now_tick = self.datapath.clock.now_tick()?;
+        self.manager.set_station_exit(station, exit, now_tick, ops);
+        Ok(())
     }
 
     /// The kernel's bridges as they are now.
@@ -191,16 +243,25 @@ impl Engine {
         for fdb in self.mirror.fdb().values() {
             self.bridges.learn_station(fdb, &mut ops);
         }
-        self.bridge(ops);
+        // nothing was learned yet
+        self.bridge(ops, &mut Vec::new());
     }
 
     /// Stations move; true if all that was learned of a bridge is in doubt.
-    pub(super) fn bridge_event(&mut self, event: &Event) -> bool {
+    pub(super) fn bridge_event(&mut self, event: &Event, flow_ops: &mut Vec<Op>) -> bool {
         let mut ops = Vec::new();
         self.bridges.kernel_event(event, &mut ops);
-        if !ops.is_empty() {
-            self.bridge(ops);
+        let doubt = self.doubts_bridges(event);
+        if doubt {
+            self.bridges.doubt(&mut ops);
         }
+        if !ops.is_empty() {
+            self.bridge(ops, flow_ops);
+        }
+        doubt
+    }
+
+    fn doubts_bridges(&self, event: &Event) -> bool {
         let is_port = |index: u32| {
             let port = self.ports.by_index.get(&index);
             port.is_some_and(|port| port.bridged.is_some())
@@ -219,11 +280,11 @@ impl Engine {
     }
 
     /// Paths that nobody uses leave.
-    pub(super) fn age_paths(&mut self, now_tick: u32) {
+    pub(super) fn age_paths(&mut self, now_tick: u32, flow_ops: &mut Vec<Op>) {
         let mut ops = Vec::new();
         self.bridges.tick(now_tick, &View(&self.datapath), &mut ops);
         if !ops.is_empty() {
-            self.bridge(ops);
+            self.bridge(ops, flow_ops);
         }
     }
 
@@ -237,7 +298,7 @@ impl Engine {
         }
         let refused = self.bridges.refused();
         BridgedFrames {
-            paths: self.bridges.paths().len() as u64,
+            paths: self.bridges.paths().count() as u64,
             learned: self.bridges.learned(),
             packets: fast.packets,
             bytes: fast.bytes,
@@ -250,6 +311,41 @@ impl Engine {
                 })
                 .collect(),
         }
+    }
+}
+
+impl Engine {
+    /// The bridge at whose ports XDP could serve a link, which is that bridge or a VLAN of it.
+    pub(super) fn bridge_below(&self, link: &Link) -> Option<u32> {
+        let is_bridge = |link: &Link| link.kind.as_deref() == Some("bridge");
+        if is_bridge(link) {
+            return Some(link.ifindex);
+        }
+        let LinkDetail::Vlan {
+            egress_map: false, ..
+        } = link.detail
+        else {
+            return None;
+        };
+        let lower = link.link.filter(|_| link.link_netnsid.is_none())?;
+        let lower = self.mirror.links().get(&lower)?;
+        is_bridge(lower).then_some(lower.ifindex)
+    }
+
+    /// How XDP can serve a bridge, or a VLAN of it, at the bridge's ports; or why it cannot.
+    pub(super) fn by_station(&self, link: &Link, bridge: u32) -> Result<Fitness, String> {
+        if !link.xdp.is_empty() {
+            return Err("a foreign XDP program must see its packets".into());
+        }
+        let mut fit = Fitness::default();
+        let bridged = self.ports.by_index.values().filter_map(|port| port.bridged);
+        for (_, at) in bridged.filter(|(of, _)| *of == bridge) {
+            fit.input |= at.input;
+            fit.output |= at.output;
+        }
+        fit.any()
+            .then_some(fit)
+            .ok_or_else(|| "no port of the bridge has XDP for what is bridged: tc forwards".into())
     }
 }
 

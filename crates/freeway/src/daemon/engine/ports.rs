@@ -88,6 +88,8 @@ pub(super) struct Port {
     of_bridge: bool,
     /// Its bridge, and what XDP may do with frames that are bridged.
     pub bridged: Option<(u32, Fitness)>,
+    /// XDP serves it at the ports of this bridge, which is itself or below, for stations that are known there.
+    pub stations_of: Option<u32>,
     tc_programs: Vec<Attachment>,
     /// The tc programs know that there is none of XDP.
     alone: bool,
@@ -291,7 +293,7 @@ pub(super) fn policy(config: &Config, mirror: &Mirror) -> Policy {
     }
 }
 
-fn forwards(link: &Link, mirror: &Mirror) -> bool {
+pub(super) fn forwards(link: &Link, mirror: &Mirror) -> bool {
     let on = |family, index| {
         let conf = mirror.netconf().get(&(family, index));
         conf.and_then(|c| c.forwarding)
@@ -324,6 +326,7 @@ impl Engine {
         // a VLAN or session is as fit for XDP as the device below
         links.sort_by_cached_key(|link| (self.carriers(link), link.ifindex));
         for ifindex in &gone {
+            self.forget_bridged(*ifindex, &mut ops);
             self.manager.remove_port(*ifindex, now_tick, &mut ops);
         }
         // no flow may name a slot that leads elsewhere
@@ -333,7 +336,6 @@ impl Engine {
                 continue;
             };
             self.leave(ifindex, &mut port);
-            self.forget_bridged(ifindex);
             if let Some(slot) = port.slot {
                 let _ = self.datapath.clear_port(slot, ifindex);
                 self.ports.slots.release(slot);
@@ -364,8 +366,9 @@ impl Engine {
             }
         }
         self.execute(ops)?;
-        // VLANs are as fit as the devices below, which may have come late
-        if self.ports.waiting.is_empty() && self.business().any(Link::is_carried) {
+        // VLANs and bridges are as fit as the devices below, which may have come late
+        let rests = |link: &Link| link.is_carried() || self.bridge_below(link).is_some();
+        if self.ports.waiting.is_empty() && self.business().any(rests) {
             self.update_ports()?;
         }
         Ok(())
@@ -373,12 +376,16 @@ impl Engine {
 
     /// How many devices carry a link, one above the other, at most what XDP could serve and one more.
     fn carriers(&self, link: &Link) -> usize {
+        let links = self.mirror.links();
         let below = |link: &&Link| {
+            if link.kind.as_deref() == Some("bridge") {
+                return links.values().find(|l| l.master == Some(link.ifindex));
+            }
             let lower = match link.is_vlan() {
                 true => link.link,
                 false => self.sessions.of(link).map(|(lower, _)| lower),
             };
-            self.mirror.links().get(&lower?)
+            links.get(&lower?)
         };
         std::iter::successors(Some(link), below)
             .take(Tags::default().len() + 3)
@@ -513,7 +520,7 @@ impl Engine {
         let mut port = port.unwrap_or_default();
         self.judge(link, &mut port);
         port.up = link.up && link.carrier;
-        self.tell_bridged(link, &port);
+        self.tell_bridged(link, &port, ops);
         self.manager.set_port(
             ManagedPort {
                 ifindex: link.ifindex,
@@ -526,6 +533,7 @@ impl Engine {
                     .as_ref()
                     .map_or_else(Framing::default, |c| c.framing),
                 xdp: port.xdp,
+                by_station: port.stations_of.is_some(),
                 tc: port.tc,
             },
             now_tick,
@@ -540,6 +548,7 @@ impl Engine {
         port.xdp = Fitness::default();
         port.tc = Fitness::default();
         port.bridged = None;
+        port.stations_of = None;
         let of_bridge = is_member(link);
         if std::mem::replace(&mut port.of_bridge, of_bridge) != of_bridge {
             self.leave(link.ifindex, port);
@@ -565,9 +574,13 @@ impl Engine {
         let in_time = self.ports.in_time();
         let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
         port.forget_lost(&link.name);
-        let below = match link.is_carried() {
-            true => self.serve_below(link, port, slot),
-            false => attach_xdp(
+        let bridge = self.bridge_below(link);
+        let below = match (bridge, wants_tc(link, &self.config)) {
+            (Some(bridge), None) => self.by_station(link, bridge).inspect(|_| {
+                port.stations_of = Some(bridge);
+            }),
+            _ if link.is_carried() => self.serve_below(link, port, slot),
+            _ => attach_xdp(
                 &self.datapath,
                 link,
                 port,
@@ -681,7 +694,7 @@ impl Engine {
 
     /// True if XDP may send there; `tc`: else tc may.
     pub(super) fn judge_xdp_output(&self, link: &Link, port: &mut Port, tc: bool) -> bool {
-        if !port.has_xdp() {
+        if !port.has_xdp() && port.stations_of.is_none() {
             return false;
         }
         let shaping = |q: &&Qdisc| q.parent != 0xffff_fff1 && !UNSHAPED.contains(&q.kind.as_str());
@@ -693,7 +706,7 @@ impl Engine {
                 if tc { "tc" } else { "the kernel" }
             ));
         }
-        if port.carried.is_some() {
+        if port.carried.is_some() || port.stations_of.is_some() {
             return shaper.is_none();
         }
         let (features, can_send) = self.polled.xdp_features(link.ifindex);
