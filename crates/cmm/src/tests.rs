@@ -9,6 +9,7 @@ mod groups;
 mod paths;
 mod random;
 mod scale;
+mod station;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

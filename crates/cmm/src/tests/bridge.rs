@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bridged frames.
 
-use freeway_abi::{FW_OWN, FW_PATHS_MAX, fw_crossed, fw_path, fw_stations, fw_tag};
+use freeway_abi::{
+    FW_BRIDGES_LEARN, FW_BRIDGES_ROUTED, FW_OWN, FW_OWN_ROUTED, FW_PATH_UP, FW_PATHS_MAX,
+    fw_crossed, fw_path, fw_stations, fw_tag,
+};
 use freeway_kernel::model::{Event, Fdb, Mac};
 
-use crate::{BridgeOp, BridgePort, BridgeRefusal, Bridges, Fitness, PathView, Stations};
+use crate::{
+    BridgeOp, BridgePort, BridgeRefusal, Bridges, Fitness, PathView, RoutedPort, StationExit,
+    Stations, Tag,
+};
 
 const BRIDGE: u32 = 9;
 const HZ: u32 = 250;
@@ -405,4 +411,283 @@ fn the_routers_own_addresses_are_told() {
         let what = format!("{change:?}");
         assert_eq!(told(event(&mut bridges, change)), wanted, "{what}");
     }
+}
+
+const ROUTER: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const VLAN: u32 = 19;
+
+/// As [`world`]; the bridge has an address and routes, as does a VLAN of it.
+fn routing() -> Bridges {
+    let mut bridges = world();
+    let own = Fdb {
+        local: true,
+        ..at(ROUTER, BRIDGE)
+    };
+    bridges.learn_station(&own, &mut Vec::new());
+    for ifindex in [BRIDGE, VLAN] {
+        let port = RoutedPort {
+            ifindex,
+            bridge: BRIDGE,
+            mtu: 1500,
+            fit: Fitness::FULL,
+        };
+        bridges.set_routed(port, &mut Vec::new());
+    }
+    bridges
+}
+
+/// A's frames to the router.
+fn up() -> fw_crossed {
+    let mut up = crossed();
+    up.key.macs[..6].copy_from_slice(&ROUTER);
+    up.port_out = BRIDGE;
+    up
+}
+
+/// The router's frames to B.
+fn down() -> fw_crossed {
+    let mut down = crossed();
+    down.key.port = BRIDGE;
+    down.key.macs[6..].copy_from_slice(&ROUTER);
+    down
+}
+
+fn entry(port: u32, mac: [u8; 6], known: bool) -> BridgeOp {
+    BridgeOp::Entry { port, mac, known }
+}
+
+fn no_exit() -> BridgeOp {
+    BridgeOp::Exit {
+        port: BRIDGE,
+        mac: B,
+        exit: None,
+    }
+}
+
+#[test]
+fn what_is_the_routers_goes_up() {
+    for port_out in [BRIDGE, VLAN] {
+        let ops = learn(&mut routing(), &fw_crossed { port_out, ..up() });
+        let [
+            BridgeOp::ForgetOffer { .. },
+            BridgeOp::SetPath { path, .. },
+            last,
+        ] = &ops[..]
+        else {
+            panic!("{ops:?}")
+        };
+        assert_eq!([path.port, path.devmap_slot], [port_out, FW_PATH_UP]);
+        assert_eq!(*last, entry(port_out, A, true));
+    }
+}
+
+#[test]
+fn what_the_router_sends_goes_down() {
+    let mut seen = down();
+    seen.tag_out = fw_tag {
+        tpid_be: 0x8100u16.to_be(),
+        tci_be: 10u16.to_be(),
+    };
+    let ops = learn(&mut routing(), &seen);
+    let wanted = BridgeOp::Exit {
+        port: BRIDGE,
+        mac: B,
+        exit: Some(StationExit {
+            device: 2,
+            slot: 102,
+            tag: Tag {
+                protocol: 0x8100,
+                vlan: 10,
+            },
+        }),
+    };
+    assert_eq!(ops.last(), Some(&wanted));
+}
+
+#[test]
+fn what_the_bridge_does_not_say_goes_neither_up_nor_down() {
+    type Change = fn(&mut Bridges, &mut fw_crossed);
+    let elsewhere: Change = |bridges, seen| {
+        let mac = if seen.key.port == BRIDGE { B } else { A };
+        bridges.learn_station(&at(mac, 3), &mut Vec::new());
+    };
+    let not_own: Change = |bridges, _| {
+        event(bridges, Event::FdbGone(at(ROUTER, BRIDGE)));
+    };
+    let not_routed: Change = |bridges, _| bridges.remove_routed(BRIDGE, &mut Vec::new());
+    let no_input: Change = |bridges, _| {
+        let fit = Fitness::default();
+        bridges.set_port(BridgePort { fit, ..port(1) }, &mut Vec::new());
+    };
+    let no_output: Change = |bridges, _| {
+        let fit = Fitness::default();
+        bridges.set_port(BridgePort { fit, ..port(2) }, &mut Vec::new());
+    };
+    let small: Change = |bridges, _| {
+        let small = BridgePort {
+            mtu: 1400,
+            ..port(2)
+        };
+        bridges.set_port(small, &mut Vec::new());
+    };
+    let tagged: Change = |_, seen| {
+        seen.tag_out.tpid_be = 0x8100u16.to_be();
+        seen.tag_out.tci_be = 0x2005u16.to_be();
+    };
+    for (which, what, change, refusal) in [
+        (up(), "up, elsewhere", elsewhere, BridgeRefusal::Station),
+        (up(), "up, not own", not_own, BridgeRefusal::Station),
+        (up(), "up, not routed", not_routed, BridgeRefusal::Port),
+        (up(), "up, no input", no_input, BridgeRefusal::Port),
+        (up(), "up, with a tag", tagged, BridgeRefusal::Station),
+        (down(), "down, elsewhere", elsewhere, BridgeRefusal::Station),
+        (down(), "down, not own", not_own, BridgeRefusal::Station),
+        (down(), "down, not routed", not_routed, BridgeRefusal::Port),
+        (down(), "down, no output", no_output, BridgeRefusal::Port),
+        (down(), "down, small MTU", small, BridgeRefusal::Port),
+        (down(), "down, priority", tagged, BridgeRefusal::Station),
+    ] {
+        let (mut bridges, mut seen) = (routing(), which);
+        change(&mut bridges, &mut seen);
+        let ops = learn(&mut bridges, &seen);
+        let wanted = match seen.port_out {
+            BRIDGE if what != "up, not routed" => vec![entry(BRIDGE, A, false)],
+            _ => Vec::new(),
+        };
+        assert_eq!(ops, wanted, "{what}");
+        assert_eq!(bridges.refused()[&refusal], 1, "{what}");
+    }
+}
+
+/// Where a station with XDP moves to another port with XDP its flows wait; else they are tc's.
+#[test]
+fn stations_that_move_take_their_flows_along() {
+    let mut bridges = routing();
+    learn(&mut bridges, &up());
+    learn(&mut bridges, &down());
+    let ops = event(&mut bridges, Event::FdbChanged(at(A, 2)));
+    assert!(matches!(ops[..], [BridgeOp::RemovePath { .. }]), "{ops:?}");
+    let ops = event(&mut bridges, Event::FdbChanged(at(A, 3)));
+    assert_eq!(ops, [entry(BRIDGE, A, false), entry(VLAN, A, false)]);
+    let ops = event(&mut bridges, Event::FdbChanged(at(B, 1)));
+    assert!(
+        matches!(&ops[..], [exit, BridgeOp::RemovePath { .. }] if *exit == no_exit()),
+        "{ops:?}"
+    );
+}
+
+#[test]
+fn ways_up_and_down_end_with_what_they_go_by() {
+    type Change = fn(&mut Bridges, &mut Vec<BridgeOp>);
+    let cases: [(&str, Change, bool, bool); 6] = [
+        (
+            "the bridge does not route",
+            |bridges, ops| bridges.remove_routed(BRIDGE, ops),
+            true,
+            true,
+        ),
+        (
+            "the port in is none",
+            |bridges, ops| bridges.remove_port(1, ops),
+            true,
+            false,
+        ),
+        (
+            "the port out is none",
+            |bridges, ops| bridges.remove_port(2, ops),
+            false,
+            true,
+        ),
+        (
+            "the address is another",
+            |bridges, ops| {
+                let gone = Event::FdbGone(Fdb {
+                    local: true,
+                    ..at(ROUTER, BRIDGE)
+                });
+                bridges.kernel_event(&gone, ops);
+            },
+            true,
+            true,
+        ),
+        (
+            "the bridge is another",
+            |bridges, ops| bridges.doubt(ops),
+            false,
+            true,
+        ),
+        (
+            "everything is",
+            |bridges, ops| bridges.flush(ops),
+            true,
+            true,
+        ),
+    ];
+    for (what, change, ends_up, ends_down) in cases {
+        let mut bridges = routing();
+        learn(&mut bridges, &up());
+        learn(&mut bridges, &down());
+        let mut ops = Vec::new();
+        change(&mut bridges, &mut ops);
+        let removed = |port: u32| {
+            ops.iter().any(
+                |op| matches!(op, BridgeOp::RemovePath { stations, .. } if stations.port == port),
+            )
+        };
+        assert_eq!(
+            [removed(1), removed(BRIDGE)],
+            [ends_up, ends_down],
+            "{what}"
+        );
+        assert_eq!(ops.contains(&no_exit()), ends_down, "{what}");
+    }
+}
+
+/// The kernel has sent elsewhere, and the data plane has seen it.
+#[test]
+fn contradicted_ways_down_leave() {
+    struct Contradicted;
+    impl PathView for Contradicted {
+        fn path(&self, _: &Stations) -> Option<fw_path> {
+            Some(fw_path {
+                used_tick: 1000,
+                ..fw_path::default()
+            })
+        }
+    }
+    let mut bridges = routing();
+    learn(&mut bridges, &up());
+    learn(&mut bridges, &down());
+    let mut ops = Vec::new();
+    bridges.tick(1000, &Contradicted, &mut ops);
+    assert!(
+        matches!(&ops[..], [exit, BridgeOp::RemovePath { .. }] if *exit == no_exit()),
+        "{ops:?}"
+    );
+}
+
+/// Their frames are noted only where somebody routes.
+#[test]
+fn own_addresses_are_told_again_when_a_bridge_begins_to_route() {
+    let mut bridges = routing();
+    assert_eq!(bridges.wanted(), FW_BRIDGES_LEARN | FW_BRIDGES_ROUTED);
+    let mut ops = Vec::new();
+    bridges.remove_routed(VLAN, &mut ops);
+    assert!(ops.is_empty());
+    bridges.remove_routed(BRIDGE, &mut ops);
+    let own = |own| BridgeOp::SetOwn {
+        mac: ROUTER,
+        own: Some(own),
+    };
+    assert_eq!(ops, [own(FW_OWN)]);
+    assert_eq!(bridges.wanted(), FW_BRIDGES_LEARN);
+    let port = RoutedPort {
+        ifindex: BRIDGE,
+        bridge: BRIDGE,
+        mtu: 1500,
+        fit: Fitness::FULL,
+    };
+    ops.clear();
+    bridges.set_routed(port, &mut ops);
+    assert_eq!(ops, [own(FW_OWN_ROUTED)]);
 }
