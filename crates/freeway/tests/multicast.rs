@@ -4,14 +4,17 @@
 
 mod common;
 
+use std::fmt::Write;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use common::*;
 use freeway_lab::{
-    Capture, Family, Fanout, FlowSpec, Generator, Injector, Load, Sink, SinkSpec, Until,
+    Capture, Family, Fanout, FlowSpec, Generator, Injector, Load, Netns, Sink, SinkSpec, Until,
 };
 
 const RECEIVERS: usize = 8;
@@ -160,6 +163,125 @@ fn joins_and_leaves_are_followed_under_load() {
                 assert_eq!(of_flow.frames, sent, "{family:?}, receiver {i}");
             }
         }
+    }
+    router.stop();
+}
+
+/// smcroute as the multicast router; dropping it ends its daemon.
+struct Smcroute {
+    daemon: Child,
+    files: PathBuf,
+    netns: Netns,
+}
+
+impl Smcroute {
+    /// Its ports are those of the router; `routes` is the rest of its configuration.
+    fn start(fanout: &mut Fanout, routes: &str) -> Smcroute {
+        fanout.leave_routing();
+        let files = std::env::temp_dir().join(format!("freeway-smcroute-{}", std::process::id()));
+        std::fs::create_dir_all(&files).unwrap();
+        let mut config = String::new();
+        for port in fanout.interfaces() {
+            writeln!(config, "phyint {port} enable").unwrap();
+        }
+        std::fs::write(files.join("conf"), config + routes).unwrap();
+        let mut command = Command::new("smcrouted");
+        command.args(["-n", "-N", "-l", "err"]).stdin(Stdio::null());
+        for (option, file) in [("-f", "conf"), ("-P", "pid"), ("-u", "socket")] {
+            command.arg(option).arg(files.join(file));
+        }
+        let smcroute = Smcroute {
+            daemon: fanout.router().spawn(&mut command).unwrap(),
+            files,
+            netns: fanout.router().clone(),
+        };
+        until("smcroute is ready", Duration::from_secs(10), || {
+            smcroute.files.join("pid").exists().then_some(())
+        });
+        smcroute
+    }
+
+    /// Runs `smcroutectl`.
+    #[track_caller]
+    fn ctl(&self, words: &str) {
+        let socket = self.files.join("socket");
+        let line = format!("smcroutectl -u {} {words}", socket.display());
+        self.netns.tool(&line).unwrap();
+    }
+}
+
+impl Drop for Smcroute {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+        let _ = std::fs::remove_dir_all(&self.files);
+    }
+}
+
+/// The groups are joined at the input, too, as is done for the sake of switches.
+#[test]
+fn routes_of_smcroute_are_followed_under_load() {
+    let Some(_machine) = machine() else { return };
+    let mut fanout = Fanout::build(RECEIVERS).unwrap();
+    let flows = [Family::Ipv4, Family::Ipv6].map(|family| fanout.flow(family, 80));
+    let mut routes = String::new();
+    for FlowSpec { near, far, .. } in flows {
+        writeln!(routes, "mgroup from lan0 group {far}").unwrap();
+        let route = format!("from lan0 source {near} group {far} to wan1 wan4");
+        writeln!(routes, "mroute {route}").unwrap();
+    }
+    let smcroute = Smcroute::start(&mut fanout, &routes);
+    let sinks: Vec<Sink> = (fanout.receivers().iter())
+        .map(|port| Sink::attach(port, SinkSpec::thorough(1)).unwrap())
+        .collect();
+    let frames = || -> [u64; RECEIVERS] { ALL.map(|i| sinks[i].counts().unwrap().frames) };
+    let router = start(&fanout);
+    for flow in &flows {
+        let injector = Injector::open(fanout.source()).unwrap();
+        let generator = Arc::new(Generator::new(fanout.source(), flow).unwrap());
+        let route = format!("lan0 {} {}", flow.near, flow.far);
+        let steps: [(String, &[usize]); 3] = [
+            (String::new(), &[1, 4]),
+            (format!("add {route} wan6"), &[1, 4, 6]),
+            (format!("remove {route} wan4"), &[1, 6]),
+        ];
+        for (change, served) in steps {
+            if !change.is_empty() {
+                let before = frames();
+                let load = Load::paced(Until::Stopped, 5000).ahead();
+                let running = generator.start(load).unwrap();
+                thread::sleep(FOLLOWED);
+                smcroute.ctl(&change);
+                thread::sleep(FOLLOWED);
+                let changed = frames();
+                thread::sleep(FOLLOWED);
+                let sent = running.stop().unwrap().frames;
+                thread::sleep(SETTLE);
+                let after = frames();
+                // wan1 does not notice
+                assert_eq!(after[1] - before[1], sent, "{change}");
+                for i in ALL {
+                    let more = after[i] - changed[i];
+                    assert_eq!(more > 0, served.contains(&i), "{change}: {more} to {i}");
+                }
+            }
+            wait_copied(&router, &injector, flow, served.len());
+            thread::sleep(SETTLE);
+            let (before, fast) = (frames(), router.stats().fast());
+            let load = Load::paced(Until::Frames(2000), 5000).ahead();
+            generator.run(&load).unwrap();
+            thread::sleep(SETTLE);
+            let (after, fast) = (frames(), router.stats().fast() - fast);
+            for i in ALL {
+                let wanted = if served.contains(&i) { 2000 } else { 0 };
+                assert_eq!(after[i] - before[i], wanted, "{} receiver {i}", flow.far);
+            }
+            assert!(fast > 1600, "{}: {fast} of 2000 were fast", flow.far);
+        }
+    }
+    for sink in &sinks {
+        let counts = sink.counts().unwrap();
+        assert_eq!(counts.bad_ip_checksum + counts.bad_l4_checksum, 0);
     }
     router.stop();
 }

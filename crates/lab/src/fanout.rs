@@ -40,8 +40,8 @@ pub struct Fanout {
     outputs: Vec<Port>,
     source: Port,
     receivers: Vec<Port>,
-    // Before the namespaces, which their sockets would keep.
-    mroutes: [Mroute; 2],
+    // Before the namespaces, which their sockets would keep. None once another program routes.
+    mroutes: Vec<Mroute>,
     router: Space,
     _hosts: Space,
 }
@@ -109,7 +109,7 @@ impl Fanout {
             Ok::<_, LabError>(mroute)
         };
         Ok(Fanout {
-            mroutes: [mroute(Family::Ipv4)?, mroute(Family::Ipv6)?],
+            mroutes: vec![mroute(Family::Ipv4)?, mroute(Family::Ipv6)?],
             input: near.remove(0),
             outputs: near,
             source: far.remove(0),
@@ -158,6 +158,12 @@ impl Fanout {
             Family::Ipv4 => &mut self.mroutes[0],
             Family::Ipv6 => &mut self.mroutes[1],
         }
+    }
+
+    /// Leaves multicast routing to another program, for the kernel has room for one. [`Fanout::mroute`] and
+    /// [`Fanout::serve`] are not for use any more.
+    pub fn leave_routing(&mut self) {
+        self.mroutes.clear();
     }
 
     /// A flow from the source to a group of this family.
