@@ -72,26 +72,26 @@ fn rounds(capture: &mut Capture, spec: &FlowSpec, header: usize) -> Vec<u32> {
     frames.iter().map(|frame| round(&frame.bytes)).collect()
 }
 
-fn roams(topology: &str, router: &str, station: IpAddr) {
+/// `second`: the second port has XDP.
+fn roams(topology: &str, router: &str, station: IpAddr, second: bool) {
     let moves = if long() { 200 } else { 20 };
     let options = Options {
         filter: Some(Filter::Tracked),
         ..Options::default()
     };
     let lab = build_with(topology, options);
-    let second = bridge(&lab, router, station);
-    let ports = [lab.client_port(), &second];
+    let other = bridge(&lab, router, station);
+    let ports = [lab.client_port(), &other];
     let injectors = ports.map(|port| Injector::open(port).unwrap());
     let server = Injector::open(lab.server_port()).unwrap();
     let mut captures = ports.map(|port| Capture::open(port).unwrap());
     let mut at_server = Capture::open(lab.server_port()).unwrap();
-    let config = lab.config_toml("") + "[port.lan1]\nwire_true = true\n";
-    let daemon = Router::start_in(
-        lab.router(),
-        &config,
-        freeway(),
-        &["br0", "lan0", "lan1", "wan0"],
-    );
+    let config = format!("{}[port.lan1]\nwire_true = {second}\n", lab.config_toml(""));
+    let used: &[&str] = match second {
+        true => &["br0", "lan0", "lan1", "wan0"],
+        false => &["br0", "lan0", "wan0"],
+    };
+    let daemon = Router::start_in(lab.router(), &config, freeway(), used);
     let header = if station.is_ipv6() { 40 } else { 20 };
     let up = FlowSpec {
         mac_source: STATION_MAC,
@@ -191,12 +191,25 @@ fn roams(topology: &str, router: &str, station: IpAddr) {
 #[test]
 fn a_station_roams() {
     let Some(_machine) = machine() else { return };
-    roams("nat", "192.0.2.1/24", Ipv4Addr::new(192, 0, 2, 77).into());
+    roams(
+        "nat",
+        "192.0.2.1/24",
+        Ipv4Addr::new(192, 0, 2, 77).into(),
+        true,
+    );
 }
 
 #[test]
 fn a_station_roams_with_ipv6() {
     let Some(_machine) = machine() else { return };
     let station = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x77);
-    roams("routed6", "2001:db8:1::1/64 nodad", station.into());
+    roams("routed6", "2001:db8:1::1/64 nodad", station.into(), true);
+}
+
+/// From XDP to tc and back.
+#[test]
+fn a_station_roams_to_a_port_without_xdp() {
+    let Some(_machine) = machine() else { return };
+    let station = Ipv4Addr::new(192, 0, 2, 77);
+    roams("nat", "192.0.2.1/24", station.into(), false);
 }

@@ -43,6 +43,8 @@ pub enum Kind {
     Bridge,
     /// The same with VLAN filtering; frames of the wire are a VLAN's without having a tag.
     VlanAwareBridge,
+    /// A VLAN of such a bridge; frames of the wire have its tag.
+    VlanOfBridge,
     /// A bond whose only part is the wire.
     Bond,
     /// A PPPoE session in an 802.1Q VLAN.
@@ -58,12 +60,13 @@ fn session(port: usize) -> u16 {
 
 impl Kind {
     /// All.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Wire,
         Kind::Vlan,
         Kind::VlanInVlan,
         Kind::Bridge,
         Kind::VlanAwareBridge,
+        Kind::VlanOfBridge,
         Kind::Bond,
         Kind::Pppoe,
     ];
@@ -71,7 +74,7 @@ impl Kind {
     /// The tags of frames on the wire, the outer one first: TPID and VLAN identifier.
     fn tags(self) -> &'static [(u16, u16)] {
         match self {
-            Kind::Vlan | Kind::Pppoe => &[(0x8100, 5)],
+            Kind::Vlan | Kind::VlanOfBridge | Kind::Pppoe => &[(0x8100, 5)],
             Kind::VlanInVlan => &[(0x88a8, 5), (0x8100, 7)],
             _ => &[],
         }
@@ -126,7 +129,9 @@ impl Kind {
     fn below(self, port: &str) -> Vec<String> {
         match self {
             Kind::Vlan | Kind::Bridge | Kind::VlanAwareBridge => vec![self.wire(port)],
-            Kind::VlanInVlan | Kind::Pppoe => vec![self.wire(port), format!("{port}o")],
+            Kind::VlanInVlan | Kind::VlanOfBridge | Kind::Pppoe => {
+                vec![self.wire(port), format!("{port}o")]
+            }
             _ => Vec::new(),
         }
     }
@@ -163,12 +168,30 @@ impl Kind {
                 ),
                 format!("link set {wire} master {port}\n"),
             ),
+            Kind::VlanOfBridge => (
+                format!(
+                    "link add {port}o address {mac} type bridge vlan_filtering 1\n\
+                     link set {wire} master {port}o\nlink set {port}o up\n"
+                ),
+                format!("link add link {port}o name {port} mtu 1500 type vlan id 5\n"),
+            ),
             Kind::Bond => (
                 format!("link add {port} address {mac} type bond mode active-backup\n"),
                 format!("link set {wire} down\nlink set {wire} master {port}\n"),
             ),
         };
         format!("{make}{join}link set {port} mtu 1500 up\n")
+    }
+}
+
+/// What `bridge -batch` then does.
+fn memberships(kind: Kind, port: &str) -> String {
+    match kind {
+        Kind::VlanOfBridge => format!(
+            "vlan add dev {} vid 5\nvlan add dev {port}o vid 5 self\n",
+            kind.wire(port)
+        ),
+        _ => String::new(),
     }
 }
 
@@ -373,6 +396,10 @@ fn join(
             kind.wire(port)
         ))?;
         batch(router, &kind.commands(port, &mac_text(router_mac(i))))?;
+        let vlans = memberships(kind, port);
+        if !vlans.is_empty() {
+            router.tool_with_input("bridge -batch -", &vlans)?;
+        }
         let name = format!("{letter}{i}");
         hosts.tool(&format!(
             "ethtool -K {name} tx off tso off gso off txvlan off gro on"
