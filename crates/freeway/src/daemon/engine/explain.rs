@@ -332,6 +332,13 @@ impl Engine {
             {
                 why.push(format!("in tc: {}: {reason}", self.port_name(ifindex)));
             }
+            let by_station = port.is_some_and(|p| p.stations_of.is_some() && fitness(p));
+            if by_station && !flow.sniffed && !flow.bound {
+                why.push(format!(
+                    "in tc: {}: its station may be at a port of the bridge that has no XDP, or is not known yet",
+                    self.port_name(ifindex)
+                ));
+            }
         }
         if flow.sniffed {
             why.push("in tc: a packet socket takes its packets".into());
