@@ -20,6 +20,8 @@ use freeway_lab::frame::MAC_LAN;
 use freeway_lab::{Capture, Injector, Lab, Options, Port};
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Earlier no revalidation stops a path: three of its frames have to stay away.
+const REVALIDATED: Duration = Duration::from_millis(750);
 /// Of frames that only the kernel's work of a revalidation keeps from XDP.
 const FAST_MIN: f64 = 0.9;
 
@@ -291,6 +293,7 @@ fn until_arrives(site: &mut Site, what: &str, wanted: bool) -> Duration {
 fn the_bridges_settings_hold() {
     let Some(_machine) = machine() else { return };
     let mut site = Site::plain();
+    let mut late = 0;
     for (off, on) in [
         (
             "bridge link set dev lan1 isolated on\nbridge link set dev lan0 isolated on",
@@ -307,12 +310,17 @@ fn the_bridges_settings_hold() {
         for line in off.lines() {
             site.lab.router().tool(line).unwrap();
         }
-        until_arrives(&mut site, off, false);
+        late += u32::from(until_arrives(&mut site, off, false) >= REVALIDATED);
         for line in on.lines() {
             site.lab.router().tool(line).unwrap();
         }
     }
     site.warm((0, 1), [None; 2]);
+    // but for a pause of the machine
+    assert!(
+        late <= 1,
+        "{late} changes were followed by a revalidation alone"
+    );
 }
 
 /// Who must see bridged frames does.
