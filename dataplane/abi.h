@@ -292,6 +292,13 @@ enum fw_bridges {
 	FW_BRIDGES_ROUTED = 1 << 1,
 };
 
+enum fw_crossing_flags {
+	/* The router sent it: key.port is the bridge, or a VLAN of it. */
+	FW_CROSSING_DOWN = 1 << 0,
+	/* It is for the router, and had a path in XDP. */
+	FW_CROSSING_SEEN = 1 << 1,
+};
+
 /* A frame on its way through the kernel's bridge. */
 struct fw_crossing {
 	struct fw_stations key;
@@ -299,7 +306,7 @@ struct fw_crossing {
 	__u32 tick;
 	__u32 egress; /* frames that left under its token */
 	__u32 len;    /* octets, without the tag */
-	__u32 down;   /* the router sent it: key.port is the bridge, or a VLAN of it */
+	__u32 flags;  /* enum fw_crossing_flags */
 	__u8 head[FW_CROSSING_HEAD];
 };
 

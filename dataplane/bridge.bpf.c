@@ -3,6 +3,9 @@
 #include "target/xdp.h"
 #include "target/conn.h"
 #include "bridge.h"
+
+/* The bridge would learn its addresses, and send it to all. */
+#define FW_NO_OUTPUT XDP_DROP
 #include "forward.h"
 
 /*

@@ -71,13 +71,22 @@ struct {
 	__type(value, __u32);
 } FW_MAP(fw_own_macs);
 
-/* enum fw_own of the address at an offset of the frame; 0: another's. */
-static __always_inline __u32 fw_own_at(struct __sk_buff *ctx, __u32 offset)
+/* Bridges, and VLANs of them, that send to stations through XDP, by ifindex. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, FW_PORTS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} FW_MAP(fw_routed_ports);
+
+/* enum fw_own of the destination; 0: another's. */
+static __always_inline __u32 fw_own(struct __sk_buff *ctx)
 {
 	struct fw_own_mac key = {};
 	const __u32 *own;
 
-	if (bpf_skb_load_bytes(ctx, offset, key.mac, sizeof(key.mac)))
+	if (bpf_skb_load_bytes(ctx, 0, key.mac, sizeof(key.mac)))
 		return FW_OWN;
 	own = bpf_map_lookup_elem(&fw_own_macs, &key);
 	return own ? *own : 0;
@@ -126,16 +135,14 @@ static __always_inline struct fw_offer_key fw_stations_offer(__u64 hash)
 }
 
 /* The path is known, and the kernel has shown it lately. */
-static __always_inline int fw_path_is_fresh(const struct fw_stations *key, __u32 now)
+static __always_inline int fw_path_is_fresh(const struct fw_path *path, __u32 now)
 {
-	const struct fw_path *path = bpf_map_lookup_elem(&fw_paths, key);
-
-	return path && path->epoch == fw_ctl.epoch && !fw_reached(now, path->reval_tick);
+	return path->epoch == fw_ctl.epoch && !fw_reached(now, path->reval_tick);
 }
 
 /* The token of a new crossing, or 0. */
 static __always_inline __u32 fw_crossing_write(struct __sk_buff *ctx, const struct fw_stations *key,
-					       const __u8 head[FW_CROSSING_HEAD], const int down,
+					       const __u8 head[FW_CROSSING_HEAD], __u32 flags,
 					       __u32 now)
 {
 	__u32 index, per_cpu = fw_cfg.slots_per_cpu / (FW_SLOTS / FW_CROSSINGS);
@@ -153,7 +160,7 @@ static __always_inline __u32 fw_crossing_write(struct __sk_buff *ctx, const stru
 	crossing->tick = now;
 	crossing->egress = 0;
 	crossing->len = ctx->len;
-	crossing->down = down;
+	crossing->flags = flags;
 	__builtin_memcpy(crossing->head, head, sizeof(crossing->head));
 	return FW_CROSSING_INDEX + index;
 }
@@ -167,7 +174,8 @@ static __always_inline __u32 fw_crossing_note(struct __sk_buff *ctx)
 	struct fw_offer_key offer;
 	struct fw_stations key = {};
 	__u8 head[FW_CROSSING_HEAD];
-	__u32 now = fw_now(), own = fw_own_at(ctx, 0), token;
+	const struct fw_path *path;
+	__u32 now = fw_now(), own = fw_own(ctx), none = 0, token;
 
 	if (own == FW_OWN || !fw_crossing_head(ctx, head) || (head[0] & 1))
 		return 0;
@@ -175,14 +183,17 @@ static __always_inline __u32 fw_crossing_note(struct __sk_buff *ctx)
 	__builtin_memcpy(key.macs, head, sizeof(key.macs));
 	key.tag = fw_skb_tag(ctx);
 	offer = fw_stations_offer(fw_stations_hash(&key));
+	path = own ? bpf_map_lookup_elem(&fw_paths, &key) : NULL;
+	if (path)
+		none = FW_CROSSING_NONE;
 	if (fw_offer_quiet(&offer, now)) {
 		fw_count(FW_R_LEARN_OFFERED);
-		return own ? FW_CROSSING_NONE : 0;
+		return none;
 	}
-	if (own && fw_path_is_fresh(&key, now))
-		return FW_CROSSING_NONE;
-	token = fw_crossing_write(ctx, &key, head, 0, now);
-	return own && !token ? FW_CROSSING_NONE : token;
+	if (path && fw_path_is_fresh(path, now))
+		return none;
+	token = fw_crossing_write(ctx, &key, head, path ? FW_CROSSING_SEEN : 0, now);
+	return token ? token : none;
 }
 
 /*
@@ -194,19 +205,22 @@ __u32 fw_crossing_down(struct __sk_buff *ctx);
 __noinline __u32 fw_crossing_down(struct __sk_buff *ctx)
 {
 	struct fw_offer_key offer;
-	struct fw_stations key = {};
+	struct fw_stations key = {.port = fw_port(ctx)};
 	__u8 head[FW_CROSSING_HEAD];
+	const struct fw_path *path;
 	__u32 now = fw_now();
 
-	if (fw_own_at(ctx, FW_MAC_LEN) != FW_OWN_ROUTED || !fw_crossing_head(ctx, head) ||
+	if (!bpf_map_lookup_elem(&fw_routed_ports, &key.port) || !fw_crossing_head(ctx, head) ||
 	    (head[0] & 1))
 		return 0;
-	key.port = fw_port(ctx);
 	__builtin_memcpy(key.macs, head, sizeof(key.macs));
 	offer = fw_stations_offer(fw_stations_hash(&key));
-	if (fw_offer_quiet(&offer, now) || fw_path_is_fresh(&key, now))
+	if (fw_offer_quiet(&offer, now))
 		return 0;
-	return fw_crossing_write(ctx, &key, head, 1, now);
+	path = bpf_map_lookup_elem(&fw_paths, &key);
+	return path && fw_path_is_fresh(path, now)
+		       ? 0
+		       : fw_crossing_write(ctx, &key, head, FW_CROSSING_DOWN, now);
 }
 
 /* Nothing but the tag may have changed. */
@@ -226,7 +240,7 @@ static __always_inline enum fw_reason fw_path_confirm(struct fw_path *path,
 	if (crossing->epoch != fw_ctl.epoch || fw_stations_differ(&path->key, &crossing->key))
 		return FW_R_LEARN_EPOCH;
 	path->misses = 0;
-	if (crossing->down)
+	if (crossing->flags & FW_CROSSING_DOWN)
 		path->used_tick = now;
 	path->reval_tick = now + path->interval;
 	FW_WRITE_ONCE(path->epoch, crossing->epoch);
@@ -277,7 +291,7 @@ static __always_inline enum fw_reason fw_came_out(struct __sk_buff *ctx, __u32 t
 
 	if (!fw_crossed_whole(ctx, crossing)) {
 		/* segments of what the router sent are of no use, and say nothing else */
-		if (path && !crossing->down)
+		if (path && !(crossing->flags & FW_CROSSING_DOWN))
 			FW_WRITE_ONCE(path->epoch, 0);
 		return FW_R_LEARN_CHANGED;
 	}
@@ -311,22 +325,31 @@ static __always_inline enum fw_reason fw_crossed(struct __sk_buff *ctx, __u32 to
 	if (!crossing)
 		return FW_R_LEARN_STALE_TOKEN;
 	/* it went through another bridge, of VLANs of its port */
-	if (!crossing->down && ctx->ingress_ifindex != crossing->key.port)
+	if (!(crossing->flags & FW_CROSSING_DOWN) && ctx->ingress_ifindex != crossing->key.port)
 		return FW_R_LEARN_CHANGED;
 	return fw_came_out(ctx, token, crossing, fw_skb_tag(ctx), now);
 }
 
-/* tc ingress of a bridge, or of a VLAN of it: what a port of it handed up. As above. */
-enum fw_reason fw_crossed_up(struct __sk_buff *ctx, __u32 token);
+/*
+ * tc ingress of a bridge, or of a VLAN of it: what a port of it handed up. True if XDP has seen the
+ * frame there, under the bridge's index. As above.
+ */
+int fw_crossed_up(struct __sk_buff *ctx, __u32 token);
 
-__noinline enum fw_reason fw_crossed_up(struct __sk_buff *ctx, __u32 token)
+__noinline int fw_crossed_up(struct __sk_buff *ctx, __u32 token)
 {
 	const struct fw_tag none = {};
 	__u32 now = fw_now();
-	struct fw_crossing *crossing = fw_crossing_of(token, now);
+	struct fw_crossing *crossing;
 
-	return crossing && !crossing->down ? fw_came_out(ctx, token, crossing, none, now)
-					   : FW_R_LEARN_STALE_TOKEN;
+	if (token < FW_CROSSING_INDEX || token >= FW_CROSSING_NONE)
+		return token == FW_CROSSING_NONE;
+	crossing = fw_crossing_of(token, now);
+	if (!crossing || crossing->flags & FW_CROSSING_DOWN)
+		return 0;
+	if (fw_ctl.learn)
+		fw_count(fw_came_out(ctx, token, crossing, none, now));
+	return !!(crossing->flags & FW_CROSSING_SEEN);
 }
 
 #else

@@ -31,9 +31,14 @@ static __noinline enum fw_reason fw_sample(struct xdp_md *ctx)
 	return FW_R_SAMPLED;
 }
 
+/* What becomes of a frame whose output has just gone. Rewritten, it is nobody's at a port. */
+#ifndef FW_NO_OUTPUT
+#define FW_NO_OUTPUT XDP_PASS
+#endif
+
 static __always_inline int fw_send(const struct fw_nexthop *nh)
 {
-	return bpf_redirect_map(&fw_ports, nh->devmap_slot, XDP_PASS);
+	return bpf_redirect_map(&fw_ports, nh->devmap_slot, FW_NO_OUTPUT);
 }
 
 static __always_inline int fw_send_copies(const struct fw_nexthop *nh)

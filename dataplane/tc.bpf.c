@@ -58,19 +58,10 @@ static __noinline __u32 fw_token(struct __sk_buff *ctx, int tc_alone)
 	return fw_note(ctx, &p, tc_alone);
 }
 
-/* Of a bridge: where a frame came from shows the way that XDP may take it. */
-static __always_inline void fw_came_up(struct __sk_buff *ctx, __u32 came)
-{
-	if (came != FW_CROSSING_NONE && fw_ctl.learn)
-		fw_count(fw_crossed_up(ctx, came));
-}
-
 static __always_inline int fw_ingress(struct __sk_buff *ctx, const int without_xdp)
 {
 	__u32 now = fw_now(), came = ctx->tc_index;
-	/* a port of the bridge may have XDP; without a branch, which would have the BPF verifier
-	 * look at all behind it twice */
-	int tc_alone = without_xdp & (came - FW_CROSSING_INDEX) >> 31, verdict;
+	int tc_alone = without_xdp, verdict;
 
 	/* of a VLAN of a bridge: its own program has it next */
 	if (!FW_TARGET_IS_RAW && without_xdp && came >= FW_CROSSING_INDEX && ctx->vlan_present)
@@ -80,8 +71,11 @@ static __always_inline int fw_ingress(struct __sk_buff *ctx, const int without_x
 		fw_session_out(came, fw_port(ctx));
 	if (fw_reached(now, fw_ctl.deadline_tick))
 		return FW_NEXT;
-	if (!FW_TARGET_IS_RAW && without_xdp && fw_unlikely(came >= FW_CROSSING_INDEX))
-		fw_came_up(ctx, came);
+	/* a bridge whose port has XDP; always, or the BPF verifier would look at all behind it
+	 * twice
+	 */
+	if (!FW_TARGET_IS_RAW && without_xdp)
+		tc_alone = !fw_crossed_up(ctx, came);
 	if (fw_ctl.tc_forwards) {
 		verdict = fw_tc_forward(ctx, tc_alone);
 		if (verdict != FW_NEXT)

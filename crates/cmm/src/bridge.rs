@@ -125,6 +125,13 @@ pub enum BridgeOp {
         /// One of `FW_OWN*`.
         own: Option<u32>,
     },
+    /// A bridge, or a VLAN of it, sends through XDP to stations, or no longer.
+    SetRouted {
+        /// Its interface index.
+        port: u32,
+        /// Whether it does.
+        routed: bool,
+    },
     /// What a station sends to the router comes in through XDP, or no longer.
     Entry {
         /// The bridge, or the VLAN of it.
@@ -336,6 +343,10 @@ impl Bridges {
             return;
         }
         self.leave_port(port.ifindex, ops);
+        ops.push(BridgeOp::SetRouted {
+            port: port.ifindex,
+            routed: port.fit.output,
+        });
         self.routed.insert(port.ifindex, port);
         if self.routed.len() == 1 {
             self.tell_own(ops);
@@ -346,6 +357,10 @@ impl Bridges {
     pub fn remove_routed(&mut self, ifindex: u32, ops: &mut Vec<BridgeOp>) {
         if self.routed.remove(&ifindex).is_some() {
             self.leave_port(ifindex, ops);
+            ops.push(BridgeOp::SetRouted {
+                port: ifindex,
+                routed: false,
+            });
             if self.routed.is_empty() {
                 self.tell_own(ops);
             }
@@ -369,33 +384,25 @@ impl Bridges {
     }
 
     /// A bridge or a port of it is another than before: what is sent to stations shows anew where it leaves.
-    pub fn doubt(&mut self, ops: &mut Vec<BridgeOp>) {
-        let down = self.paths.iter().filter(|(_, path)| path.way == Way::Down);
-        let down: Vec<_> = down.map(|(stations, _)| *stations).collect();
+    pub fn doubt(&mut self, bridge: u32, ops: &mut Vec<BridgeOp>) {
+        let down = |path: &&BridgedPath| path.way == Way::Down && path.bridge == bridge;
+        let down = self.paths.values().filter(down);
+        let down: Vec<_> = down.map(|path| path.stations).collect();
         self.remove(&down, ops);
     }
 
     /// Everything is the kernel's.
     pub fn flush(&mut self, ops: &mut Vec<BridgeOp>) {
         let all: Vec<_> = self.paths.keys().copied().collect();
-        self.remove(&all, ops);
+        self.end(&all, ops);
     }
 
     fn leave_port(&mut self, ifindex: u32, ops: &mut Vec<BridgeOp>) {
         let through =
             |path: &&BridgedPath| path.stations.port == ifindex || path.port_out == ifindex;
         let paths = self.paths.values().filter(through);
-        let paths: Vec<_> = paths.copied().collect();
-        for path in paths {
-            self.remove(&[path.stations], ops);
-            if path.way == Way::Up {
-                ops.push(BridgeOp::Entry {
-                    port: path.port_out,
-                    mac: path.stations.src,
-                    known: false,
-                });
-            }
-        }
+        let paths: Vec<_> = paths.map(|path| path.stations).collect();
+        self.end(&paths, ops);
     }
 
     /// What the forwarding database has at the start.
@@ -478,12 +485,27 @@ impl Bridges {
             .map(|(_, _, stations)| stations)
             .filter(|stations| self.paths.get(stations).is_some_and(|path| !stays(path)))
             .collect();
-        self.remove(&leave, ops);
+        // of one that has moved to a port with XDP the flows wait there
+        match gone || own {
+            true => self.end(&leave, ops),
+            false => self.remove(&leave, ops),
+        }
     }
 
     /// Frames crossed a bridge twice in the same way, or what it hands up or is given to send.
-    pub fn crossed(&mut self, crossed: &fw_crossed, now_tick: u32, ops: &mut Vec<BridgeOp>) {
+    pub fn crossed(
+        &mut self,
+        crossed: &fw_crossed,
+        epoch: u32,
+        now_tick: u32,
+        ops: &mut Vec<BridgeOp>,
+    ) {
         let stations = Stations::of(&crossed.key);
+        if crossed.epoch != epoch {
+            // the bridge may do otherwise now
+            ops.push(BridgeOp::ForgetOffer { set: crossed.set });
+            return;
+        }
         let admitted = self.admit(&stations, crossed);
         let admitted = admitted.and_then(|admitted| {
             self.remove(&[stations], ops);
@@ -494,6 +516,8 @@ impl Bridges {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 *self.refused.entry(refusal).or_default() += 1;
+                // the kernel has just done otherwise
+                self.remove(&[stations], ops);
                 if self.routed.contains_key(&crossed.port_out) {
                     ops.push(BridgeOp::Entry {
                         port: crossed.port_out,
@@ -726,6 +750,33 @@ impl Bridges {
         })
     }
 
+    /// As [`Bridges::remove`]; what a station sends to the router is no longer XDP's where that was its last path.
+    fn end(&mut self, paths: &[Stations], ops: &mut Vec<BridgeOp>) {
+        let up = paths.iter().filter_map(|stations| self.paths.get(stations));
+        let up = up.filter(|path| path.way == Way::Up);
+        let up: Vec<BridgedPath> = up.copied().collect();
+        self.remove(paths, ops);
+        for BridgedPath {
+            bridge,
+            stations,
+            port_out,
+            ..
+        } in up
+        {
+            let mac = stations.src;
+            let of_it = self.of_station.range((bridge, mac, FIRST)..);
+            let mut of_it = of_it.take_while(|(b, m, _)| (*b, *m) == (bridge, mac));
+            let enters = |path: &BridgedPath| path.way == Way::Up && path.port_out == port_out;
+            if !of_it.any(|(_, _, other)| self.paths.get(other).is_some_and(enters)) {
+                ops.push(BridgeOp::Entry {
+                    port: port_out,
+                    mac,
+                    known: false,
+                });
+            }
+        }
+    }
+
     fn remove(&mut self, paths: &[Stations], ops: &mut Vec<BridgeOp>) {
         for stations in paths {
             let Some(path) = self.paths.remove(stations) else {
@@ -772,7 +823,7 @@ impl Bridges {
             })
         };
         let leave: Vec<_> = looked.into_iter().filter(idle).collect();
-        self.remove(&leave, ops);
+        self.end(&leave, ops);
     }
 }
 

@@ -39,6 +39,8 @@ impl StationExit {
 pub(crate) struct KnownStations {
     /// What they send comes in through XDP.
     entries: BTreeSet<(u32, Mac)>,
+    /// Those for which that has changed, and not all flows have followed.
+    moved: BTreeMap<u32, BTreeSet<Mac>>,
     exits: BTreeMap<(u32, Mac), StationExit>,
 }
 
@@ -49,6 +51,7 @@ impl KnownStations {
 
     pub fn forget(&mut self, port: u32) {
         self.entries.retain(|(of, _)| *of != port);
+        self.moved.remove(&port);
         self.exits.retain(|(of, _), _| *of != port);
     }
 }
@@ -92,33 +95,51 @@ impl Manager {
         (station.device == exit.device).then_some(station.slot)
     }
 
-    /// What a station sends to the router comes in through XDP, or no longer; its flows are learned anew where they are
-    /// better off. `sender`: the source address of a flow's frames.
-    pub fn set_station_entry(
-        &mut self,
-        (port, mac): (u32, Mac),
-        known: bool,
-        sender: impl Fn(u32) -> Option<Mac>,
-        now_tick: u32,
-        ops: &mut Vec<Op>,
-    ) {
+    /// What a station sends to the router comes in through XDP, or no longer. True if its flows are to follow at once
+    /// ([`Manager::move_stations`]): where there are many, they wait for the next tick, and all stations for one walk.
+    #[must_use]
+    pub fn set_station_entry(&mut self, (port, mac): (u32, Mac), known: bool) -> bool {
         let changed = match known {
             true => self.stations.entries.insert((port, mac)),
             false => self.stations.entries.remove(&(port, mac)),
         };
-        if !changed {
-            return;
+        if changed {
+            self.stations.moved.entry(port).or_default().insert(mac);
         }
-        let moves = |index: &u32| {
-            let record = self.table.get(*index);
-            record.is_some_and(|record| match known {
-                true => record.path() == Path::Tc && !record.is_bound() && !record.is_sniffed(),
-                false => record.path() == Path::Xdp,
-            }) && sender(*index) == Some(mac)
-        };
-        let flows: Vec<u32> = self.table.at_port(port).filter(moves).collect();
-        for index in flows {
-            self.remove(index, now_tick, ops);
+        let few = self.settings.work_max;
+        changed && self.table.at_port(port).take(few + 1).count() <= few
+    }
+
+    /// Flows of stations whose way in has changed are learned anew, at most as many as in one call of others.
+    /// `sender`: the source address of a flow's frames.
+    pub fn move_stations(
+        &mut self,
+        sender: impl Fn(u32) -> Option<Mac>,
+        now_tick: u32,
+        ops: &mut Vec<Op>,
+    ) {
+        let work_max = self.settings.work_max;
+        for (port, macs) in std::mem::take(&mut self.stations.moved) {
+            let moves = |index: &u32| {
+                let Some(record) = self.table.get(*index) else {
+                    return false;
+                };
+                let free = !record.is_bound() && !record.is_sniffed();
+                let of_tc = record.path() == Path::Tc;
+                (free || !of_tc)
+                    && sender(*index).is_some_and(|mac| {
+                        let known = self.stations.entries.contains(&(port, mac));
+                        macs.contains(&mac) && known == of_tc
+                    })
+            };
+            let flows = self.table.at_port(port).filter(moves);
+            let flows: Vec<u32> = flows.take(work_max).collect();
+            if flows.len() == work_max {
+                self.stations.moved.insert(port, macs);
+            }
+            for index in flows {
+                self.remove(index, now_tick, ops);
+            }
         }
     }
 
@@ -148,7 +169,9 @@ impl Manager {
             let record = self.table.get(*index);
             exit.is_some() && record.is_some_and(|r| !r.is_bound() && !r.is_sniffed())
         };
-        let better: Vec<u32> = through(&of_tc).into_iter().filter(moves).collect();
+        // the others move when they are learned again
+        let better = through(&of_tc).into_iter().filter(moves);
+        let better: Vec<u32> = better.take(self.settings.work_max).collect();
         match self.narrow(through(&old).into_iter()) {
             Some(flows) => {
                 // one write for each next hop first: nothing goes there any more

@@ -94,6 +94,7 @@ pub struct ProgramSize {
 
 const PATHS: &str = "fw_paths";
 const OWN_MACS: &str = "fw_own_macs";
+const ROUTED_PORTS: &str = "fw_routed_ports";
 const PATH_COUNTS: &str = "fw_path_counts";
 
 type MapByName = BTreeMap<String, MapHandle>;
@@ -434,6 +435,15 @@ impl Datapath {
         match own {
             Some(own) => self.update(OWN_MACS, key.as_bytes(), &own.to_ne_bytes()),
             None => self.delete(OWN_MACS, key.as_bytes()),
+        }
+    }
+
+    /// A bridge, or a VLAN of it, sends through XDP to stations, or no longer.
+    pub fn set_routed_port(&self, ifindex: u32, routed: bool) -> Result<(), DatapathError> {
+        let key = ifindex.to_ne_bytes();
+        match routed {
+            true => self.update(ROUTED_PORTS, &key, &1u32.to_ne_bytes()),
+            false => self.delete(ROUTED_PORTS, &key),
         }
     }
 

@@ -73,7 +73,7 @@ fn world() -> Bridges {
 
 fn learn(bridges: &mut Bridges, crossed: &fw_crossed) -> Vec<BridgeOp> {
     let mut ops = Vec::new();
-    bridges.crossed(crossed, 1000, &mut ops);
+    bridges.crossed(crossed, crossed.epoch, 1000, &mut ops);
     ops
 }
 
@@ -612,7 +612,7 @@ fn ways_up_and_down_end_with_what_they_go_by() {
         ),
         (
             "the bridge is another",
-            |bridges, ops| bridges.doubt(ops),
+            |bridges, ops| bridges.doubt(BRIDGE, ops),
             false,
             true,
         ),
@@ -671,15 +671,17 @@ fn contradicted_ways_down_leave() {
 fn own_addresses_are_told_again_when_a_bridge_begins_to_route() {
     let mut bridges = routing();
     assert_eq!(bridges.wanted(), FW_BRIDGES_LEARN | FW_BRIDGES_ROUTED);
-    let mut ops = Vec::new();
-    bridges.remove_routed(VLAN, &mut ops);
-    assert!(ops.is_empty());
-    bridges.remove_routed(BRIDGE, &mut ops);
+    let routed = |port, routed| BridgeOp::SetRouted { port, routed };
     let own = |own| BridgeOp::SetOwn {
         mac: ROUTER,
         own: Some(own),
     };
-    assert_eq!(ops, [own(FW_OWN)]);
+    let mut ops = Vec::new();
+    bridges.remove_routed(VLAN, &mut ops);
+    assert_eq!(ops, [routed(VLAN, false)]);
+    ops.clear();
+    bridges.remove_routed(BRIDGE, &mut ops);
+    assert_eq!(ops, [routed(BRIDGE, false), own(FW_OWN)]);
     assert_eq!(bridges.wanted(), FW_BRIDGES_LEARN);
     let port = RoutedPort {
         ifindex: BRIDGE,
@@ -689,5 +691,45 @@ fn own_addresses_are_told_again_when_a_bridge_begins_to_route() {
     };
     ops.clear();
     bridges.set_routed(port, &mut ops);
-    assert_eq!(ops, [own(FW_OWN_ROUTED)]);
+    assert_eq!(ops, [routed(BRIDGE, true), own(FW_OWN_ROUTED)]);
+}
+
+#[test]
+fn a_station_that_is_forgotten_enters_no_longer() {
+    let mut bridges = routing();
+    let other = Fdb {
+        local: true,
+        ..at([2, 0, 0, 0, 0, 10], BRIDGE)
+    };
+    bridges.learn_station(&other, &mut Vec::new());
+    let mut second = up();
+    second.key.macs[..6].copy_from_slice(&other.mac.0);
+    learn(&mut bridges, &up());
+    learn(&mut bridges, &second);
+    // of one of the router's addresses: the other path is left
+    let ops = event(&mut bridges, Event::FdbGone(other));
+    assert!(!ops.contains(&entry(BRIDGE, A, false)), "{ops:?}");
+    let ops = event(&mut bridges, Event::FdbGone(at(A, 1)));
+    assert!(
+        matches!(&ops[..], [BridgeOp::RemovePath { .. }, last] if *last == entry(BRIDGE, A, false)),
+        "{ops:?}"
+    );
+}
+
+#[test]
+fn what_was_seen_in_another_epoch_is_seen_again() {
+    let mut ops = Vec::new();
+    routing().crossed(&down(), 8, 1000, &mut ops);
+    assert_eq!(ops, [BridgeOp::ForgetOffer { set: 5 }]);
+}
+
+/// The kernel sends elsewhere, where XDP may not.
+#[test]
+fn a_way_down_ends_with_what_contradicts_it() {
+    let mut bridges = routing();
+    learn(&mut bridges, &down());
+    let mut seen = down();
+    seen.tag_out.tpid_be = 0x8100u16.to_be();
+    seen.tag_out.tci_be = 0x2005u16.to_be();
+    assert!(learn(&mut bridges, &seen).contains(&no_exit()));
 }

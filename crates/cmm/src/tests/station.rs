@@ -52,7 +52,11 @@ fn path(world: &World, seen: Seen) -> Option<Path> {
 
 fn enter(world: &mut World, mac: [u8; 6], known: bool) -> Vec<Op> {
     let sender = |_| Some(SENDER);
-    world.call(|m, now, ops| m.set_station_entry((LAN, mac), known, sender, now, ops))
+    world.call(|m, now, ops| {
+        if m.set_station_entry((LAN, mac), known) {
+            m.move_stations(sender, now, ops);
+        }
+    })
 }
 
 fn leave(world: &mut World, exit: Option<StationExit>) -> Vec<Op> {
@@ -184,4 +188,26 @@ fn a_bridge_that_goes_takes_its_stations_along() {
     world.call(|m, now, ops| m.set_port(back, now, ops));
     world.learn(up());
     assert_eq!(path(world, up()), Some(Path::Tc));
+}
+
+/// Where there are many flows, they wait for a tick, and follow in pieces.
+#[test]
+fn many_flows_follow_their_station_by_and_by() {
+    let mut world = world();
+    world.manager.settings.work_max = 4;
+    for n in 0..10 {
+        world.learn(Seen::new(UDP, n));
+    }
+    assert!(enter(&mut world, SENDER, true).is_empty());
+    let mut left = Vec::new();
+    for _ in 0..4 {
+        let sender = |_| Some(SENDER);
+        let ops = world.call(|m, now, ops| m.move_stations(sender, now, ops));
+        left.push(
+            ops.iter()
+                .filter(|op| matches!(op, Op::RemoveFlow { .. }))
+                .count(),
+        );
+    }
+    assert_eq!(left, [4, 4, 2, 0]);
 }

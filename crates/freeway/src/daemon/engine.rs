@@ -330,6 +330,7 @@ impl Engine {
         self.manager
             .tick(now_tick, &exec::View(&self.datapath), &mut ops);
         self.age_paths(now_tick, &mut ops);
+        self.move_stations(now_tick, &mut ops);
         self.execute(ops)
     }
 
@@ -494,7 +495,9 @@ impl Engine {
                 }
                 DataplaneEvent::Crossed(crossed) => {
                     let mut bridge_ops = Vec::new();
-                    self.bridges.crossed(&crossed, now_tick, &mut bridge_ops);
+                    let epoch = self.manager.epoch();
+                    self.bridges
+                        .crossed(&crossed, epoch, now_tick, &mut bridge_ops);
                     self.bridge(bridge_ops, &mut ops);
                 }
                 DataplaneEvent::Watch(seen) => {

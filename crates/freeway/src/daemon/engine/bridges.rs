@@ -192,6 +192,9 @@ impl Engine {
                     removed
                 }
                 BridgeOp::SetOwn { mac, own } => self.datapath.set_own_mac(*mac, *own),
+                BridgeOp::SetRouted { port, routed } => {
+                    self.datapath.set_routed_port(*port, *routed)
+                }
                 BridgeOp::Entry { port, mac, known } => {
                     self.enter_station((*port, *mac), *known, flow_ops)
                 }
@@ -218,11 +221,17 @@ impl Engine {
         ops: &mut Vec<Op>,
     ) -> Result<(), DatapathError> {
         let now_tick = self.datapath.clock.now_tick()?;
+        if self.manager.set_station_entry(station, known) {
+            self.move_stations(now_tick, ops);
+        }
+        Ok(())
+    }
+
+    /// What stations send is learned anew where it is better off.
+    pub(super) fn move_stations(&mut self, now_tick: u32, ops: &mut Vec<Op>) {
         let flows = &self.datapath.flows;
         let sender = |index| flows.sender(index);
-        self.manager
-            .set_station_entry(station, known, sender, now_tick, ops);
-        Ok(())
+        self.manager.move_stations(sender, now_tick, ops);
     }
 
     /// How XDP sends to a station, or that it does not.
@@ -251,32 +260,31 @@ impl Engine {
     pub(super) fn bridge_event(&mut self, event: &Event, flow_ops: &mut Vec<Op>) -> bool {
         let mut ops = Vec::new();
         self.bridges.kernel_event(event, &mut ops);
-        let doubt = self.doubts_bridges(event);
-        if doubt {
-            self.bridges.doubt(&mut ops);
+        let doubted = self.doubted_bridge(event);
+        if let Some(bridge) = doubted {
+            self.bridges.doubt(bridge, &mut ops);
         }
         if !ops.is_empty() {
             self.bridge(ops, flow_ops);
         }
-        doubt
+        doubted.is_some()
     }
 
-    fn doubts_bridges(&self, event: &Event) -> bool {
-        let is_port = |index: u32| {
-            let port = self.ports.by_index.get(&index);
-            port.is_some_and(|port| port.bridged.is_some())
+    /// The bridge of which an event leaves nothing sure.
+    fn doubted_bridge(&self, event: &Event) -> Option<u32> {
+        let of_port = |index: u32| {
+            let port = self.ports.by_index.get(&index)?;
+            port.bridged.map(|(bridge, _)| bridge)
         };
-        self.bridges.learns()
-            && match event {
-                Event::LinkChanged(link) => {
-                    let lower = link.link.filter(|_| link.link_netnsid.is_none());
-                    self.bridges.is_served(link.ifindex)
-                        || is_port(link.ifindex)
-                        || lower.is_some_and(is_port)
-                }
-                Event::LinkGone { ifindex } => is_port(*ifindex),
-                _ => false,
+        match event {
+            Event::LinkChanged(link) if self.bridges.is_served(link.ifindex) => Some(link.ifindex),
+            Event::LinkChanged(link) => {
+                let lower = link.link.filter(|_| link.link_netnsid.is_none());
+                of_port(link.ifindex).or_else(|| of_port(lower?))
             }
+            Event::LinkGone { ifindex } => of_port(*ifindex),
+            _ => None,
+        }
     }
 
     /// Paths that nobody uses leave.
@@ -337,6 +345,9 @@ impl Engine {
         if !link.xdp.is_empty() {
             return Err("a foreign XDP program must see its packets".into());
         }
+        if link.ifindex != bridge {
+            return self.above_bridge(bridge);
+        }
         let mut fit = Fitness::default();
         let bridged = self.ports.by_index.values().filter_map(|port| port.bridged);
         for (_, at) in bridged.filter(|(of, _)| *of == bridge) {
@@ -346,6 +357,23 @@ impl Engine {
         fit.any()
             .then_some(fit)
             .ok_or_else(|| "no port of the bridge has XDP for what is bridged: tc forwards".into())
+    }
+
+    /// Of a VLAN of a bridge, whose frames the bridge's own interface no longer sees: it is as fit as that.
+    fn above_bridge(&self, bridge: u32) -> Result<Fitness, String> {
+        let port = self.ports.by_index.get(&bridge);
+        let fit = port.filter(|port| port.stations_of.is_some() && port.xdp.any());
+        let fit = fit.ok_or("XDP does not serve the bridge below: tc forwards")?;
+        let mut sniffers = self.polled.sniffers.iter();
+        let sniffer = sniffers
+            .find(|socket| socket.ifindex == Some(bridge) && !UNBRIDGED.contains(&socket.protocol));
+        match sniffer {
+            Some(socket) => Err(format!(
+                "a packet socket at the bridge below (inode {}) may want its frames: tc forwards",
+                socket.inode
+            )),
+            None => Ok(fit.xdp),
+        }
     }
 }
 
