@@ -335,6 +335,33 @@ pub enum BenchCommand {
     /// CPU time of the threads of the router's ports (threaded NAPI) for each copy that reached a receiver: the kernel
     /// alone, with Freeway, and a bare XDP broadcast, by turns. Fails if a receiver's copies are not as many as the router's frames.
     Multicast(MulticastArgs),
+    /// Compare two results: what is the same, faster or slower, and how sure that is
+    ///
+    /// Compares ratios, each to the kernel or to the bare program of the same run. Prints medians, 95 % confidence
+    /// intervals (Student's t over the logarithms of the runs' values), and a verdict by Welch's t-test at 5 %, so about
+    /// one ratio of twenty differs by chance. Exits with 0 whatever the verdict, and with 2 if a file is not what it
+    /// should be.
+    #[command(after_help = DIFF_HELP)]
+    Diff(DiffArgs),
+}
+
+const DIFF_HELP: &str = "\
+Example: freeway bench report --quick --output before
+         freeway bench report --quick --output after
+         freeway bench diff before/report.json after/report.json";
+
+/// Arguments of `bench diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// A report.json, or what a bench command printed with --json
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// Another, which is called same, faster or slower than A
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `bench multicast`.

@@ -12,7 +12,7 @@ use freeway_lab::{
     Counting, FLOWS_MAX, Lab, MeasureSpec, Proto, Sample, Topology, Turn, Turns, measure,
     measure_sink,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::program::input_program;
 use super::{flow_config, median, options, progress, ratio};
@@ -37,7 +37,7 @@ const SINK: Duration = Duration::from_secs(1);
 const SHARE_EXPECTED: f64 = 0.98;
 
 /// The result of a comparison. Times are medians over the runs, per frame that arrived.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The lab's topology.
     pub scenario: String,
@@ -93,7 +93,7 @@ pub struct Comparison {
 }
 
 /// The figures of each run, in order; times are gross where not called net.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
     /// The generator into an XDP drop.
     pub source_ns: Vec<f64>,
@@ -171,12 +171,17 @@ fn lost(sample: &Sample) -> u64 {
 
 /// Runs the comparison and prints it.
 pub fn compare(args: &CompareArgs) -> Result<(), Stop> {
-    let topology = Topology::parse(args.scenario.name())?;
-    lab::prepare()?;
-    let comparison = run(args, topology)?;
+    let comparison = measured(args)?;
     render::show(args.json, &comparison, |terminal| {
         table(&comparison, terminal)
     })
+}
+
+/// Runs it.
+pub fn measured(args: &CompareArgs) -> Result<Comparison, Stop> {
+    let topology = Topology::parse(args.scenario.name())?;
+    lab::prepare()?;
+    run(args, topology)
 }
 
 fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, Stop> {

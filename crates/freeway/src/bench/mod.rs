@@ -3,6 +3,7 @@
 
 mod bulk;
 mod compare;
+mod diff;
 mod discipline;
 mod flood;
 mod forwarded;
@@ -11,14 +12,17 @@ mod multicast;
 mod port;
 mod process;
 mod program;
+mod report;
 mod setup;
 mod shaper;
+mod statistics;
 
 use freeway_datapath::FLOWS_MAX;
 use freeway_lab::{Options, Sample};
 
 pub use bulk::bulk;
 pub use compare::compare;
+pub use diff::diff;
 pub use flood::flood;
 pub use imx8::{Row, imx8};
 pub use multicast::multicast;
