@@ -50,7 +50,7 @@ pub struct Bulk {
     pub seconds: u32,
     /// For each number of streams.
     pub streams: Vec<Streams>,
-    /// Freeway's tc program, with one stream; none where the kernel does not tell which program it is.
+    /// Freeway's tc program, with one stream; none with `--brief`, and where the kernel does not tell which program it is.
     pub tc_program: Option<ProgramTime>,
     /// What was measured on.
     pub machine: Machine,
@@ -309,7 +309,10 @@ fn run(args: &BulkArgs, topology: &'static Topology) -> Result<Bulk, Stop> {
     for site in sites {
         site.daemon.map(RouterDaemon::stop).transpose()?;
     }
-    let tc_program = program_time(topology, args)?;
+    let tc_program = match args.brief {
+        true => None,
+        false => program_time(topology, args)?,
+    };
     Ok(Bulk {
         scenario: topology.name.into(),
         mtu: options(0).mtu,

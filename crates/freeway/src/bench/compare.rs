@@ -6,6 +6,7 @@
 //! second router of the same kind has the kernel alone: what is compared or subtracted is measured by turns, within a
 //! second or so, for the machine's speed drifts.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use freeway_lab::{
@@ -24,11 +25,13 @@ use crate::render::{self, Page, Terminal, Tone, count};
 use crate::router::RouterDaemon;
 
 /// Frames before each Freeway sample: flows must be seen twice and prepared. So much at a time,
-const WARMUP: Duration = Duration::from_secs(2);
+const WARMUP: Duration = Duration::from_secs(1);
 /// until this share of the flows is fast,
 const WARM: f64 = 0.99;
 /// or this has passed.
 const WARMUP_MAX: Duration = Duration::from_secs(240);
+/// Connections outlive this, even if nothing of them came for as long as a long sample takes.
+const PRIME_AGE: Duration = Duration::from_secs(20);
 /// Frames of so long count the program's own time.
 const COUNTED: Duration = Duration::from_secs(1);
 /// The sink's cost takes twenty samples, once; it is only reported.
@@ -74,16 +77,16 @@ pub struct Comparison {
     /// freeway_ns / kernel_ns within a turn; the median.
     pub over_kernel: f64,
     /// Freeway's program at the router's input, for a frame, as the kernel counts it (kernel.bpf_stats_enabled), which
-    /// is part of the figure; none where the kernel does not tell which program it is.
+    /// is part of the figure; none with `--brief`, and where the kernel does not tell which program it is.
     pub program_ns: Option<f64>,
     /// The policy refused all flows.
     pub refused: bool,
     /// Connections that conntrack held beside those of the flows.
     pub idle_connections: u32,
-    /// The part of output port and sink in kernel_ns.
-    pub sink_skb_ns: f64,
-    /// The part of output port and sink in freeway_ns and redirect_ns.
-    pub sink_xdp_ns: f64,
+    /// The part of output port and sink in kernel_ns; none with `--brief`.
+    pub sink_skb_ns: Option<f64>,
+    /// The part of output port and sink in freeway_ns and redirect_ns; none with `--brief`.
+    pub sink_xdp_ns: Option<f64>,
     /// The least share of a Freeway sample's frames that the fast path forwarded.
     pub fast_share: f64,
     /// The figures of each run.
@@ -204,13 +207,18 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
         } else {
             flow_config(args.flows)
         },
+        primed: Cell::new(None),
     };
     let wire_bytes = lab
         .flows(Proto::Udp, args.flows, args.frame_bytes)
         .wire_bytes();
-    progress("what the sink costs");
-    bench.prime(args.flows)?;
-    let sink = measure_sink(&lab, &bench.spec(SINK))?;
+    let sink = if args.brief {
+        None
+    } else {
+        progress("what the sink costs");
+        bench.prime(args.flows)?;
+        Some(measure_sink(&lab, &bench.spec(SINK))?)
+    };
     let mut samples = Samples::default();
     for run in 1..=args.runs {
         bench.run(run, &mut samples)?;
@@ -242,8 +250,8 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
         program_ns: (!samples.program_ns.is_empty()).then(|| median(samples.program_ns.clone())),
         refused: args.refused,
         idle_connections: args.idle_connections,
-        sink_skb_ns: sink.skb_ns,
-        sink_xdp_ns: sink.xdp_ns,
+        sink_skb_ns: sink.as_ref().map(|sink| sink.skb_ns),
+        sink_xdp_ns: sink.as_ref().map(|sink| sink.xdp_ns),
         fast_share: samples.fast_share.iter().copied().fold(1.0, f64::min),
         samples,
         machine: Machine::this(),
@@ -257,6 +265,8 @@ struct Bench<'a> {
     kernel: &'a Lab,
     args: &'a CompareArgs,
     config: String,
+    /// When all connections were opened or kept from expiring.
+    primed: Cell<Option<Instant>>,
 }
 
 impl Bench<'_> {
@@ -287,7 +297,12 @@ impl Bench<'_> {
     fn run(&self, number: u32, samples: &mut Samples) -> Result<(), Stop> {
         let say = |words: String| progress(&format!("run {number} of {}: {words}", self.args.runs));
         // the idle ones are not seen by Freeway: they outlive the run by their timeout
-        self.prime(self.args.flows + self.args.idle_connections)?;
+        let kept = self.args.idle_connections == 0
+            && self.primed.get().is_some_and(|at| at.elapsed() < PRIME_AGE);
+        if !kept {
+            self.prime(self.args.flows + self.args.idle_connections)?;
+            self.primed.set(Some(Instant::now()));
+        }
         let (figures, share, program_ns) = self.freeway()?;
         for (name, ns) in [
             ("kernel  ", figures.kernel_ns),
@@ -326,7 +341,7 @@ impl Bench<'_> {
             if active >= enough || self.args.refused || start.elapsed() >= WARMUP_MAX {
                 return Ok(());
             }
-            if start.elapsed() >= 2 * WARMUP {
+            if start.elapsed() >= 4 * WARMUP {
                 progress(&format!("{} flows are fast", count(active)));
             }
         }
@@ -347,7 +362,9 @@ impl Bench<'_> {
     fn freeway(&self) -> Result<(Figures, f64, Option<f64>), Stop> {
         let daemon = RouterDaemon::start_on(self.lab, self.args.path, &self.config)?;
         daemon.require_fast_ports()?;
-        self.prime(self.args.flows)?;
+        if self.args.idle_connections > 0 {
+            self.prime(self.args.flows)?;
+        }
         self.warm_up(&daemon)?;
         let seconds = Duration::from_secs(self.args.seconds.into());
         let turns = Turns::new(&[self.kernel, self.lab], &self.spec(seconds))?;
@@ -356,7 +373,11 @@ impl Bench<'_> {
         let fast = daemon.stats()?.fast.packets.saturating_sub(before);
         let share = fast as f64 / turns.frames()?[1].max(1) as f64;
         drop(turns);
-        let program_ns = self.program_ns()?;
+        let program_ns = if self.args.brief {
+            None
+        } else {
+            self.program_ns()?
+        };
         daemon.stop()?;
         Ok((figures, share, program_ns))
     }
@@ -408,13 +429,13 @@ fn table(comparison: &Comparison, terminal: Terminal) -> String {
         )
     };
     page.words("", &summary);
-    page.words(
-        "",
-        &format!(
-            "Net of the generator ({:.1} ns). Output port and sink are {:.1} ns of the kernel's figure and {:.1} ns of the others.",
-            c.source_ns, c.sink_skb_ns, c.sink_xdp_ns
-        ),
-    );
+    let mut net = format!("Net of the generator ({:.1} ns).", c.source_ns);
+    if let (Some(skb_ns), Some(xdp_ns)) = (c.sink_skb_ns, c.sink_xdp_ns) {
+        net.push_str(&format!(
+            " Output port and sink are {skb_ns:.1} ns of the kernel's figure and {xdp_ns:.1} ns of the others."
+        ));
+    }
+    page.words("", &net);
     if let Some(program_ns) = c.program_ns {
         let words = format!(
             "Freeway's program is {program_ns:.1} ns of its figure, the counting of them included."
@@ -458,8 +479,8 @@ mod tests {
             program_ns: Some(45.0),
             refused: false,
             idle_connections: 0,
-            sink_skb_ns: 80.0,
-            sink_xdp_ns: 40.0,
+            sink_skb_ns: Some(80.0),
+            sink_xdp_ns: Some(40.0),
             fast_share: 0.999,
             samples: Samples::default(),
             machine: Machine::this(),

@@ -35,7 +35,7 @@ pub struct Imx8 {
     /// Runs.
     pub runs: u32,
     /// Seconds of each sample.
-    pub seconds: u32,
+    pub seconds: f64,
     /// The path that the configuration gives Freeway's ports: `auto`, `xdp` or `tc`.
     pub path: String,
     /// The rows, in order.
@@ -263,7 +263,7 @@ fn measure_site(rows: &[Row], args: &Imx8Args) -> Result<Vec<Measured>, Stop> {
                 break;
             }
             if row.proto == freeway_lab::Proto::Udp {
-                site.prime(row.proto)?;
+                site.keep_udp()?;
             }
             let run = site.run(*row)?;
             say(*row, number, args.runs, &run);

@@ -12,6 +12,7 @@ mod multicast;
 mod port;
 mod process;
 mod program;
+mod progress;
 mod report;
 mod setup;
 mod shaper;
@@ -26,6 +27,8 @@ pub use diff::diff;
 pub use flood::flood;
 pub use imx8::{Row, imx8};
 pub use multicast::multicast;
+pub use progress::progress;
+pub use report::{names as report_scenarios, report};
 pub use setup::setup;
 pub use shaper::shaper;
 
@@ -47,11 +50,6 @@ pub fn flow_config(flows: u32) -> String {
     } else {
         format!("[flows]\nmax = {needed}\n")
     }
-}
-
-/// Says on standard error what happens.
-pub fn progress(words: &str) {
-    eprintln!("{words}");
 }
 
 /// `1,234 ns, 0.81 Mpps`.
