@@ -236,11 +236,11 @@ impl<'a> Site<'a> {
         let wanted = (f64::from(self.args.flows) * WARM) as u64;
         let start = Instant::now();
         loop {
-            measure(lab, &self.spec(row, WARMUP))?;
             let fast = daemon.count(&self.active(lab, row))?;
             if fast >= wanted {
                 return Ok(());
             }
+            measure(lab, &self.spec(row, WARMUP))?;
             if start.elapsed() >= WARMUP_MAX {
                 let flows = self.args.flows;
                 progress(&format!("{}: {fast} of {flows} flows are fast", row.name()));

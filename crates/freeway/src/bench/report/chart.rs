@@ -87,7 +87,11 @@ impl Drawing {
 
 /// Units of the drawing; a page is about half as many pixels wide, a phone a third.
 const WIDTH: u32 = 960;
-const MARGIN: u32 = 8;
+/// Around a drawing that stands alone.
+const PAD: u32 = 28;
+/// Half of the axis' first and last numbers.
+const LEFT: u32 = 12;
+const RIGHT: u32 = 40;
 const FONT: f64 = 28.0;
 const TITLE: f64 = 36.0;
 const LINE: f64 = 40.0;
@@ -95,10 +99,12 @@ const BAR: f64 = 26.0;
 const BAR_GAP: f64 = 8.0;
 const ROW_GAP: f64 = 20.0;
 const AXIS: u32 = 48;
+/// How much of its colour a bar keeps between its least and its greatest value.
+const RANGE: f64 = 0.45;
 /// Between a bar and its words.
 const BESIDE: f64 = 12.0;
 /// A character of the usual fonts, of their size.
-const CHARACTER: f64 = 0.56;
+const CHARACTER: f64 = 0.58;
 /// plotters' SVG backend divides sizes by this.
 const SVG_SIZE: f64 = 1.24;
 
@@ -149,7 +155,7 @@ impl Chart {
 
     /// Where the axis ends, so that all words fit behind their bars.
     fn axis_end(&self) -> f64 {
-        let width = f64::from(WIDTH - 2 * MARGIN);
+        let width = f64::from(WIDTH - LEFT - RIGHT);
         let bars = self.rows.iter().flat_map(|row| &row.bars);
         let needed = bars.map(|bar| {
             let words = bar.words.chars().count() as f64 * FONT * CHARACTER + BESIDE;
@@ -164,14 +170,16 @@ impl Chart {
         let legend = self.legend_lines();
         let title = if titled { 1.4 * LINE } else { 0.0 };
         let head = title + LINE + legend.len() as f64 * LINE + 0.4 * LINE;
-        let height = head + self.rows_height() + f64::from(AXIS + 2 * MARGIN);
+        let height = head + self.rows_height() + f64::from(AXIS);
         let mut plain = String::new();
         {
-            let backend = SVGBackend::with_string(&mut plain, (WIDTH, height as u32));
-            let area = backend.into_drawing_area();
+            let pad = if titled { PAD } else { 0 };
+            let size = (WIDTH + 2 * pad, height as u32 + 2 * pad);
+            let whole = SVGBackend::with_string(&mut plain, size).into_drawing_area();
+            let area = whole.margin(pad, pad, pad, pad);
             self.draw_head(&area, titled, &legend)
-                .and_then(|()| self.draw_rows(&area.margin(head as u32, MARGIN, 0, 0)))
-                .and_then(|()| area.present())
+                .and_then(|()| self.draw_rows(&area.margin(head as u32, 0, 0, 0)))
+                .and_then(|()| whole.present())
                 .map_err(|error| format!("cannot draw {}: {error}", self.name))?;
         }
         let themed = with_classes(&plain);
@@ -219,8 +227,8 @@ impl Chart {
         let end = self.axis_end();
         let height = self.rows_height();
         let mut chart = ChartBuilder::on(area)
-            .margin_left(1)
-            .margin_right(MARGIN)
+            .margin_left(LEFT)
+            .margin_right(RIGHT)
             .x_label_area_size(AXIS)
             .build_cartesian_2d(0.0..end, 0.0..height)?;
         chart
@@ -237,10 +245,6 @@ impl Chart {
             .light_line_style(TRANSPARENT)
             .axis_style(Tone::Grid.color().stroke_width(2))
             .draw()?;
-        if let Some(at) = self.reference {
-            let line = vec![(at, 0.0), (at, height)];
-            chart.draw_series([PathElement::new(line, Tone::Muted.color().stroke_width(3))])?;
-        }
         // from the top; the axis has its zero at the bottom
         let mut top = height;
         for row in &self.rows {
@@ -252,14 +256,19 @@ impl Chart {
             top -= LINE;
             for bar in &row.bars {
                 let (high, low, middle) = (top, top - BAR, top - BAR / 2.0);
-                let color = bar.tone.color().filled();
-                let span = match bar.extent {
-                    Extent::To(value, _) => Some([0.0, value]),
-                    Extent::Between(from, to) => Some([from, to]),
-                    Extent::Missing => None,
+                let (sure, range) = match bar.extent {
+                    Extent::To(value, _) => (value, value),
+                    Extent::Between(from, to) => (from, to),
+                    Extent::Missing => (0.0, 0.0),
                 };
-                if let Some([from, to]) = span {
-                    chart.draw_series([Rectangle::new([(from, high), (to, low)], color)])?;
+                let color = bar.tone.color();
+                for (from, to, color) in [
+                    (0.0, sure, color.filled()),
+                    (sure, range, color.mix(RANGE).filled()),
+                ] {
+                    if to > from {
+                        chart.draw_series([Rectangle::new([(from, high), (to, low)], color)])?;
+                    }
                 }
                 if let Extent::To(_, Some([from, to])) = bar.extent {
                     let ink = Tone::Ink.color().stroke_width(3);
@@ -270,6 +279,11 @@ impl Chart {
                         vec![(to, middle - tick), (to, middle + tick)],
                     ];
                     chart.draw_series(lines.map(|line| PathElement::new(line, ink)))?;
+                }
+                if let Some(at) = self.reference.filter(|_| range > 0.0) {
+                    let ink = Tone::Ink.color().stroke_width(3);
+                    let line = vec![(at, high + 3.0), (at, low - 3.0)];
+                    chart.draw_series([PathElement::new(line, ink)])?;
                 }
                 let tone = match bar.extent {
                     Extent::Missing => Tone::Muted,

@@ -15,11 +15,11 @@ mod tables;
 mod text;
 mod theme;
 
-#[cfg(test)]
-pub use document::tests;
 pub use document::Document;
 #[cfg(test)]
 pub use document::Report;
+#[cfg(test)]
+pub use document::tests;
 pub use outcome::{Better, Outcome, Ratio};
 pub use run::report;
 pub use scenario::names;

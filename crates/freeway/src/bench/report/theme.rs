@@ -64,11 +64,11 @@ impl Tone {
             Tone::Ink => [0x1b1f24, 0xe6e9ee],
             Tone::Muted => [0x59636e, 0x9aa4af],
             Tone::Grid => [0xdde2e7, 0x30373f],
-            Tone::Kernel => [0x808a95, 0x8b96a3],
+            Tone::Kernel => [0x6f7a86, 0x939eab],
             Tone::Flowtable => [0xc47a10, 0xdf9f3a],
             Tone::Freeway => [0x1f6fd6, 0x5aa2ff],
             Tone::Tc => [0x7fb0ea, 0x3a78c2],
-            Tone::Redirect => [0xc0c8d0, 0x4d5762],
+            Tone::Redirect => [0xb4bec8, 0x5d6874],
             Tone::Published => [0x8e5bc4, 0xb48ae0],
         }
     }
