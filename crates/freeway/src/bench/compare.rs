@@ -7,6 +7,7 @@
 //! second or so, for the machine's speed drifts.
 
 use std::cell::Cell;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use freeway_lab::{
@@ -32,6 +33,8 @@ const WARM: f64 = 0.99;
 const WARMUP_MAX: Duration = Duration::from_secs(240);
 /// Connections outlive this, even if nothing of them came for as long as a long sample takes.
 const PRIME_AGE: Duration = Duration::from_secs(20);
+/// More connections than these are opened in one router after the other: one CPU opens them all.
+const PRIMED_AT_ONCE: u32 = 10_000;
 /// Frames of so long count the program's own time.
 const COUNTED: Duration = Duration::from_secs(1);
 /// The sink's cost takes twenty samples, once; it is only reported.
@@ -288,9 +291,22 @@ impl Bench<'_> {
 
     /// Opens the connections, or keeps them from expiring.
     fn prime(&self, connections: u32) -> Result<(), Stop> {
-        for lab in [self.lab, self.kernel] {
-            lab.prime(Proto::Udp, connections, Some(self.args.cpu))?;
+        let cpu = Some(self.args.cpu);
+        let prime = |lab: &Lab| lab.prime(Proto::Udp, connections, cpu);
+        if connections > PRIMED_AT_ONCE {
+            prime(self.lab)?;
+            prime(self.kernel)?;
+            return Ok(());
         }
+        // most of the time is the wait for UDP connections to be assured
+        let [of_freeway, of_kernel] = thread::scope(|scope| {
+            [self.lab, self.kernel]
+                .map(|lab| scope.spawn(move || prime(lab)))
+                .map(ScopedJoinHandle::join)
+        });
+        let failed = |_| Stop::failure("a thread that opens connections ended badly");
+        of_freeway.map_err(failed)??;
+        of_kernel.map_err(failed)??;
         Ok(())
     }
 

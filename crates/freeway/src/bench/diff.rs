@@ -59,7 +59,7 @@ pub struct Counts {
     pub faster: usize,
     /// Worse.
     pub slower: usize,
-    /// With too few runs.
+    /// With a single run, or with one that was disturbed.
     pub unknown: usize,
 }
 
@@ -78,7 +78,7 @@ pub struct Compared {
     pub a: Summary,
     /// In the second.
     pub b: Summary,
-    /// The second over the first, geometric means; none if one has a single run, as the next three.
+    /// The second over the first, geometric means; none if the verdict is unknown, as the next three.
     pub change: Option<f64>,
     /// Its interval's lower end,
     pub change_low: Option<f64>,
@@ -100,7 +100,7 @@ pub enum Verdict {
     Faster,
     /// The second is worse.
     Slower,
-    /// There are too few runs.
+    /// There is a single run, or one was disturbed: it has no positive time.
     Unknown,
 }
 
@@ -110,7 +110,7 @@ impl Verdict {
             Verdict::Same => "same",
             Verdict::Faster => "faster",
             Verdict::Slower => "slower",
-            Verdict::Unknown => "too few runs",
+            Verdict::Unknown => "unknown",
         }
     }
 }
@@ -283,7 +283,7 @@ fn table(diff: &Diff, terminal: Terminal) -> String {
     }
     if unknown > 0 {
         let words = format!(
-            "{} of a single run: measure with more runs to compare.",
+            "{} of a single run, or with one that was disturbed (its net time is not positive): measure again, with more runs.",
             plural(unknown as u64, "ratio")
         );
         page.words("", &page.tone(Tone::Warn, &words));
@@ -472,6 +472,7 @@ mod tests {
         assert_eq!(diff.counts.unknown, 6);
         let text = table(&diff, PIPE);
         assert!(text.contains("6 ratios of a single run"), "{text}");
+        assert!(text.contains("unknown\n"), "{text}");
         let json = serde_json::to_value(&diff).unwrap();
         assert_eq!(json["ratios"][0]["verdict"], "unknown");
         assert!(json["ratios"][0]["p"].is_null());

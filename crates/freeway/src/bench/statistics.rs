@@ -23,7 +23,8 @@ pub const TEST_METHOD: &str =
 pub struct Summary {
     /// The middle value.
     pub median: f64,
-    /// The confidence interval's ends; none of a single repetition.
+    /// The confidence interval's ends; none of a single repetition, and of what is not positive: net of what was measured
+    /// beside it, a disturbed repetition may be less than nothing.
     pub low: Option<f64>,
     /// Its upper end.
     pub high: Option<f64>,
@@ -85,9 +86,9 @@ fn quantile(freedom: f64) -> Option<f64> {
     Some(t(freedom)?.inverse_cdf((1.0 + CONFIDENCE) / 2.0))
 }
 
-/// Of a set; `None` if it is empty or holds what is no positive number.
+/// Of a set; `None` if it is empty or holds what is no number. One that holds what has no logarithm has no interval.
 pub fn summary(values: &[f64]) -> Option<Summary> {
-    if values.is_empty() || !values.iter().all(|value| value.is_finite() && *value > 0.0) {
+    if values.is_empty() || !values.iter().all(|value| value.is_finite()) {
         return None;
     }
     let ends = moments(values).and_then(|of| {
@@ -157,9 +158,11 @@ mod tests {
         let of = summary(&[2.0]).unwrap();
         assert_eq!((of.median, of.low, of.high), (2.0, None, None));
         assert_eq!(summary(&[]), None);
-        assert_eq!(summary(&[1.0, -1.0]), None);
+        let of = summary(&[1.0, -1.0, 2.0]).unwrap();
+        assert_eq!((of.median, of.low, of.high), (1.0, None, None));
         assert_eq!(summary(&[1.0, f64::NAN]), None);
         assert_eq!(difference(&[1.0], &[1.0, 2.0]), None);
+        assert_eq!(difference(&[1.0, -2.0], &[1.0, 2.0]), None);
     }
 
     #[test]

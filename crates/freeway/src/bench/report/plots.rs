@@ -7,6 +7,7 @@ use super::outcome::{Costs, Outcome, Router, SPEEDUP, imx8_case};
 use super::sources::{IMX8_LINE_CPU, Ours, PUBLISHED};
 use super::theme::Tone;
 use crate::bench::imx8::{Column, Measured};
+use crate::bench::median;
 use crate::bench::statistics::{Summary, summary};
 use crate::render::count;
 
@@ -39,7 +40,11 @@ pub fn all(report: &Report) -> Vec<Chart> {
     charts
 }
 
+/// Of a disturbed run that takes less than nothing there is no bar.
 fn extent(of: &Summary) -> Extent {
+    if of.median <= 0.0 {
+        return Extent::Missing;
+    }
     Extent::To(
         of.median,
         of.low.zip(of.high).map(|(low, high)| [low, high]),
@@ -59,6 +64,7 @@ pub fn times(ratio: f64) -> String {
 pub fn times_between(of: &Summary) -> String {
     match (of.low, of.high) {
         (Some(low), Some(high)) => format!("{} ({low:.1} to {high:.1})", times(of.median)),
+        _ if of.runs > 1 => format!("{}, disturbed", times(of.median)),
         _ => times(of.median),
     }
 }
@@ -79,14 +85,11 @@ fn label(scenario: &Scenario, case: &str) -> String {
     }
 }
 
-/// Of several ratios of as many runs each, by run.
-fn geometric_means(of: &[&[f64]]) -> Vec<f64> {
+/// Of several ratios of as many runs each, by run: a disturbed one does not spoil the others.
+fn medians(of: &[&[f64]]) -> Vec<f64> {
     let runs = of.iter().map(|samples| samples.len()).min().unwrap_or(0);
-    let mean = |run: usize| {
-        let sum: f64 = of.iter().map(|samples| samples[run].ln()).sum();
-        (sum / of.len() as f64).exp()
-    };
-    (0..runs).map(mean).collect()
+    let middle = |run: usize| median(of.iter().map(|samples| samples[run]).collect());
+    (0..runs).map(middle).collect()
 }
 
 /// What each scenario's speed-up is; the rows of the i.MX 8 in two groups.
@@ -102,7 +105,7 @@ pub fn speedup_rows(report: &Report) -> Vec<(String, Summary)> {
                 let group: Vec<&[f64]> = group.map(|ratio| ratio.samples.as_slice()).collect();
                 let shape = if vlan_nat { "VLAN and NAT" } else { "plain" };
                 let case = format!("{} {shape} rows", group.len());
-                let summary = summary(&geometric_means(&group));
+                let summary = summary(&medians(&group));
                 rows.extend(summary.map(|summary| (label(scenario, &case), summary)));
             }
             continue;
@@ -330,8 +333,8 @@ mod tests {
         );
         let nat = rows[2].1;
         assert!(nat.low.unwrap() < nat.median && nat.median < nat.high.unwrap());
-        assert_eq!(geometric_means(&[&[2.0, 3.0], &[8.0, 12.0, 9.0]]).len(), 2);
-        assert!((geometric_means(&[&[2.0], &[8.0]])[0] - 4.0).abs() < 1e-9);
+        let of = medians(&[&[2.0, 3.0], &[8.0, -12.0, 9.0], &[4.0, 5.0]]);
+        assert_eq!(of, [4.0, 3.0]);
     }
 
     #[test]

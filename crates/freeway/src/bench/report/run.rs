@@ -29,7 +29,8 @@ const METHOD: [&str; 6] = [
      included, and nothing of the hosts'.",
     "The kernel has no program of Freeway attached. Freeway has its defaults, revalidations and connection checks included, and is measured when 99 % of the flows are fast.",
     "The bare redirect or broadcast is an XDP program that looks at nothing: the least that forwarding costs here.",
-    "A run's figure is a median of turns, a figure shown the median of runs; ratios are taken within a run.",
+    "A run's figure is a median of turns, a figure shown the median of runs; ratios are taken within a run. On a machine with other work a run may be so \
+     disturbed that what is left after subtraction is not positive; it stays, and its figure has no interval.",
 ];
 
 /// Measures, or reads what was measured, and writes all of it.
