@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::api::Proto;
-use crate::bench::Row;
+use crate::bench::{Row, report_scenarios};
 use crate::config::{LogLevel, PathChoice};
 use crate::exit::EXIT_CODES;
 
@@ -335,6 +335,61 @@ pub enum BenchCommand {
     /// CPU time of the threads of the router's ports (threaded NAPI) for each copy that reached a receiver: the kernel
     /// alone, with Freeway, and a bare XDP broadcast, by turns. Fails if a receiver's copies are not as many as the router's frames.
     Multicast(MulticastArgs),
+    /// Measure all that this machine can, and write a page about it
+    ///
+    /// Runs the other bench commands, in a short form with --quick, and writes to the folder report.json with the figures
+    /// of every run, index.html, one page with everything in it, and each of its plots as SVG and as PNG. What cannot be
+    /// measured here says why. Needs root, iproute2, nftables, ethtool, conntrack and iperf3; with --from nothing of it.
+    #[command(after_help = REPORT_HELP)]
+    Report(ReportArgs),
+    /// Compare two results: what is the same, faster or slower, and how sure that is
+    ///
+    /// Compares ratios, each to the kernel or to the bare program of the same run. Prints medians, 95 % confidence
+    /// intervals (Student's t over the logarithms of the runs' values), and a verdict by Welch's t-test at 5 %, so about
+    /// one ratio of twenty differs by chance. Exits with 0 whatever the verdict, and with 2 if a file is not what it
+    /// should be.
+    #[command(after_help = DIFF_HELP)]
+    Diff(DiffArgs),
+}
+
+const REPORT_HELP: &str = "\
+Example: freeway bench report --quick --output report
+         freeway bench report --from report/report.json --output again";
+
+/// Arguments of `bench report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Folder to write to; created if it is not there
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Measure in less than five minutes instead of about an hour
+    #[arg(long)]
+    pub quick: bool,
+    /// Measure this scenario only; repeat for more [default: all]
+    #[arg(long = "scenario", value_name = "NAME", value_parser = report_scenarios())]
+    pub scenarios: Vec<String>,
+    /// Draw what was measured before, from its report.json
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "scenarios"])]
+    pub from: Option<PathBuf>,
+}
+
+const DIFF_HELP: &str = "\
+Example: freeway bench report --quick --output before
+         freeway bench report --quick --output after
+         freeway bench diff before/report.json after/report.json";
+
+/// Arguments of `bench diff`.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// A report.json, or what a bench command printed with --json
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// Another, which is called same, faster or slower than A
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `bench multicast`.
@@ -378,9 +433,9 @@ pub struct Imx8Args {
     /// Runs; figures are their medians
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
-    /// Seconds of each sample of each router
-    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
-    pub seconds: u32,
+    /// Seconds of each sample of each router, 0.5 to 600
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = sample_seconds)]
+    pub seconds: f64,
     /// The path of Freeway's ports
     #[arg(long, value_name = "PATH", default_value = "auto")]
     pub path: PathChoice,
@@ -410,6 +465,9 @@ pub struct BulkArgs {
     /// CPU of the hosts and the daemon
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub host_cpu: usize,
+    /// Leave out what is only reported: the time of tc's program
+    #[arg(long)]
+    pub brief: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -547,6 +605,9 @@ pub struct CompareArgs {
     /// CPU of generator and router
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub cpu: usize,
+    /// Leave out what is only reported: the time of the sink and Freeway's program
+    #[arg(long)]
+    pub brief: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -607,6 +668,13 @@ fn watch_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=60.0).contains(&seconds) => Ok(seconds),
         _ => Err("write a number of seconds from 0 to 60".into()),
+    }
+}
+
+fn sample_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.5..=600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write a number of seconds from 0.5 to 600".into()),
     }
 }
 

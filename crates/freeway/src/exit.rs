@@ -10,7 +10,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Something failed.
     Failure = 1,
-    /// No daemon answers.
+    /// No daemon answers, or a file is not what it should be: [`Exit::BAD_FILE`].
     NoDaemon = 2,
     /// Bad input on the command line (EX_USAGE).
     Usage = 64,
@@ -18,6 +18,11 @@ pub enum Exit {
     Privilege = 77,
     /// The configuration is wrong (EX_CONFIG).
     Config = 78,
+}
+
+impl Exit {
+    /// A file that was named cannot be read, or is something else. As with diff(1), 2 is trouble.
+    pub const BAD_FILE: Exit = Exit::NoDaemon;
 }
 
 impl From<Exit> for ExitCode {
@@ -31,7 +36,7 @@ pub const EXIT_CODES: &str = "\
 Exit codes:
   0   success
   1   failure
-  2   no daemon answers
+  2   no daemon answers; `bench diff`, `bench report --from`: a file is not what it should be
   64  bad input on the command line
   77  a privilege is lacking
   78  the configuration is wrong";

@@ -68,6 +68,8 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Bench(BenchCommand::Shaper(args)) => bench::shaper(&args),
         Command::Bench(BenchCommand::Imx8(args)) => bench::imx8(&args),
         Command::Bench(BenchCommand::Multicast(args)) => bench::multicast(&args),
+        Command::Bench(BenchCommand::Report(args)) => bench::report(&args),
+        Command::Bench(BenchCommand::Diff(args)) => bench::diff(&args),
         Command::Man { dir, positional } => manual::pages(&dir.or(positional).unwrap_or_default()),
         Command::Completions { target } => manual::completions(&target),
     }

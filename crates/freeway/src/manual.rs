@@ -64,6 +64,8 @@ mod tests {
             "freeway-explain",
             "freeway-bench-compare",
             "freeway-bench-setup",
+            "freeway-bench-report",
+            "freeway-bench-diff",
         ] {
             let page =
                 fs::read_to_string(dir.path().join("man").join(format!("{name}.1"))).unwrap();

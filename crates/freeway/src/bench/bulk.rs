@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use freeway_lab::{Counting, Lab, NapiThreads, Options, RunTime, Topology};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::forwarded::Forwarded;
 use super::process::pin;
@@ -38,7 +38,7 @@ const WRITES_PER_S: u32 = 4_000;
 const MARGIN_S: u32 = 1;
 
 /// The result.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bulk {
     /// The lab's topology.
     pub scenario: String,
@@ -50,14 +50,14 @@ pub struct Bulk {
     pub seconds: u32,
     /// For each number of streams.
     pub streams: Vec<Streams>,
-    /// Freeway's tc program, with one stream; none where the kernel does not tell which program it is.
+    /// Freeway's tc program, with one stream; none with `--brief`, and where the kernel does not tell which program it is.
     pub tc_program: Option<ProgramTime>,
     /// What was measured on.
     pub machine: Machine,
 }
 
 /// The routers with a number of streams.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Streams {
     /// Parallel TCP streams.
     pub streams: u32,
@@ -74,7 +74,7 @@ pub struct Streams {
 }
 
 /// A router's medians, and its samples in order.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Frame bytes forwarded for each second of the router's CPU, in gigabytes.
     pub gbyte_per_cpu_s: f64,
@@ -91,7 +91,7 @@ pub struct Figures {
 /// Mean times of tc's program for a frame, medians of the runs, as the kernel counts them (kernel.bpf_stats_enabled); what
 /// counting adds is part of them. The sender's TCP makes as many frames of either kind, and veths hand them over as they
 /// are: so the program finds the CPU's caches alike.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgramTime {
     /// Of frames that a wire could carry.
     pub single_ns: f64,
@@ -158,10 +158,15 @@ impl Figures {
 
 /// Measures and prints.
 pub fn bulk(args: &BulkArgs) -> Result<(), Stop> {
+    let bulk = measured(args)?;
+    render::show(args.json, &bulk, |terminal| table(&bulk, terminal))
+}
+
+/// Measures.
+pub fn measured(args: &BulkArgs) -> Result<Bulk, Stop> {
     let topology = Topology::parse(SCENARIO)?;
     lab::prepare()?;
-    let bulk = run(args, topology)?;
-    render::show(args.json, &bulk, |terminal| table(&bulk, terminal))
+    run(args, topology)
 }
 
 /// A router and its hosts. Fields are dropped in order.
@@ -304,7 +309,10 @@ fn run(args: &BulkArgs, topology: &'static Topology) -> Result<Bulk, Stop> {
     for site in sites {
         site.daemon.map(RouterDaemon::stop).transpose()?;
     }
-    let tc_program = program_time(topology, args)?;
+    let tc_program = match args.brief {
+        true => None,
+        false => program_time(topology, args)?,
+    };
     Ok(Bulk {
         scenario: topology.name.into(),
         mtu: options(0).mtu,

@@ -6,13 +6,15 @@
 //! second router of the same kind has the kernel alone: what is compared or subtracted is measured by turns, within a
 //! second or so, for the machine's speed drifts.
 
+use std::cell::Cell;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use freeway_lab::{
     Counting, FLOWS_MAX, Lab, MeasureSpec, Proto, Sample, Topology, Turn, Turns, measure,
     measure_sink,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::program::input_program;
 use super::{flow_config, median, options, progress, ratio};
@@ -24,11 +26,15 @@ use crate::render::{self, Page, Terminal, Tone, count};
 use crate::router::RouterDaemon;
 
 /// Frames before each Freeway sample: flows must be seen twice and prepared. So much at a time,
-const WARMUP: Duration = Duration::from_secs(2);
+const WARMUP: Duration = Duration::from_secs(1);
 /// until this share of the flows is fast,
 const WARM: f64 = 0.99;
 /// or this has passed.
 const WARMUP_MAX: Duration = Duration::from_secs(240);
+/// Connections outlive this, even if nothing of them came for as long as a long sample takes.
+const PRIME_AGE: Duration = Duration::from_secs(20);
+/// More connections than these are opened in one router after the other: one CPU opens them all.
+const PRIMED_AT_ONCE: u32 = 10_000;
 /// Frames of so long count the program's own time.
 const COUNTED: Duration = Duration::from_secs(1);
 /// The sink's cost takes twenty samples, once; it is only reported.
@@ -37,7 +43,7 @@ const SINK: Duration = Duration::from_secs(1);
 const SHARE_EXPECTED: f64 = 0.98;
 
 /// The result of a comparison. Times are medians over the runs, per frame that arrived.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The lab's topology.
     pub scenario: String,
@@ -74,16 +80,16 @@ pub struct Comparison {
     /// freeway_ns / kernel_ns within a turn; the median.
     pub over_kernel: f64,
     /// Freeway's program at the router's input, for a frame, as the kernel counts it (kernel.bpf_stats_enabled), which
-    /// is part of the figure; none where the kernel does not tell which program it is.
+    /// is part of the figure; none with `--brief`, and where the kernel does not tell which program it is.
     pub program_ns: Option<f64>,
     /// The policy refused all flows.
     pub refused: bool,
     /// Connections that conntrack held beside those of the flows.
     pub idle_connections: u32,
-    /// The part of output port and sink in kernel_ns.
-    pub sink_skb_ns: f64,
-    /// The part of output port and sink in freeway_ns and redirect_ns.
-    pub sink_xdp_ns: f64,
+    /// The part of output port and sink in kernel_ns; none with `--brief`.
+    pub sink_skb_ns: Option<f64>,
+    /// The part of output port and sink in freeway_ns and redirect_ns; none with `--brief`.
+    pub sink_xdp_ns: Option<f64>,
     /// The least share of a Freeway sample's frames that the fast path forwarded.
     pub fast_share: f64,
     /// The figures of each run.
@@ -93,7 +99,7 @@ pub struct Comparison {
 }
 
 /// The figures of each run, in order; times are gross where not called net.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
     /// The generator into an XDP drop.
     pub source_ns: Vec<f64>,
@@ -171,12 +177,17 @@ fn lost(sample: &Sample) -> u64 {
 
 /// Runs the comparison and prints it.
 pub fn compare(args: &CompareArgs) -> Result<(), Stop> {
-    let topology = Topology::parse(args.scenario.name())?;
-    lab::prepare()?;
-    let comparison = run(args, topology)?;
+    let comparison = measured(args)?;
     render::show(args.json, &comparison, |terminal| {
         table(&comparison, terminal)
     })
+}
+
+/// Runs it.
+pub fn measured(args: &CompareArgs) -> Result<Comparison, Stop> {
+    let topology = Topology::parse(args.scenario.name())?;
+    lab::prepare()?;
+    run(args, topology)
 }
 
 fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, Stop> {
@@ -199,13 +210,18 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
         } else {
             flow_config(args.flows)
         },
+        primed: Cell::new(None),
     };
     let wire_bytes = lab
         .flows(Proto::Udp, args.flows, args.frame_bytes)
         .wire_bytes();
-    progress("what the sink costs");
-    bench.prime(args.flows)?;
-    let sink = measure_sink(&lab, &bench.spec(SINK))?;
+    let sink = if args.brief {
+        None
+    } else {
+        progress("what the sink costs");
+        bench.prime(args.flows)?;
+        Some(measure_sink(&lab, &bench.spec(SINK))?)
+    };
     let mut samples = Samples::default();
     for run in 1..=args.runs {
         bench.run(run, &mut samples)?;
@@ -237,8 +253,8 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
         program_ns: (!samples.program_ns.is_empty()).then(|| median(samples.program_ns.clone())),
         refused: args.refused,
         idle_connections: args.idle_connections,
-        sink_skb_ns: sink.skb_ns,
-        sink_xdp_ns: sink.xdp_ns,
+        sink_skb_ns: sink.as_ref().map(|sink| sink.skb_ns),
+        sink_xdp_ns: sink.as_ref().map(|sink| sink.xdp_ns),
         fast_share: samples.fast_share.iter().copied().fold(1.0, f64::min),
         samples,
         machine: Machine::this(),
@@ -252,6 +268,8 @@ struct Bench<'a> {
     kernel: &'a Lab,
     args: &'a CompareArgs,
     config: String,
+    /// When all connections were opened or kept from expiring.
+    primed: Cell<Option<Instant>>,
 }
 
 impl Bench<'_> {
@@ -273,16 +291,34 @@ impl Bench<'_> {
 
     /// Opens the connections, or keeps them from expiring.
     fn prime(&self, connections: u32) -> Result<(), Stop> {
-        for lab in [self.lab, self.kernel] {
-            lab.prime(Proto::Udp, connections, Some(self.args.cpu))?;
+        let cpu = Some(self.args.cpu);
+        let prime = |lab: &Lab| lab.prime(Proto::Udp, connections, cpu);
+        if connections > PRIMED_AT_ONCE {
+            prime(self.lab)?;
+            prime(self.kernel)?;
+            return Ok(());
         }
+        // most of the time is the wait for UDP connections to be assured
+        let [of_freeway, of_kernel] = thread::scope(|scope| {
+            [self.lab, self.kernel]
+                .map(|lab| scope.spawn(move || prime(lab)))
+                .map(ScopedJoinHandle::join)
+        });
+        let failed = |_| Stop::failure("a thread that opens connections ended badly");
+        of_freeway.map_err(failed)??;
+        of_kernel.map_err(failed)??;
         Ok(())
     }
 
     fn run(&self, number: u32, samples: &mut Samples) -> Result<(), Stop> {
         let say = |words: String| progress(&format!("run {number} of {}: {words}", self.args.runs));
         // the idle ones are not seen by Freeway: they outlive the run by their timeout
-        self.prime(self.args.flows + self.args.idle_connections)?;
+        let kept = self.args.idle_connections == 0
+            && self.primed.get().is_some_and(|at| at.elapsed() < PRIME_AGE);
+        if !kept {
+            self.prime(self.args.flows + self.args.idle_connections)?;
+            self.primed.set(Some(Instant::now()));
+        }
         let (figures, share, program_ns) = self.freeway()?;
         for (name, ns) in [
             ("kernel  ", figures.kernel_ns),
@@ -321,7 +357,7 @@ impl Bench<'_> {
             if active >= enough || self.args.refused || start.elapsed() >= WARMUP_MAX {
                 return Ok(());
             }
-            if start.elapsed() >= 2 * WARMUP {
+            if start.elapsed() >= 4 * WARMUP {
                 progress(&format!("{} flows are fast", count(active)));
             }
         }
@@ -342,7 +378,9 @@ impl Bench<'_> {
     fn freeway(&self) -> Result<(Figures, f64, Option<f64>), Stop> {
         let daemon = RouterDaemon::start_on(self.lab, self.args.path, &self.config)?;
         daemon.require_fast_ports()?;
-        self.prime(self.args.flows)?;
+        if self.args.idle_connections > 0 {
+            self.prime(self.args.flows)?;
+        }
         self.warm_up(&daemon)?;
         let seconds = Duration::from_secs(self.args.seconds.into());
         let turns = Turns::new(&[self.kernel, self.lab], &self.spec(seconds))?;
@@ -351,7 +389,11 @@ impl Bench<'_> {
         let fast = daemon.stats()?.fast.packets.saturating_sub(before);
         let share = fast as f64 / turns.frames()?[1].max(1) as f64;
         drop(turns);
-        let program_ns = self.program_ns()?;
+        let program_ns = if self.args.brief {
+            None
+        } else {
+            self.program_ns()?
+        };
         daemon.stop()?;
         Ok((figures, share, program_ns))
     }
@@ -403,13 +445,13 @@ fn table(comparison: &Comparison, terminal: Terminal) -> String {
         )
     };
     page.words("", &summary);
-    page.words(
-        "",
-        &format!(
-            "Net of the generator ({:.1} ns). Output port and sink are {:.1} ns of the kernel's figure and {:.1} ns of the others.",
-            c.source_ns, c.sink_skb_ns, c.sink_xdp_ns
-        ),
-    );
+    let mut net = format!("Net of the generator ({:.1} ns).", c.source_ns);
+    if let (Some(skb_ns), Some(xdp_ns)) = (c.sink_skb_ns, c.sink_xdp_ns) {
+        net.push_str(&format!(
+            " Output port and sink are {skb_ns:.1} ns of the kernel's figure and {xdp_ns:.1} ns of the others."
+        ));
+    }
+    page.words("", &net);
     if let Some(program_ns) = c.program_ns {
         let words = format!(
             "Freeway's program is {program_ns:.1} ns of its figure, the counting of them included."
@@ -453,8 +495,8 @@ mod tests {
             program_ns: Some(45.0),
             refused: false,
             idle_connections: 0,
-            sink_skb_ns: 80.0,
-            sink_xdp_ns: 40.0,
+            sink_skb_ns: Some(80.0),
+            sink_xdp_ns: Some(40.0),
             fast_share: 0.999,
             samples: Samples::default(),
             machine: Machine::this(),

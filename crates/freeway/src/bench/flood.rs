@@ -13,7 +13,7 @@ use freeway_lab::{
     Counting, FlowSpec, Generator, Lab, Load, Options, Program, Proto, Rule, RunTime, Running,
     Sent, Sink, SinkSpec, Topology, Until,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::process::{cpu_time, pin};
 use super::{median, options, progress};
@@ -51,7 +51,7 @@ const FULL: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// The result.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flood {
     /// The lab's topology.
     pub scenario: String,
@@ -66,7 +66,7 @@ pub struct Flood {
 }
 
 /// One sort of flood. Figures are medians of the runs, losses and what is learned are sums.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kind {
     /// `syn_accepted` and so on.
     pub name: String,
@@ -110,10 +110,37 @@ pub struct Kind {
     pub new_flows_fast: u64,
     /// And when they had gone on for at most five seconds more.
     pub new_flows_fast_after: u64,
+    /// The figures of each run.
+    pub samples: Samples,
+}
+
+/// The figures of each run, in order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Samples {
+    /// `capacity_per_s` of each run, and so on.
+    pub capacity_per_s: Vec<f64>,
+    /// A hit before the flood.
+    pub hit_ns_before: Vec<f64>,
+    /// On a CPU that does nothing else.
+    pub hit_ns_full: Vec<f64>,
+    /// In the flood.
+    pub hit_ns_during: Vec<f64>,
+    /// A miss in it.
+    pub miss_ns: Vec<f64>,
+    /// Share of the established flows' frames that arrived, of the kernel alone.
+    pub kernel_arrived_share: Vec<f64>,
+    /// With Freeway.
+    pub freeway_arrived_share: Vec<f64>,
 }
 
 /// Measures and prints.
 pub fn flood(args: &FloodArgs) -> Result<(), Stop> {
+    let flood = measured(args)?;
+    render::show(args.json, &flood, |terminal| table(&flood, terminal))
+}
+
+/// Measures.
+pub fn measured(args: &FloodArgs) -> Result<Flood, Stop> {
     let topology = Topology::parse(SCENARIO)?;
     lab::prepare()?;
     let kinds = match &args.kinds[..] {
@@ -130,14 +157,13 @@ pub fn flood(args: &FloodArgs) -> Result<(), Stop> {
         progress(&format!("{}:", name(*kind)));
         measured.push(Site::build(args, topology, *kind)?.measure()?);
     }
-    let flood = Flood {
+    Ok(Flood {
         scenario: topology.name.into(),
         flows: args.flows,
         runs: args.runs,
         kinds: measured,
         machine: Machine::this(),
-    };
-    render::show(args.json, &flood, |terminal| table(&flood, terminal))
+    })
 }
 
 fn name(kind: FloodKind) -> &'static str {
@@ -180,6 +206,12 @@ struct Carried {
     new_arrived: u64,
     /// Of the new flows, when it ended and later.
     new_fast: [u64; 2],
+}
+
+impl Carried {
+    fn arrived_share(&self) -> f64 {
+        1.0 - self.lost as f64 / self.sent.max(1) as f64
+    }
 }
 
 impl<'a> Site<'a> {
@@ -270,7 +302,19 @@ impl<'a> Site<'a> {
                 .max()
                 .unwrap_or(0)
         };
+        let each = |figure: fn(&Timed) -> f64| timed.iter().map(figure).collect();
+        let arrived = |runs: &[Carried]| runs.iter().map(Carried::arrived_share).collect();
+        let samples = Samples {
+            capacity_per_s: capacities.clone(),
+            hit_ns_before: each(|run| run.before_ns),
+            hit_ns_full: each(|run| run.full_ns),
+            hit_ns_during: each(|run| run.during_ns),
+            miss_ns: each(|run| run.miss_ns),
+            kernel_arrived_share: arrived(&kernel),
+            freeway_arrived_share: arrived(&freeway),
+        };
         Ok(Kind {
+            samples,
             name: name(self.kind).into(),
             capacity_per_s: median(capacities),
             kernel_flood_per_s: floods(&kernel),

@@ -10,7 +10,7 @@ mod row;
 mod site;
 mod table;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::site::{Figures, Router, Run, Site};
 use super::{median, progress};
@@ -28,14 +28,14 @@ const SHARE_EXPECTED: f64 = 0.98;
 const LOSS_EXPECTED: f64 = 0.001;
 
 /// The result of the measurement.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Imx8 {
     /// Flows, in turn.
     pub flows: u32,
     /// Runs.
     pub runs: u32,
     /// Seconds of each sample.
-    pub seconds: u32,
+    pub seconds: f64,
     /// The path that the configuration gives Freeway's ports: `auto`, `xdp` or `tc`.
     pub path: String,
     /// The rows, in order.
@@ -45,12 +45,11 @@ pub struct Imx8 {
 }
 
 /// A row. Times are medians of the runs, of which each is a median of turns.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// [`Row::name`].
     pub name: String,
     /// [`Row::label`].
-    #[serde(skip)]
     pub label: String,
     /// The LAN is a VLAN, and the router masquerades on the WAN.
     pub vlan_nat: bool,
@@ -66,6 +65,8 @@ pub struct Measured {
     pub source_ns: Option<f64>,
     /// A bare XDP redirect, net of the source.
     pub redirect_ns: Option<f64>,
+    /// `redirect_ns` of each run.
+    pub redirect_samples: Vec<f64>,
     /// The kernel with conntrack.
     pub kernel: Column,
     /// The kernel with nf_flowtable.
@@ -83,7 +84,7 @@ pub struct Measured {
 }
 
 /// What a router's figures are, or why there are none.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Column {
     /// Measured.
@@ -96,7 +97,7 @@ pub enum Column {
 }
 
 /// What forwarding cost.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Nanoseconds of CPU for a frame, net of the source.
     pub ns: f64,
@@ -113,14 +114,16 @@ pub struct Cost {
 }
 
 impl Column {
-    fn cost(&self) -> Option<&Cost> {
+    /// What it cost.
+    pub fn cost(&self) -> Option<&Cost> {
         match self {
             Column::Cost(cost) => Some(cost),
             Column::Missing { .. } => None,
         }
     }
 
-    fn missing(&self) -> Option<&str> {
+    /// Why there are no figures.
+    pub fn missing(&self) -> Option<&str> {
         match self {
             Column::Cost(_) => None,
             Column::Missing { missing } => Some(missing),
@@ -170,6 +173,7 @@ impl Measured {
             line_mbit_s: row.mbit_s(row.line_pps()),
             source_ns: over(|run| run.source_ns),
             redirect_ns: over(|run| run.redirect_ns),
+            redirect_samples: runs.iter().map(|run| run.redirect_ns).collect(),
             kernel,
             flowtable,
             freeway,
@@ -180,7 +184,8 @@ impl Measured {
         }
     }
 
-    fn columns(&self) -> [&Column; 3] {
+    /// Kernel, flow table and Freeway.
+    pub fn columns(&self) -> [&Column; 3] {
         [&self.kernel, &self.flowtable, &self.freeway]
     }
 }
@@ -208,17 +213,22 @@ fn cost(row: Row, runs: &[Figures]) -> Cost {
 
 /// Measures and prints.
 pub fn imx8(args: &Imx8Args) -> Result<(), Stop> {
+    let result = measured(args)?;
+    render::show(args.json, &result, |terminal| {
+        table::table(&result, terminal)
+    })
+}
+
+/// Measures.
+pub fn measured(args: &Imx8Args) -> Result<Imx8, Stop> {
     lab::prepare()?;
-    let result = Imx8 {
+    Ok(Imx8 {
         flows: args.flows,
         runs: args.runs,
         seconds: args.seconds,
         path: args.path.name().into(),
         rows: measure(args)?,
         machine: Machine::this(),
-    };
-    render::show(args.json, &result, |terminal| {
-        table::table(&result, terminal)
     })
 }
 
@@ -253,7 +263,7 @@ fn measure_site(rows: &[Row], args: &Imx8Args) -> Result<Vec<Measured>, Stop> {
                 break;
             }
             if row.proto == freeway_lab::Proto::Udp {
-                site.prime(row.proto)?;
+                site.keep_udp()?;
             }
             let run = site.run(*row)?;
             say(*row, number, args.runs, &run);

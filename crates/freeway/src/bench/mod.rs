@@ -3,6 +3,7 @@
 
 mod bulk;
 mod compare;
+mod diff;
 mod discipline;
 mod flood;
 mod forwarded;
@@ -11,17 +12,23 @@ mod multicast;
 mod port;
 mod process;
 mod program;
+mod progress;
+mod report;
 mod setup;
 mod shaper;
+mod statistics;
 
 use freeway_datapath::FLOWS_MAX;
 use freeway_lab::{Options, Sample};
 
 pub use bulk::bulk;
 pub use compare::compare;
+pub use diff::diff;
 pub use flood::flood;
 pub use imx8::{Row, imx8};
 pub use multicast::multicast;
+pub use progress::progress;
+pub use report::{names as report_scenarios, report};
 pub use setup::setup;
 pub use shaper::shaper;
 
@@ -43,11 +50,6 @@ pub fn flow_config(flows: u32) -> String {
     } else {
         format!("[flows]\nmax = {needed}\n")
     }
-}
-
-/// Says on standard error what happens.
-pub fn progress(words: &str) {
-    eprintln!("{words}");
 }
 
 /// `1,234 ns, 0.81 Mpps`.

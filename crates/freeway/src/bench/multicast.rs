@@ -12,7 +12,7 @@ mod site;
 use std::time::Duration;
 
 use freeway_lab::{Family, Generator};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::site::{Router, Site, Turn};
 use super::{median, progress, ratio};
@@ -30,7 +30,7 @@ const SHARE_EXPECTED: f64 = 0.98;
 const LOSS_EXPECTED: f64 = 0.001;
 
 /// The result. Figures are medians of the runs, of which each is a median of turns.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Multicast {
     /// Receivers, each at a port of its own.
     pub ports: u32,
@@ -47,7 +47,7 @@ pub struct Multicast {
 }
 
 /// Frames of a family.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The family.
     pub family: Family,
@@ -66,7 +66,7 @@ pub struct Measured {
 }
 
 /// A router's.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Nanoseconds of the router's CPU for each copy that reached a receiver.
     pub ns: f64,
@@ -139,6 +139,12 @@ impl Figures {
 
 /// Measures and prints.
 pub fn multicast(args: &MulticastArgs) -> Result<(), Stop> {
+    let result = measured(args)?;
+    render::show(args.json, &result, |terminal| table(&result, terminal))
+}
+
+/// Measures.
+pub fn measured(args: &MulticastArgs) -> Result<Multicast, Stop> {
     lab::prepare()?;
     progress("building the routers");
     let [kernel, freeway, broadcast] = Router::ALL.map(|router| Site::build(router, args));
@@ -147,15 +153,14 @@ pub fn multicast(args: &MulticastArgs) -> Result<(), Stop> {
     let families = families.map(|family| measure(&sites, family, args));
     let families = families.collect::<Result<_, _>>()?;
     sites.into_iter().try_for_each(Site::end)?;
-    let result = Multicast {
+    Ok(Multicast {
         ports: args.ports,
         runs: args.runs,
         seconds: args.seconds,
         refused: args.refused,
         families,
         machine: Machine::this(),
-    };
-    render::show(args.json, &result, |terminal| table(&result, terminal))
+    })
 }
 
 fn measure(sites: &[Site; 3], family: Family, args: &MulticastArgs) -> Result<Measured, Stop> {

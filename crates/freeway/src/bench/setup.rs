@@ -12,7 +12,7 @@ use freeway_lab::frame::FLOWS_PER_BLOCK;
 use freeway_lab::{
     FlowSpec, Generator, Lab, Load, Proto, Reflector, Sink, SinkSpec, Topology, Until,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::process::{cpu_time, pin};
 use super::{flow_config, options, progress};
@@ -42,7 +42,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 const SCENARIO: &str = "nat";
 
 /// The result. CPU times are in cores: 1 is one core's whole time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// The lab's topology.
     pub scenario: String,
@@ -63,7 +63,7 @@ pub struct Setup {
 }
 
 /// Connections at one rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// New connections a second that were asked for.
     pub rate_per_s: u32,
@@ -101,10 +101,15 @@ pub struct Sample {
 
 /// Measures and prints.
 pub fn setup(args: &SetupArgs) -> Result<(), Stop> {
+    let setup = measured(args)?;
+    render::show(args.json, &setup, |terminal| table(&setup, terminal))
+}
+
+/// Measures.
+pub fn measured(args: &SetupArgs) -> Result<Setup, Stop> {
     let topology = Topology::parse(SCENARIO)?;
     lab::prepare()?;
-    let setup = run(args, topology)?;
-    render::show(args.json, &setup, |terminal| table(&setup, terminal))
+    run(args, topology)
 }
 
 fn run(args: &SetupArgs, topology: &'static Topology) -> Result<Setup, Stop> {

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use freeway_lab::{Lab, Netns, Options, Topology};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::discipline::{self, MARK};
 use super::forwarded::Forwarded;
@@ -42,7 +42,7 @@ const RATE_TOLERANCE: f64 = 0.02;
 const LATENCY_TOLERANCE: f64 = 0.10;
 
 /// The result.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shaper {
     /// The lab's topology.
     pub scenario: String,
@@ -71,12 +71,25 @@ pub struct Shaper {
     pub latency_difference: f64,
     /// Freeway's differences are within the larger of the tolerance (2 % for rates, 10 % for latency) and the kernels'.
     pub equal: bool,
+    /// The figures of each run.
+    pub samples: Samples,
     /// What was measured on.
     pub machine: Machine,
 }
 
-/// Medians over the runs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+/// The figures of each run, in order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Samples {
+    /// The kernel's.
+    pub kernel: Vec<Figures>,
+    /// The second kernel's.
+    pub kernel_again: Vec<Figures>,
+    /// Freeway's.
+    pub freeway: Vec<Figures>,
+}
+
+/// Medians over the runs, or a run's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// TCP payload of the class by mark, megabits a second.
     pub marked_mbit: f64,
@@ -96,10 +109,15 @@ pub struct Figures {
 
 /// Measures and prints.
 pub fn shaper(args: &ShaperArgs) -> Result<(), Stop> {
+    let shaper = measured(args)?;
+    render::show(args.json, &shaper, |terminal| table(&shaper, terminal))
+}
+
+/// Measures.
+pub fn measured(args: &ShaperArgs) -> Result<Shaper, Stop> {
     let topology = Topology::parse(SCENARIO)?;
     lab::prepare()?;
-    let shaper = run(args, topology)?;
-    render::show(args.json, &shaper, |terminal| table(&shaper, terminal))
+    run(args, topology)
 }
 
 fn run(args: &ShaperArgs, topology: &'static Topology) -> Result<Shaper, Stop> {
@@ -118,6 +136,7 @@ fn run(args: &ShaperArgs, topology: &'static Topology) -> Result<Shaper, Stop> {
         site.daemon.map(RouterDaemon::stop).transpose()?;
     }
     let [kernel, kernel_again, freeway] = samples.each_ref().map(|s| medians(s));
+    let [of_kernel, of_kernel_again, of_freeway] = samples;
     let by_class = discipline::has_shares(args.discipline);
     let rates = |other: &Figures| {
         let of = |rate: fn(&Figures) -> f64| difference(rate(other), rate(&kernel));
@@ -145,6 +164,11 @@ fn run(args: &ShaperArgs, topology: &'static Topology) -> Result<Shaper, Stop> {
         kernel,
         kernel_again,
         freeway,
+        samples: Samples {
+            kernel: of_kernel,
+            kernel_again: of_kernel_again,
+            freeway: of_freeway,
+        },
         machine: Machine::this(),
     })
 }

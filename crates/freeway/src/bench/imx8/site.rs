@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The routers of rows that differ in protocol and direction alone.
 
+use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ use crate::router::RouterDaemon;
 
 /// The LAN's, in rows that have one.
 const VLAN: u16 = 5;
+/// Connections outlive this, even if nothing of them came for as long as a long sample takes.
+const PRIME_AGE: Duration = Duration::from_secs(20);
 /// A frame's length to nftables: that of a full one.
 const L3_BYTES: f64 = 1500.0;
 /// Frames before a measurement, so much at a time, in which flows become fast,
@@ -72,6 +75,8 @@ pub struct Site<'a> {
     // Before its lab, which takes down the namespace.
     daemon: Option<RouterDaemon>,
     labs: [Result<Lab, String>; 3],
+    /// When all connections of UDP were opened or kept from expiring.
+    primed_udp: Cell<Option<Instant>>,
 }
 
 impl<'a> Site<'a> {
@@ -109,7 +114,12 @@ impl<'a> Site<'a> {
                 Err(stop) => *freeway = Err(stop.to_string()),
             }
         }
-        let site = Self { args, daemon, labs };
+        let site = Self {
+            args,
+            daemon,
+            labs,
+            primed_udp: Cell::new(None),
+        };
         site.prime(Proto::Tcp)?;
         Ok(site)
     }
@@ -124,12 +134,12 @@ impl<'a> Site<'a> {
 
     /// Opens the connections; those of UDP that are there it keeps from expiring.
     pub fn prime(&self, proto: Proto) -> Result<(), Stop> {
-        let cpu = Some(self.args.cpu);
+        let (flows, cpu) = (self.args.flows, Some(self.args.cpu));
         // most of the time is the wait for UDP connections to be assured
         thread::scope(|scope| {
             let labs = self.labs.iter().flatten();
             let primed: Vec<_> = labs
-                .map(|lab| scope.spawn(move || lab.prime(proto, self.args.flows, cpu)))
+                .map(|lab| scope.spawn(move || lab.prime(proto, flows, cpu)))
                 .collect();
             primed.into_iter().try_for_each(|primed| {
                 let failed = |_| Stop::failure("a thread that opens connections ended badly");
@@ -139,11 +149,21 @@ impl<'a> Site<'a> {
         })
     }
 
+    /// Opens the connections of UDP, or keeps them from expiring if that was long ago.
+    pub fn keep_udp(&self) -> Result<(), Stop> {
+        let recent = |at: Instant| at.elapsed() < PRIME_AGE;
+        if !self.primed_udp.get().is_some_and(recent) {
+            self.prime(Proto::Udp)?;
+            self.primed_udp.set(Some(Instant::now()));
+        }
+        Ok(())
+    }
+
     /// Measures a row, once.
     pub fn run(&self, row: Row) -> Result<Run, Stop> {
         self.warm_up(row)?;
         let labs: Vec<&Lab> = self.labs.iter().flatten().collect();
-        let seconds = Duration::from_secs(self.args.seconds.into());
+        let seconds = Duration::from_secs_f64(self.args.seconds);
         let turns = Turns::new(&labs, &self.spec(row, seconds))?;
         let before = self.forwarded()?;
         let samples = turns.run()?;
@@ -216,11 +236,11 @@ impl<'a> Site<'a> {
         let wanted = (f64::from(self.args.flows) * WARM) as u64;
         let start = Instant::now();
         loop {
-            measure(lab, &self.spec(row, WARMUP))?;
             let fast = daemon.count(&self.active(lab, row))?;
             if fast >= wanted {
                 return Ok(());
             }
+            measure(lab, &self.spec(row, WARMUP))?;
             if start.elapsed() >= WARMUP_MAX {
                 let flows = self.args.flows;
                 progress(&format!("{}: {fast} of {flows} flows are fast", row.name()));

@@ -132,7 +132,7 @@ mod tests {
         let imx8 = Imx8 {
             flows: 64,
             runs: 3,
-            seconds: 2,
+            seconds: 2.0,
             path: "auto".into(),
             rows,
             machine: Machine::this(),

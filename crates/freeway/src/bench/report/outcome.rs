@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The results of the bench commands as one type, and what of them is compared and drawn.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::super::bulk::Bulk;
+use super::super::compare::Comparison;
+use super::super::flood::Flood;
+use super::super::imx8::Imx8;
+use super::super::multicast::Multicast;
+use super::super::setup::Setup;
+use super::super::shaper::Shaper;
+use crate::machine::Machine;
+
+/// Of a full frame without FCS, at `bench bulk`'s MTU.
+const ETHERNET_BYTES: u32 = 14;
+
+/// What a bench command measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Outcome {
+    /// `bench compare`.
+    Compare(Comparison),
+    /// `bench imx8`.
+    Imx8(Imx8),
+    /// `bench bulk`.
+    Bulk(Bulk),
+    /// `bench multicast`.
+    Multicast(Multicast),
+    /// `bench flood`.
+    Flood(Flood),
+    /// `bench setup`.
+    Setup(Setup),
+    /// `bench shaper`.
+    Shaper(Shaper),
+}
+
+/// Fields that only one command's result has.
+const MARKS: [(&str, &str); 7] = [
+    ("compare", "over_redirect"),
+    ("imx8", "rows"),
+    ("bulk", "streams"),
+    ("multicast", "families"),
+    ("flood", "kinds"),
+    ("setup", "packets"),
+    ("shaper", "discipline"),
+];
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// A larger ratio.
+    More,
+    /// A smaller one.
+    Less,
+}
+
+/// A ratio to what was measured in the same run, so that the machine's speed is in both of its sides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ratio {
+    /// What was measured, `IPv4 TCP LAN>WAN`; empty if the scenario has nothing else.
+    pub case: String,
+    /// `kernel / Freeway`.
+    pub name: &'static str,
+    /// Which way is better.
+    pub better: Better,
+    /// Of each run.
+    pub samples: Vec<f64>,
+}
+
+/// The kernel's time or cost over Freeway's.
+pub const SPEEDUP: &str = "kernel / Freeway";
+/// The kernel's over the flow table's.
+pub const OF_FLOWTABLE: &str = "kernel / flow table";
+const OVER_REDIRECT: &str = "Freeway / bare redirect";
+const OVER_BROADCAST: &str = "Freeway / bare broadcast";
+
+/// Who forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Router {
+    /// The kernel alone.
+    Kernel,
+    /// The kernel with nf_flowtable.
+    Flowtable,
+    /// Freeway.
+    Freeway,
+    /// Freeway's tc programs.
+    Tc,
+    /// A bare redirect or broadcast.
+    Redirect,
+}
+
+impl Router {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Router::Kernel => "kernel",
+            Router::Flowtable => "flow table",
+            Router::Freeway => "Freeway",
+            Router::Tc => "Freeway in tc",
+            Router::Redirect => "bare redirect",
+        }
+    }
+}
+
+/// What a frame costs, nanoseconds of CPU, of each run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Costs {
+    /// As in [`Ratio`].
+    pub case: String,
+    /// What is counted, such as `64-byte frame`.
+    pub unit: String,
+    /// Who took how much; who is missing is not there.
+    pub routers: Vec<(Router, Vec<f64>)>,
+}
+
+impl Outcome {
+    /// Reads a result of the command of that name.
+    pub fn read(bench: &str, value: Value) -> Result<Self, String> {
+        let outcome = match bench {
+            "compare" => serde_json::from_value(value).map(Outcome::Compare),
+            "imx8" => serde_json::from_value(value).map(Outcome::Imx8),
+            "bulk" => serde_json::from_value(value).map(Outcome::Bulk),
+            "multicast" => serde_json::from_value(value).map(Outcome::Multicast),
+            "flood" => serde_json::from_value(value).map(Outcome::Flood),
+            "setup" => serde_json::from_value(value).map(Outcome::Setup),
+            "shaper" => serde_json::from_value(value).map(Outcome::Shaper),
+            other => return Err(format!("this freeway has no `bench {other}`")),
+        };
+        outcome.map_err(|error| error.to_string())
+    }
+
+    /// Which command's result this is, by the fields that it has.
+    pub fn command_of(value: &Value) -> Option<&'static str> {
+        let of = MARKS.iter().find(|(_, mark)| value.get(mark).is_some());
+        of.map(|(command, _)| *command)
+    }
+
+    /// The command.
+    pub fn bench(&self) -> &'static str {
+        match self {
+            Outcome::Compare(_) => "compare",
+            Outcome::Imx8(_) => "imx8",
+            Outcome::Bulk(_) => "bulk",
+            Outcome::Multicast(_) => "multicast",
+            Outcome::Flood(_) => "flood",
+            Outcome::Setup(_) => "setup",
+            Outcome::Shaper(_) => "shaper",
+        }
+    }
+
+    /// What a single result is called where a report has the scenario's name.
+    pub fn scenario(&self) -> &str {
+        match self {
+            Outcome::Compare(result) => &result.scenario,
+            other => other.bench(),
+        }
+    }
+
+    /// What was measured on.
+    pub fn machine(&self) -> &Machine {
+        match self {
+            Outcome::Compare(result) => &result.machine,
+            Outcome::Imx8(result) => &result.machine,
+            Outcome::Bulk(result) => &result.machine,
+            Outcome::Multicast(result) => &result.machine,
+            Outcome::Flood(result) => &result.machine,
+            Outcome::Setup(result) => &result.machine,
+            Outcome::Shaper(result) => &result.machine,
+        }
+    }
+
+    /// All ratios, in order. Those that a missing router leaves out are not there.
+    pub fn ratios(&self) -> Vec<Ratio> {
+        let mut ratios = Ratios(Vec::new());
+        match self {
+            Outcome::Compare(c) => {
+                let s = &c.samples;
+                let (kernel, freeway) = (&s.kernel_net_ns, &s.freeway_net_ns);
+                ratios.more("", SPEEDUP, kernel, freeway);
+                ratios.less("", OVER_REDIRECT, freeway, &s.redirect_net_ns);
+            }
+            Outcome::Imx8(imx8) => {
+                for row in &imx8.rows {
+                    let case = imx8_case(&row.label, row.vlan_nat);
+                    let [kernel, flowtable, freeway] = row.columns().map(|column| {
+                        column
+                            .cost()
+                            .map_or(&[][..], |cost| cost.samples.as_slice())
+                    });
+                    ratios.more(&case, SPEEDUP, kernel, freeway);
+                    ratios.more(&case, OF_FLOWTABLE, kernel, flowtable);
+                    ratios.less(&case, OVER_REDIRECT, freeway, &row.redirect_samples);
+                }
+            }
+            Outcome::Bulk(bulk) => {
+                for s in &bulk.streams {
+                    let case = streams(s.streams);
+                    let (kernel, auto, tc) = (&s.kernel.samples, &s.auto.samples, &s.tc.samples);
+                    // bytes for each second of CPU: the inverse of a cost
+                    ratios.more(&case, SPEEDUP, auto, kernel);
+                    ratios.more(&case, "kernel / Freeway in tc", tc, kernel);
+                }
+            }
+            Outcome::Multicast(multicast) => {
+                for family in &multicast.families {
+                    let case = family_name(family.family);
+                    let freeway = &family.freeway.samples;
+                    ratios.more(case, SPEEDUP, &family.kernel.samples, freeway);
+                    ratios.less(case, OVER_BROADCAST, freeway, &family.broadcast.samples);
+                }
+            }
+            Outcome::Flood(flood) => {
+                for kind in &flood.kinds {
+                    let s = &kind.samples;
+                    let case = kind.name.replace('_', " ");
+                    let (during, before) = (&s.hit_ns_during, &s.hit_ns_before);
+                    ratios.less(&case, "a hit in the flood / before", during, before);
+                    ratios.more(
+                        &case,
+                        "frames that arrived, Freeway / kernel",
+                        &s.freeway_arrived_share,
+                        &s.kernel_arrived_share,
+                    );
+                }
+            }
+            // a rate that was looked for, without repetitions
+            Outcome::Setup(_) => {}
+            Outcome::Shaper(shaper) => {
+                let of = |runs: &[super::super::shaper::Figures], figure: fn(&_) -> f64| {
+                    runs.iter().map(figure).collect::<Vec<f64>>()
+                };
+                let (freeway, kernel) = (&shaper.samples.freeway, &shaper.samples.kernel);
+                let case = shaper.discipline.as_str();
+                ratios.more(
+                    case,
+                    "rate, Freeway / kernel",
+                    &of(freeway, |f| f.both_mbit),
+                    &of(kernel, |f| f.both_mbit),
+                );
+                ratios.less(
+                    case,
+                    "latency, Freeway / kernel",
+                    &of(freeway, |f| f.latency_p50_ms),
+                    &of(kernel, |f| f.latency_p50_ms),
+                );
+            }
+        }
+        ratios.0
+    }
+
+    /// What frames cost; nothing of commands that do not say.
+    pub fn costs(&self) -> Vec<Costs> {
+        match self {
+            Outcome::Compare(c) => vec![Costs {
+                case: String::new(),
+                unit: format!("{}-byte frame", c.wire_bytes),
+                routers: present([
+                    (Router::Kernel, c.samples.kernel_net_ns.clone()),
+                    (Router::Freeway, c.samples.freeway_net_ns.clone()),
+                    (Router::Redirect, c.samples.redirect_net_ns.clone()),
+                ]),
+            }],
+            Outcome::Imx8(imx8) => {
+                let of_row = |row: &super::super::imx8::Measured| {
+                    let [kernel, flowtable, freeway] = row.columns().map(|column| {
+                        column
+                            .cost()
+                            .map_or_else(Vec::new, |cost| cost.samples.clone())
+                    });
+                    Costs {
+                        case: imx8_case(&row.label, row.vlan_nat),
+                        unit: format!("{}-byte frame", row.frame_bytes),
+                        routers: present([
+                            (Router::Kernel, kernel),
+                            (Router::Flowtable, flowtable),
+                            (Router::Freeway, freeway),
+                            (Router::Redirect, row.redirect_samples.clone()),
+                        ]),
+                    }
+                };
+                imx8.rows.iter().map(of_row).collect()
+            }
+            Outcome::Bulk(bulk) => {
+                let frame_bytes = f64::from(bulk.mtu + ETHERNET_BYTES);
+                let ns = |samples: &[f64]| samples.iter().map(|gb| frame_bytes / gb).collect();
+                let of_streams = |s: &super::super::bulk::Streams| Costs {
+                    case: streams(s.streams),
+                    unit: format!("{frame_bytes} bytes of TCP"),
+                    routers: present([
+                        (Router::Kernel, ns(&s.kernel.samples)),
+                        (Router::Freeway, ns(&s.auto.samples)),
+                        (Router::Tc, ns(&s.tc.samples)),
+                    ]),
+                };
+                bulk.streams.iter().map(of_streams).collect()
+            }
+            Outcome::Multicast(multicast) => {
+                let of_family = |family: &super::super::multicast::Measured| Costs {
+                    case: family_name(family.family).to_owned(),
+                    unit: format!("copy of a {}-byte frame", family.frame_bytes),
+                    routers: present([
+                        (Router::Kernel, family.kernel.samples.clone()),
+                        (Router::Freeway, family.freeway.samples.clone()),
+                        (Router::Redirect, family.broadcast.samples.clone()),
+                    ]),
+                };
+                multicast.families.iter().map(of_family).collect()
+            }
+            Outcome::Flood(_) | Outcome::Setup(_) | Outcome::Shaper(_) => Vec::new(),
+        }
+    }
+}
+
+/// What a row of the i.MX 8 measurement is called.
+pub fn imx8_case(label: &str, vlan_nat: bool) -> String {
+    let shape = if vlan_nat { ", VLAN, NAT" } else { "" };
+    format!("{label}{shape}")
+}
+
+fn streams(number: u32) -> String {
+    crate::render::plural(number.into(), "stream")
+}
+
+fn family_name(family: freeway_lab::Family) -> &'static str {
+    match family {
+        freeway_lab::Family::Ipv4 => "IPv4",
+        freeway_lab::Family::Ipv6 => "IPv6",
+    }
+}
+
+/// Those with figures.
+fn present<const N: usize>(routers: [(Router, Vec<f64>); N]) -> Vec<(Router, Vec<f64>)> {
+    let mut routers = routers.to_vec();
+    routers.retain(|(_, samples)| !samples.is_empty());
+    routers
+}
+
+struct Ratios(Vec<Ratio>);
+
+impl Ratios {
+    fn more(&mut self, case: &str, name: &'static str, over: &[f64], under: &[f64]) {
+        self.push(case, name, Better::More, over, under);
+    }
+
+    fn less(&mut self, case: &str, name: &'static str, over: &[f64], under: &[f64]) {
+        self.push(case, name, Better::Less, over, under);
+    }
+
+    fn push(
+        &mut self,
+        case: &str,
+        name: &'static str,
+        better: Better,
+        over: &[f64],
+        under: &[f64],
+    ) {
+        let samples: Vec<f64> = over.iter().zip(under).map(|(a, b)| a / b).collect();
+        if !samples.is_empty() {
+            self.0.push(Ratio {
+                case: case.to_owned(),
+                name,
+                better,
+                samples,
+            });
+        }
+    }
+}

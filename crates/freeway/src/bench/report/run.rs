@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs the scenarios, and writes what came of them.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Instant, SystemTime};
+
+use super::chart::{Chart, Drawing};
+use super::document::{FORMAT, Report, Scenario, VERSION};
+use super::machine::Description;
+use super::outcome::Outcome;
+use super::plots;
+use super::png::Painter;
+use super::scenario::{ALL, Definition};
+use super::{page, text};
+use crate::bench::progress::{Meter, progress, rough};
+use crate::cli::ReportArgs;
+use crate::exit::Stop;
+use crate::lab;
+use crate::render::{self, Terminal};
+
+/// How it is measured.
+const METHOD: [&str; 6] = [
+    "Everything runs in network namespaces on this machine: hosts, router and wires (veth). There is no network card and no driver; what Freeway saves is \
+     saved in front of the kernel's network stack, with a card as here.",
+    "In routed, routed6, nat and imx8 the generator, the router and the sink share one CPU, so time divided by frames is what they cost together. The \
+     generator's part is measured by turns with the rest, and subtracted. The kernel, Freeway and a bare XDP redirect take turns of half a second or less.",
+    "In bulk and multicast the router's ports are polled by threads on a CPU of their own (threaded NAPI); their CPU time is the router's cost, GRO \
+     included, and nothing of the hosts'.",
+    "The kernel has no program of Freeway attached. Freeway has its defaults, revalidations and connection checks included, and is measured when 99 % of the flows are fast.",
+    "The bare redirect or broadcast is an XDP program that looks at nothing: the least that forwarding costs here.",
+    "A run's figure is a median of turns, a figure shown the median of runs; ratios are taken within a run. On a machine with other work a run may be so \
+     disturbed that what is left after subtraction is not positive; it stays, and its figure has no interval.",
+];
+
+/// Measures, or reads what was measured, and writes all of it.
+pub fn report(args: &ReportArgs) -> Result<(), Stop> {
+    let report = match &args.from {
+        Some(file) => Report::read(file)?,
+        None => {
+            lab::prepare()?;
+            create(&args.output)?;
+            measure(args)?
+        }
+    };
+    create(&args.output)?;
+    write(&args.output, &report)?;
+    render::print(&text::text(&report, &args.output, Terminal::stdout()))
+}
+
+fn create(dir: &Path) -> Result<(), Stop> {
+    fs::create_dir_all(dir).map_err(|error| cannot_write(dir, &error))
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Stop {
+    Stop::failure(format!(
+        "cannot write to {}: {error}; name another folder with --output",
+        path.display()
+    ))
+}
+
+fn measure(args: &ReportArgs) -> Result<Report, Stop> {
+    let asked = |scenario: &&Definition| {
+        args.scenarios.is_empty() || args.scenarios.iter().any(|name| name == scenario.name)
+    };
+    let asked: Vec<&Definition> = ALL.iter().filter(asked).collect();
+    let machine = Description::this();
+    let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let steps = asked.iter().map(|scenario| {
+        let seconds = scenario.seconds(args.quick);
+        (scenario.name.to_owned(), seconds)
+    });
+    let steps: Vec<(String, f64)> = steps.collect();
+    let expected: f64 = steps.iter().map(|(_, seconds)| seconds).sum();
+    progress(&format!(
+        "{} scenarios, about {}; leave the machine alone meanwhile",
+        steps.len(),
+        rough(expected)
+    ));
+    let began = Instant::now();
+    let meter = Meter::begin(steps);
+    let mut scenarios = Vec::new();
+    for (number, scenario) in asked.into_iter().enumerate() {
+        meter.step(number);
+        scenarios.push(measure_one(scenario, args.quick, machine.machine.cpus));
+    }
+    drop(meter);
+    let line: Vec<String> = std::env::args().skip(1).collect();
+    Ok(Report {
+        format: FORMAT.into(),
+        version: VERSION,
+        date,
+        command: format!("freeway {}", line.join(" ")),
+        quick: args.quick,
+        elapsed_s: began.elapsed().as_secs_f64(),
+        machine,
+        method: METHOD.map(str::to_owned).to_vec(),
+        scenarios,
+    })
+}
+
+fn measure_one(scenario: &Definition, quick: bool, cpus: usize) -> Scenario {
+    let began = Instant::now();
+    let measured = match scenario.lacks_cpus(cpus) {
+        Some(why) => Err(why),
+        None => scenario
+            .measure(quick)
+            .map_err(|stop| stop.to_string())
+            .and_then(readable),
+    };
+    if let Err(why) = &measured {
+        progress(&format!("{} was not measured: {why}", scenario.name));
+    }
+    let missing = measured.as_ref().err().cloned();
+    let result = measured.ok();
+    Scenario {
+        name: scenario.name.into(),
+        title: scenario.title.into(),
+        command: scenario.command(quick),
+        elapsed_s: began.elapsed().as_secs_f64(),
+        missing,
+        bench: result.as_ref().map(|result| result.bench().to_owned()),
+        result,
+    }
+}
+
+/// JSON has no infinity and nothing that is no number: such a result could be written, but not read.
+fn readable(outcome: Outcome) -> Result<Outcome, String> {
+    let value = serde_json::to_value(&outcome).map_err(|error| error.to_string())?;
+    Outcome::read(outcome.bench(), value)
+        .map_err(|why| format!("a figure of it is no number, perhaps for want of frames ({why})"))
+}
+
+/// The document, the page and the plots.
+fn write(dir: &Path, report: &Report) -> Result<(), Stop> {
+    let json = serde_json::to_string_pretty(report);
+    let json = json.map_err(|error| Stop::failure(error.to_string()))?;
+    let put = |name: &str, bytes: &[u8]| {
+        let path = dir.join(name);
+        fs::write(&path, bytes).map_err(|error| cannot_write(&path, &error))
+    };
+    // first, for it cannot be had again
+    put("report.json", format!("{json}\n").as_bytes())?;
+    let charts = plots::all(report);
+    let painter = Painter::new();
+    if let Err(why) = &painter {
+        progress(&format!("no PNG of the plots: {why}"));
+    }
+    for chart in &charts {
+        let drawing = chart.draw(true).map_err(Stop::failure)?;
+        put(
+            &format!("{}.svg", chart.name),
+            drawing.standalone().as_bytes(),
+        )?;
+        if let Ok(painter) = &painter {
+            let png = painter.paint(&drawing.plain).map_err(|why| {
+                Stop::failure(format!("cannot make a picture of {}: {why}", chart.name))
+            })?;
+            put(&format!("{}.png", chart.name), &png)?;
+        }
+    }
+    let draw = |chart: Chart| -> Result<(Chart, Drawing), Stop> {
+        let drawing = chart.draw(false).map_err(Stop::failure)?;
+        Ok((chart, drawing))
+    };
+    let plots: Result<Vec<_>, Stop> = charts.into_iter().map(draw).collect();
+    put("index.html", page::page(report, &plots?).as_bytes())
+}
