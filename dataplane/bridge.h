@@ -210,8 +210,9 @@ __noinline __u32 fw_crossing_down(struct __sk_buff *ctx)
 	const struct fw_path *path;
 	__u32 now = fw_now();
 
-	if (!bpf_map_lookup_elem(&fw_routed_ports, &key.port) || !fw_crossing_head(ctx, head) ||
-	    (head[0] & 1))
+	/* with a tag it is that of a VLAN above, which says nothing of the bridge's own */
+	if (fw_hidden(ctx) || !bpf_map_lookup_elem(&fw_routed_ports, &key.port) ||
+	    !fw_crossing_head(ctx, head) || (head[0] & 1))
 		return 0;
 	__builtin_memcpy(key.macs, head, sizeof(key.macs));
 	offer = fw_stations_offer(fw_stations_hash(&key));

@@ -169,7 +169,13 @@ impl Manager {
         }
         let marked = c.mark != 0 || c.conn.mark != 0 || self.mark_scopes.iter().any(concerned);
         let bound = marked || c.unwired != 0;
-        let without_xdp = bound || around.sniffed || !self.knows_stations(c, key);
+        let known = self.knows_stations(c, key);
+        // seen before the station was known: the next frames XDP keeps from being merged
+        let entered = known && self.is_by_station(key.port) && !marked && c.unwired != 0;
+        if entered && self.path(key.port, c.port_out, around.sniffed) == Ok(Path::Xdp) {
+            return Err(Refusal::Unwired);
+        }
+        let without_xdp = bound || around.sniffed || !known;
         let path = match self.path(key.port, c.port_out, without_xdp) {
             // XDP alone copies
             Ok(Path::Tc) if group => Err(Refusal::NoPath),

@@ -490,6 +490,14 @@ impl Bridges {
             true => self.end(&leave, ops),
             false => self.remove(&leave, ops),
         }
+        if gone && self.places_of(bridge, mac, 0).next().is_none() {
+            let of_bridge = |routed: &&RoutedPort| routed.bridge == bridge;
+            let routed = self.routed.values().filter(of_bridge);
+            let ports: Vec<u32> = routed.map(|routed| routed.ifindex).collect();
+            for port in ports {
+                self.leave_entry(bridge, mac, port, ops);
+            }
+        }
     }
 
     /// Frames crossed a bridge twice in the same way, or what it hands up or is given to send.
@@ -507,8 +515,16 @@ impl Bridges {
             return;
         }
         let admitted = self.admit(&stations, crossed);
+        let before = self.paths.get(&stations).copied();
+        // the kernel has just done otherwise, or again
+        self.remove(&[stations], ops);
+        if let Some(old) = before
+            && old.way == Way::Up
+            && old.port_out != crossed.port_out
+        {
+            self.leave_entry(old.bridge, stations.src, old.port_out, ops);
+        }
         let admitted = admitted.and_then(|admitted| {
-            self.remove(&[stations], ops);
             let count = self.take_count().ok_or(BridgeRefusal::TableFull)?;
             Ok((admitted, count))
         });
@@ -516,14 +532,8 @@ impl Bridges {
             Ok(admitted) => admitted,
             Err(refusal) => {
                 *self.refused.entry(refusal).or_default() += 1;
-                // the kernel has just done otherwise
-                self.remove(&[stations], ops);
-                if self.routed.contains_key(&crossed.port_out) {
-                    ops.push(BridgeOp::Entry {
-                        port: crossed.port_out,
-                        mac: stations.src,
-                        known: false,
-                    });
+                if let Some(up) = self.routed.get(&crossed.port_out) {
+                    self.leave_entry(up.bridge, stations.src, crossed.port_out, ops);
                 }
                 return;
             }
@@ -763,17 +773,20 @@ impl Bridges {
             ..
         } in up
         {
-            let mac = stations.src;
-            let of_it = self.of_station.range((bridge, mac, FIRST)..);
-            let mut of_it = of_it.take_while(|(b, m, _)| (*b, *m) == (bridge, mac));
-            let enters = |path: &BridgedPath| path.way == Way::Up && path.port_out == port_out;
-            if !of_it.any(|(_, _, other)| self.paths.get(other).is_some_and(enters)) {
-                ops.push(BridgeOp::Entry {
-                    port: port_out,
-                    mac,
-                    known: false,
-                });
-            }
+            self.leave_entry(bridge, stations.src, port_out, ops);
+        }
+    }
+
+    /// What a station sends no longer comes in through XDP, unless another path of it leads there.
+    fn leave_entry(&self, bridge: u32, mac: Mac, port: u32, ops: &mut Vec<BridgeOp>) {
+        let of_it = self.of_station.range((bridge, mac, FIRST)..);
+        let mut of_it = of_it.take_while(|(b, m, _)| (*b, *m) == (bridge, mac));
+        let enters = |path: &BridgedPath| {
+            path.way == Way::Up && path.port_out == port && path.stations.src == mac
+        };
+        if !of_it.any(|(_, _, other)| self.paths.get(other).is_some_and(enters)) {
+            let known = false;
+            ops.push(BridgeOp::Entry { port, mac, known });
         }
     }
 

@@ -95,10 +95,9 @@ impl Manager {
         (station.device == exit.device).then_some(station.slot)
     }
 
-    /// What a station sends to the router comes in through XDP, or no longer. True if its flows are to follow at once
-    /// ([`Manager::move_stations`]): where there are many, they wait for the next tick, and all stations for one walk.
-    #[must_use]
-    pub fn set_station_entry(&mut self, (port, mac): (u32, Mac), known: bool) -> bool {
+    /// What a station sends to the router comes in through XDP, or no longer; its flows follow with
+    /// [`Manager::move_stations`].
+    pub fn set_station_entry(&mut self, (port, mac): (u32, Mac), known: bool) {
         let changed = match known {
             true => self.stations.entries.insert((port, mac)),
             false => self.stations.entries.remove(&(port, mac)),
@@ -106,8 +105,16 @@ impl Manager {
         if changed {
             self.stations.moved.entry(port).or_default().insert(mac);
         }
+    }
+
+    /// True if flows are to follow at once; where there are many, they do with the next tick, and one walk is for all
+    /// stations.
+    #[must_use]
+    pub fn few_move(&self) -> bool {
         let few = self.settings.work_max;
-        changed && self.table.at_port(port).take(few + 1).count() <= few
+        let moved = self.stations.moved.keys();
+        let flows = moved.flat_map(|port| self.table.at_port(*port).take(few + 1));
+        !self.stations.moved.is_empty() && flows.take(few + 1).count() <= few
     }
 
     /// Flows of stations whose way in has changed are learned anew, at most as many as in one call of others.
@@ -121,16 +128,15 @@ impl Manager {
         let work_max = self.settings.work_max;
         for (port, macs) in std::mem::take(&mut self.stations.moved) {
             let moves = |index: &u32| {
-                let Some(record) = self.table.get(*index) else {
-                    return false;
-                };
-                let free = !record.is_bound() && !record.is_sniffed();
-                let of_tc = record.path() == Path::Tc;
-                (free || !of_tc)
-                    && sender(*index).is_some_and(|mac| {
+                let record = self.table.get(*index).filter(|record| !record.is_sniffed());
+                // of those that are bound some are for what was seen before the station was known
+                record.is_some_and(|record| {
+                    let of_tc = record.path() == Path::Tc;
+                    sender(*index).is_some_and(|mac| {
                         let known = self.stations.entries.contains(&(port, mac));
                         macs.contains(&mac) && known == of_tc
                     })
+                })
             };
             let flows = self.table.at_port(port).filter(moves);
             let flows: Vec<u32> = flows.take(work_max).collect();

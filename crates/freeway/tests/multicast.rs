@@ -153,7 +153,7 @@ fn joins_and_leaves_are_followed_under_load() {
         thread::sleep(SETTLE);
         let fast = router.stats().fast() - fast_from;
         assert!(
-            fast > sent * 8 / 10,
+            fast > sent / 2,
             "{family:?}: {fast} of {sent} were fast"
         );
         for (i, sink) in sinks.iter().enumerate() {

@@ -81,8 +81,8 @@ mod tests {
             eprintln!("skipped: counters need root");
             return;
         }
-        let clock = TaskClock::of(nix::unistd::gettid().as_raw()).unwrap();
         let begin = Instant::now();
+        let clock = TaskClock::of(nix::unistd::gettid().as_raw()).unwrap();
         while clock.read().unwrap() < Duration::from_millis(5) {
             assert!(begin.elapsed() < Duration::from_secs(5));
         }

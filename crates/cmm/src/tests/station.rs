@@ -53,7 +53,8 @@ fn path(world: &World, seen: Seen) -> Option<Path> {
 fn enter(world: &mut World, mac: [u8; 6], known: bool) -> Vec<Op> {
     let sender = |_| Some(SENDER);
     world.call(|m, now, ops| {
-        if m.set_station_entry((LAN, mac), known) {
+        m.set_station_entry((LAN, mac), known);
+        if m.few_move() {
             m.move_stations(sender, now, ops);
         }
     })
@@ -152,14 +153,36 @@ fn both_paths_have_next_hops_of_their_own() {
     assert_eq!([through(down()), through(marked)], [MEMBER.slot, LAN]);
 }
 
+/// Of what was merged before the station was known; XDP keeps frames from that afterwards.
 #[test]
-fn bound_flows_stay_where_they_are() {
+fn merged_flows_follow_their_station() {
     let world = &mut world();
     let mut c = up().candidate(world.epoch, world.now);
     c.unwired = 1;
-    world.call(|m, now, ops| m.candidate(&c, around(1), now, ops));
-    enter(world, SENDER, true);
+    let offer = |world: &mut World| {
+        world.call(|m, now, ops| m.candidate(&c, around(1), now, ops));
+    };
+    offer(world);
     assert_eq!(path(world, up()), Some(Path::Tc));
+    enter(world, SENDER, true);
+    assert_eq!(path(world, up()), None);
+    offer(world);
+    assert_eq!(path(world, up()), None, "seen before");
+    world.learn(up());
+    assert_eq!(path(world, up()), Some(Path::Xdp));
+}
+
+#[test]
+fn marked_flows_come_back_to_tc() {
+    let world = &mut world();
+    let mut c = up().candidate(world.epoch, world.now);
+    c.mark = 7;
+    c.unwired = 1;
+    for known in [false, true] {
+        enter(world, SENDER, known);
+        world.call(|m, now, ops| m.candidate(&c, around(1), now, ops));
+        assert_eq!(path(world, up()), Some(Path::Tc));
+    }
 }
 
 /// A sweep neither moves flows to tc nor away from there.

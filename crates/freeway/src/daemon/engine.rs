@@ -421,6 +421,7 @@ impl Engine {
             self.datapath.control.set_learn(0);
         }
         self.execute(ops)?;
+        self.follow_stations()?;
         if ports {
             self.look_at_sessions();
             self.update_policy()?;
@@ -511,6 +512,7 @@ impl Engine {
             self.manager.settle_groups(now_tick, &mut ops);
         }
         self.execute(ops)?;
+        self.follow_stations()?;
         Ok(more)
     }
 

@@ -13,6 +13,7 @@ use super::Engine;
 use super::ports::{Port, attach_tc, attach_xdp, forwards, without_xdp};
 use crate::api::{BridgedFrames, RefusalCount};
 use crate::config::PathChoice;
+use crate::daemon::DaemonError;
 use crate::kinds;
 
 /// What sockets may wait for that no bridge passes on, and XDP leaves alone: 802.1X, and what goes to all at once.
@@ -196,7 +197,8 @@ impl Engine {
                     self.datapath.set_routed_port(*port, *routed)
                 }
                 BridgeOp::Entry { port, mac, known } => {
-                    self.enter_station((*port, *mac), *known, flow_ops)
+                    self.manager.set_station_entry((*port, *mac), *known);
+                    Ok(())
                 }
                 BridgeOp::Exit { port, mac, exit } => {
                     self.send_to_station((*port, *mac), *exit, flow_ops)
@@ -213,25 +215,21 @@ impl Engine {
         self.datapath.control.set_bridges(self.bridges.wanted());
     }
 
-    /// What a station sends to the router comes in through XDP, or no longer.
-    fn enter_station(
-        &mut self,
-        station: (u32, [u8; 6]),
-        known: bool,
-        ops: &mut Vec<Op>,
-    ) -> Result<(), DatapathError> {
-        let now_tick = self.datapath.clock.now_tick()?;
-        if self.manager.set_station_entry(station, known) {
-            self.move_stations(now_tick, ops);
-        }
-        Ok(())
-    }
-
     /// What stations send is learned anew where it is better off.
     pub(super) fn move_stations(&mut self, now_tick: u32, ops: &mut Vec<Op>) {
         let flows = &self.datapath.flows;
         let sender = |index| flows.sender(index);
         self.manager.move_stations(sender, now_tick, ops);
+    }
+
+    /// The same at once, where it takes no time; flows that were just admitted are in the table.
+    pub(super) fn follow_stations(&mut self) -> Result<(), DaemonError> {
+        if !self.manager.few_move() {
+            return Ok(());
+        }
+        let mut ops = Vec::new();
+        self.move_stations(self.now_tick()?, &mut ops);
+        self.execute(ops)
     }
 
     /// How XDP sends to a station, or that it does not.
