@@ -152,10 +152,7 @@ fn joins_and_leaves_are_followed_under_load() {
         let sent = running.stop().unwrap().frames;
         thread::sleep(SETTLE);
         let fast = router.stats().fast() - fast_from;
-        assert!(
-            fast > sent / 2,
-            "{family:?}: {fast} of {sent} were fast"
-        );
+        assert!(fast > sent / 2, "{family:?}: {fast} of {sent} were fast");
         for (i, sink) in sinks.iter().enumerate() {
             let (counts, of_flow) = (sink.counts().unwrap(), sink.flow(0).unwrap());
             assert_eq!(counts.bad_ip_checksum + counts.bad_l4_checksum, 0);
