@@ -107,7 +107,7 @@ pub enum Verdict {
 impl Verdict {
     fn name(self) -> &'static str {
         match self {
-            Verdict::Same => "same",
+            Verdict::Same => "not told apart",
             Verdict::Faster => "faster",
             Verdict::Slower => "slower",
             Verdict::Unknown => "unknown",
@@ -124,6 +124,41 @@ pub fn diff(args: &DiffArgs) -> Result<(), Stop> {
 
 /// By scenario, case and name, in the order of the file.
 type Key = (String, String, &'static str);
+
+/// What each scenario was asked for.
+fn settings(document: &Document) -> BTreeMap<String, String> {
+    match document {
+        Document::Single(outcome) => [(outcome.scenario().to_owned(), outcome.settings())].into(),
+        Document::Report(report) => report
+            .measured()
+            .map(|(scenario, outcome)| (scenario.name.clone(), outcome.settings()))
+            .collect(),
+    }
+}
+
+/// Scenarios that were asked for something else, and what.
+fn unlike(a: &Document, b: &Document) -> BTreeMap<String, String> {
+    let second = settings(b);
+    let unlike = settings(a).into_iter().filter_map(|(scenario, first)| {
+        let second = second.get(&scenario).filter(|second| **second != first)?;
+        let words = format!(
+            "{scenario} is not compared, for it was not the same: {}.",
+            differing(&first, second)
+        );
+        Some((scenario, words))
+    });
+    unlike.collect()
+}
+
+/// What of one is not in the other, and the other way round.
+fn differing(a: &str, b: &str) -> String {
+    let only = |of: &str, other: &str| {
+        let parts = of.split(", ");
+        let parts = parts.filter(|part| !other.split(", ").any(|there| there == *part));
+        parts.collect::<Vec<_>>().join(", ")
+    };
+    format!("A {}; B {}", only(a, b), only(b, a))
+}
 
 fn ratios(document: &Document) -> Vec<(Key, Ratio)> {
     let of = |scenario: &str, outcome: &Outcome| -> Vec<(Key, Ratio)> {
@@ -155,7 +190,13 @@ fn side(file: &Path, document: &Document) -> Side {
 }
 
 fn compare(a: (&Path, &Document), b: (&Path, &Document)) -> Diff {
-    let (first, second) = (ratios(a.1), ratios(b.1));
+    let unlike = unlike(a.1, b.1);
+    let alike = |document: &Document| -> Vec<(Key, Ratio)> {
+        let mut ratios = ratios(document);
+        ratios.retain(|((scenario, ..), _)| !unlike.contains_key(scenario));
+        ratios
+    };
+    let (first, second) = (alike(a.1), alike(b.1));
     let (a, b) = (side(a.0, a.1), side(b.0, b.1));
     let of_second: BTreeMap<&Key, &Ratio> =
         second.iter().map(|(key, ratio)| (key, ratio)).collect();
@@ -174,7 +215,10 @@ fn compare(a: (&Path, &Document), b: (&Path, &Document)) -> Diff {
         }
     }
     Diff {
-        remarks: remarks(&a, &b),
+        remarks: remarks(&a, &b)
+            .into_iter()
+            .chain(unlike.into_values())
+            .collect(),
         a,
         b,
         intervals: INTERVAL_METHOD.into(),
@@ -270,7 +314,7 @@ fn table(diff: &Diff, terminal: Terminal) -> String {
     page.words(
         "",
         &format!(
-            "Of {} B is faster in {faster}, slower in {slower}, the same in {same}.",
+            "Of {} B is faster in {faster}, slower in {slower}, not told apart in {same}.",
             plural(compared as u64, "ratio")
         ),
     );
@@ -355,9 +399,17 @@ fn cells(page: &Page, ratio: &Compared) -> Vec<String> {
         figure(&ratio.b),
         ratio
             .change
-            .map_or_else(|| "-".into(), |change| format!("{change:.3}")),
+            .map_or_else(|| "-".into(), |change| changed(ratio, change)),
         verdict,
     ]
+}
+
+/// With the interval, by which one sees how large a difference would not have been noticed.
+fn changed(ratio: &Compared, change: f64) -> String {
+    match (ratio.change_low, ratio.change_high) {
+        (Some(low), Some(high)) => format!("{change:.3} ({low:.3} to {high:.3})"),
+        _ => format!("{change:.3}"),
+    }
 }
 
 fn figure(of: &Summary) -> String {
@@ -455,6 +507,26 @@ mod tests {
         let text = table(&diff, PIPE);
         assert!(text.contains("Only A has: nat: kernel"), "{text}");
         assert!(text.contains("The kernels differ"), "{text}");
+    }
+
+    #[test]
+    fn unlike_measurements_are_not_compared() {
+        let mut many = example();
+        for scenario in &mut many.scenarios {
+            if let Some(Outcome::Compare(result)) = &mut scenario.result
+                && scenario.name == "nat"
+            {
+                result.flows = 1_000_000;
+            }
+        }
+        let diff = between(example(), many);
+        assert!(diff.ratios.iter().all(|ratio| ratio.scenario != "nat"));
+        assert!(diff.only_a.is_empty() && diff.only_b.is_empty());
+        let remark = &diff.remarks[0];
+        assert!(
+            remark.starts_with("nat is not compared") && remark.contains("B flows 1000000."),
+            "{remark}"
+        );
     }
 
     #[test]

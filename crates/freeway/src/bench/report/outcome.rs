@@ -47,6 +47,20 @@ const MARKS: [(&str, &str); 7] = [
     ("shaper", "discipline"),
 ];
 
+/// Fields that say what was measured.
+const SETTINGS: [&str; 10] = [
+    "wire_bytes",
+    "path",
+    "flows",
+    "refused",
+    "idle_connections",
+    "ports",
+    "mtu",
+    "discipline",
+    "rate_mbit",
+    "packets",
+];
+
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -170,6 +184,21 @@ impl Outcome {
             Outcome::Setup(result) => &result.machine,
             Outcome::Shaper(result) => &result.machine,
         }
+    }
+
+    /// What was asked of the command, but for how long and how often: results of other settings are no repetitions.
+    pub fn settings(&self) -> String {
+        let Ok(Value::Object(fields)) = serde_json::to_value(self) else {
+            return String::new();
+        };
+        let asked = SETTINGS.iter().filter_map(|name| {
+            let value = fields.get(*name)?;
+            let words = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            Some(format!("{name} {words}"))
+        });
+        asked.collect::<Vec<_>>().join(", ")
     }
 
     /// All ratios, in order. Those that a missing router leaves out are not there.

@@ -76,7 +76,10 @@ fn tiles(report: &Report) -> Markup {
                     li { strong { (times(of.median)) } span { (label) } }
                 }
             }
-            p { "How many times less CPU Freeway takes for a frame than the kernel." }
+            p {
+                "How many times less CPU than the kernel Freeway takes for a frame, from the router's input to its output. \
+                 Where the generator shares the CPU, what it and the port's receiving take is measured and subtracted."
+            }
         }
     }
 }

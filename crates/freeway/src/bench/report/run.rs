@@ -23,8 +23,8 @@ use crate::render::{self, Terminal};
 const METHOD: [&str; 6] = [
     "Everything runs in network namespaces on this machine: hosts, router and wires (veth). There is no network card and no driver; what Freeway saves is \
      saved in front of the kernel's network stack, with a card as here.",
-    "In routed, routed6, nat and imx8 the generator, the router and the sink share one CPU, so time divided by frames is what they cost together. The \
-     generator's part is measured by turns with the rest, and subtracted. The kernel, Freeway and a bare XDP redirect take turns of half a second or less.",
+    "In routed, routed6, nat and imx8 the generator, the router and the sink share one CPU, so time divided by frames is what they cost together. What the \
+     generator and the port's receiving take, down to a drop in XDP, is measured by turns with the rest, and subtracted. The kernel, Freeway and a bare XDP redirect take turns of half a second or less.",
     "In bulk and multicast the router's ports are polled by threads on a CPU of their own (threaded NAPI); their CPU time is the router's cost, GRO \
      included, and nothing of the hosts'.",
     "The kernel has no program of Freeway attached. Freeway has its defaults, revalidations and connection checks included, and is measured when 99 % of the flows are fast.",
@@ -45,7 +45,11 @@ pub fn report(args: &ReportArgs) -> Result<(), Stop> {
     };
     create(&args.output)?;
     write(&args.output, &report)?;
-    render::print(&text::text(&report, &args.output, Terminal::stdout()))
+    render::print(&text::text(&report, &args.output, Terminal::stdout()))?;
+    if report.measured().next().is_none() {
+        return Err(Stop::failure("nothing was measured: see the reasons above"));
+    }
+    Ok(())
 }
 
 fn create(dir: &Path) -> Result<(), Stop> {
@@ -79,24 +83,42 @@ fn measure(args: &ReportArgs) -> Result<Report, Stop> {
     ));
     let began = Instant::now();
     let meter = Meter::begin(steps);
-    let mut scenarios = Vec::new();
-    for (number, scenario) in asked.into_iter().enumerate() {
-        meter.step(number);
-        scenarios.push(measure_one(scenario, args.quick, machine.machine.cpus));
-    }
-    drop(meter);
     let line: Vec<String> = std::env::args().skip(1).collect();
-    Ok(Report {
+    let cpus = machine.machine.cpus;
+    let ahead = asked.iter().map(|scenario| ahead(scenario, args.quick));
+    let mut report = Report {
         format: FORMAT.into(),
         version: VERSION,
         date,
         command: format!("freeway {}", line.join(" ")),
         quick: args.quick,
-        elapsed_s: began.elapsed().as_secs_f64(),
+        elapsed_s: 0.0,
         machine,
         method: METHOD.map(str::to_owned).to_vec(),
-        scenarios,
-    })
+        scenarios: ahead.collect(),
+    };
+    for (number, scenario) in asked.into_iter().enumerate() {
+        meter.step(number);
+        report.scenarios[number] = measure_one(scenario, args.quick, cpus);
+        report.elapsed_s = began.elapsed().as_secs_f64();
+        // whoever stops it keeps what was measured
+        save(&args.output, &report)?;
+    }
+    drop(meter);
+    Ok(report)
+}
+
+/// A scenario whose turn has not come.
+fn ahead(scenario: &Definition, quick: bool) -> Scenario {
+    Scenario {
+        name: scenario.name.into(),
+        title: scenario.title.into(),
+        command: scenario.command(quick),
+        elapsed_s: 0.0,
+        missing: Some("it was stopped before its turn came".into()),
+        bench: None,
+        result: None,
+    }
 }
 
 fn measure_one(scenario: &Definition, quick: bool, cpus: usize) -> Scenario {
@@ -131,17 +153,35 @@ fn readable(outcome: Outcome) -> Result<Outcome, String> {
         .map_err(|why| format!("a figure of it is no number, perhaps for want of frames ({why})"))
 }
 
-/// The document, the page and the plots.
-fn write(dir: &Path, report: &Report) -> Result<(), Stop> {
+/// Writes a file whole, or leaves the one that is there.
+fn put(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), Stop> {
+    let path = dir.join(name);
+    let new = dir.join(format!(".{name}.new"));
+    let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, &path));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&new);
+        cannot_write(&path, &error)
+    })
+}
+
+fn save(dir: &Path, report: &Report) -> Result<(), Stop> {
     let json = serde_json::to_string_pretty(report);
     let json = json.map_err(|error| Stop::failure(error.to_string()))?;
-    let put = |name: &str, bytes: &[u8]| {
-        let path = dir.join(name);
-        fs::write(&path, bytes).map_err(|error| cannot_write(&path, &error))
-    };
+    put(dir, "report.json", format!("{json}\n").as_bytes())
+}
+
+/// The document, the page and the plots.
+fn write(dir: &Path, report: &Report) -> Result<(), Stop> {
     // first, for it cannot be had again
-    put("report.json", format!("{json}\n").as_bytes())?;
+    save(dir, report)?;
+    let put = |name: &str, bytes: &[u8]| put(dir, name, bytes);
     let charts = plots::all(report);
+    let draw = |chart: &Chart| -> Result<(Chart, Drawing), Stop> {
+        let drawing = chart.draw(false).map_err(Stop::failure)?;
+        Ok((chart.clone(), drawing))
+    };
+    let plots: Result<Vec<_>, Stop> = charts.iter().map(draw).collect();
+    put("index.html", page::page(report, &plots?).as_bytes())?;
     let painter = Painter::new();
     if let Err(why) = &painter {
         progress(&format!("no PNG of the plots: {why}"));
@@ -159,10 +199,5 @@ fn write(dir: &Path, report: &Report) -> Result<(), Stop> {
             put(&format!("{}.png", chart.name), &png)?;
         }
     }
-    let draw = |chart: Chart| -> Result<(Chart, Drawing), Stop> {
-        let drawing = chart.draw(false).map_err(Stop::failure)?;
-        Ok((chart, drawing))
-    };
-    let plots: Result<Vec<_>, Stop> = charts.into_iter().map(draw).collect();
-    put("index.html", page::page(report, &plots?).as_bytes())
+    Ok(())
 }
