@@ -41,7 +41,8 @@ enum fw_const {
 	   through the kernel's bridge. */
 	FW_PATHS_MAX = 8192,
 	FW_CROSSINGS = FW_SLOTS / 4,
-	FW_CROSSING_HEAD = 44,
+	/* an IPv6 header's addresses, too */
+	FW_CROSSING_HEAD = 56,
 	FW_OWN_MACS_MAX = 4096,
 	FW_EVENTS_SIZE = 1 << 22,
 	FW_REASONS_MAX = 128,
@@ -250,6 +251,12 @@ struct fw_stations {
 	struct fw_tag tag; /* with priority and DEI; all 0: none */
 };
 
+/* What a bridge goes by for packets to a group: br_mdb_entry_skb_get(). IPv4 in the first word. */
+struct fw_group {
+	__u32 saddr_be[4];
+	__u32 daddr_be[4];
+};
+
 /* Which way their frames take, as the kernel has been seen to send them. */
 struct fw_path {
 	struct fw_stations
@@ -260,10 +267,11 @@ struct fw_path {
 	__u32 used_tick;
 	__u32 port; /* of the bridge, at which they leave, ifindex */
 	__u32 devmap_slot;
-	struct fw_tag tag; /* of the frame that leaves */
-	__u32 count;       /* place of what is counted */
-	__u16 len_max;     /* octets of a frame that comes in */
-	__u16 misses;      /* revalidations without an answer */
+	struct fw_tag tag;     /* of the frame that leaves */
+	__u32 count;           /* place of what is counted */
+	__u16 len_max;         /* octets of a frame that comes in */
+	__u16 misses;          /* revalidations without an answer */
+	struct fw_group group; /* of what is copied, which this is for alone */
 };
 
 struct fw_path_count {
@@ -273,6 +281,8 @@ struct fw_path_count {
 
 /* In the place of a path's slot: its frames are the router's, as of path->port. */
 #define FW_PATH_UP 0xffffffffU
+/* In the same place: they are copied to the list of the next hop path->port. */
+#define FW_PATH_COPIES 0xfffffffeU
 
 /* An address of the router's own, at some bridge. */
 struct fw_own_mac {
@@ -280,16 +290,13 @@ struct fw_own_mac {
 	__u8 pad[2];
 };
 
-enum fw_own {
-	FW_OWN = 1,
-	/* What XDP does with frames to and from it is to be learned. */
-	FW_OWN_ROUTED = 2,
-};
-
 /* Bits of fw_control.bridges. */
 enum fw_bridges {
 	FW_BRIDGES_LEARN = 1 << 0,
+	/* What is for the router itself, too, and what it sends. */
 	FW_BRIDGES_ROUTED = 1 << 1,
+	/* What is for groups, where a bridge knows who listens. */
+	FW_BRIDGES_GROUPS = 1 << 2,
 };
 
 enum fw_crossing_flags {
@@ -307,6 +314,10 @@ struct fw_crossing {
 	__u32 egress; /* frames that left under its token */
 	__u32 len;    /* octets, without the tag */
 	__u32 flags;  /* enum fw_crossing_flags */
+	/* of a frame to a group: legs of the known path by which copies left, and whether the
+	 * copies are offered */
+	__u32 served;
+	__u32 offered;
 	__u8 head[FW_CROSSING_HEAD];
 };
 
@@ -578,6 +589,11 @@ struct fw_crossed {
 	struct fw_tag tag_out;
 	__u32 epoch; /* in which it came in */
 	__u32 set;   /* in which the offer is noted */
+	/* of a frame to a group */
+	__u32 token;
+	__u32 copy; /* frames that left before it for the one that came in */
+	__u32 tick; /* in which that was */
+	struct fw_group group;
 };
 
 /* FW_EV_WATCH */
@@ -623,10 +639,11 @@ FW_ABI_SIZE(fw_framing, 16);
 FW_ABI_SIZE(fw_framed, 16);
 FW_ABI_SIZE(fw_session, 24);
 FW_ABI_SIZE(fw_stations, 20);
-FW_ABI_SIZE(fw_path, 56);
+FW_ABI_SIZE(fw_group, 32);
+FW_ABI_SIZE(fw_path, 88);
 FW_ABI_SIZE(fw_own_mac, 8);
-FW_ABI_SIZE(fw_crossing, 84);
-FW_ABI_SIZE(fw_crossed, 52);
+FW_ABI_SIZE(fw_crossing, 104);
+FW_ABI_SIZE(fw_crossed, 96);
 FW_ABI_SIZE(fw_seen, 64);
 FW_ABI_SIZE(fw_control, 64);
 FW_ABI_SIZE(fw_watch, 40);

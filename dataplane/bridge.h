@@ -62,7 +62,7 @@ static __always_inline int fw_tag_is_none(const struct fw_tag *tag)
 
 #if FW_TARGET_IS_TC
 
-/* What is for the router itself is not bridged, and not noted. */
+/* What is for the router itself is not bridged, and noted only where a bridge routes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -80,16 +80,12 @@ struct {
 	__type(value, __u32);
 } FW_MAP(fw_routed_ports);
 
-/* enum fw_own of the destination; 0: another's. */
-static __always_inline __u32 fw_own(struct __sk_buff *ctx)
+static __always_inline int fw_is_own_mac(struct __sk_buff *ctx)
 {
 	struct fw_own_mac key = {};
-	const __u32 *own;
 
-	if (bpf_skb_load_bytes(ctx, 0, key.mac, sizeof(key.mac)))
-		return FW_OWN;
-	own = bpf_map_lookup_elem(&fw_own_macs, &key);
-	return own ? *own : 0;
+	return bpf_skb_load_bytes(ctx, 0, key.mac, sizeof(key.mac)) ||
+	       bpf_map_lookup_elem(&fw_own_macs, &key) != NULL;
 }
 
 enum {
@@ -161,12 +157,21 @@ static __always_inline __u32 fw_crossing_write(struct __sk_buff *ctx, const stru
 	crossing->egress = 0;
 	crossing->len = ctx->len;
 	crossing->flags = flags;
+	crossing->served = 0;
+	crossing->offered = 0;
 	__builtin_memcpy(crossing->head, head, sizeof(crossing->head));
 	return FW_CROSSING_INDEX + index;
 }
 
+/* The token of a frame to a group, or 0; and what a copy that left under one shows: enum fw_reason.
+ * Of external linkage, so that the BPF verifier looks at them once. */
+__u32 fw_group_note(struct __sk_buff *ctx);
+__u32 fw_group_left(struct __sk_buff *ctx, __u32 token);
+/* The router itself has one of the copies; false if it is none. */
+int fw_group_up(struct __sk_buff *ctx, __u32 token);
+
 /*
- * tc ingress of a bridge's port: the crossing's token; 0 if the frame is for many, or the router's
+ * tc ingress of a bridge's port: the crossing's token; 0 if the frame is for all, or the router's
  * and of no use, FW_CROSSING_NONE if it is the router's and shows nothing new.
  */
 static __always_inline __u32 fw_crossing_note(struct __sk_buff *ctx)
@@ -175,10 +180,15 @@ static __always_inline __u32 fw_crossing_note(struct __sk_buff *ctx)
 	struct fw_stations key = {};
 	__u8 head[FW_CROSSING_HEAD];
 	const struct fw_path *path;
-	__u32 now = fw_now(), own = fw_own(ctx), none = 0, token;
+	__u32 now = fw_now(), none = 0, token;
+	const int own = fw_is_own_mac(ctx);
 
-	if (own == FW_OWN || !fw_crossing_head(ctx, head) || (head[0] & 1))
+	if (own && !(fw_ctl.bridges & FW_BRIDGES_ROUTED))
 		return 0;
+	if (!fw_crossing_head(ctx, head))
+		return 0;
+	if (head[0] & 1)
+		return fw_group_note(ctx);
 	key.port = fw_port(ctx);
 	__builtin_memcpy(key.macs, head, sizeof(key.macs));
 	key.tag = fw_skb_tag(ctx);
@@ -328,6 +338,8 @@ static __always_inline enum fw_reason fw_crossed(struct __sk_buff *ctx, __u32 to
 	/* it went through another bridge, of VLANs of its port */
 	if (!(crossing->flags & FW_CROSSING_DOWN) && ctx->ingress_ifindex != crossing->key.port)
 		return FW_R_LEARN_CHANGED;
+	if (crossing->key.macs[0] & 1)
+		return fw_group_left(ctx, token);
 	return fw_came_out(ctx, token, crossing, fw_skb_tag(ctx), now);
 }
 
@@ -347,6 +359,8 @@ __noinline int fw_crossed_up(struct __sk_buff *ctx, __u32 token)
 		return token == FW_CROSSING_NONE;
 	crossing = fw_crossing_of(token, now);
 	if (!crossing || crossing->flags & FW_CROSSING_DOWN)
+		return 0;
+	if (fw_group_up(ctx, token))
 		return 0;
 	if (fw_ctl.learn)
 		fw_count(fw_came_out(ctx, token, crossing, none, now));

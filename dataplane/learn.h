@@ -456,6 +456,8 @@ static __always_inline enum fw_reason fw_known_copy(fw_ctx *ctx, struct fw_flow 
 			return fw_confirm(&f->state, slot, fw_now());
 		return waits ? FW_R_NONE : FW_R_LEARN_COPIES;
 	}
+	/* no leg's: what the others have confirms nothing any more */
+	slot->served |= 1U << FW_OLIST_MAX;
 	if (slot->epoch == fw_ctl.epoch)
 		FW_WRITE_ONCE(f->state.epoch, 0);
 	return out->proof;

@@ -8,6 +8,7 @@
 #include "learn.h"
 #include "session.h"
 #include "bridge.h"
+#include "snoop.h"
 
 /* TCX_NEXT is TC_ACT_UNSPEC: whoever else is on this hook gets the packet. */
 enum { FW_NEXT = -1, FW_DROP = 2 };
@@ -64,16 +65,17 @@ static __always_inline int fw_ingress(struct __sk_buff *ctx, const int without_x
 	int tc_alone = without_xdp, verdict;
 
 	/* of a VLAN of a bridge: its own program has it next */
-	if (!FW_TARGET_IS_RAW && without_xdp && came >= FW_CROSSING_INDEX && ctx->vlan_present)
+	if (!FW_TARGET_IS_RAW && without_xdp && came >= FW_CROSSING_INDEX && ctx->vlan_present) {
+		fw_group_up(ctx, came);
 		return FW_NEXT;
+	}
 	ctx->tc_index = 0;
 	if (FW_TARGET_IS_RAW && fw_unlikely(came))
 		fw_session_out(came, fw_port(ctx));
 	if (fw_reached(now, fw_ctl.deadline_tick))
 		return FW_NEXT;
-	/* a bridge whose port has XDP; always, or the BPF verifier would look at all behind it
-	 * twice
-	 */
+	/* of a bridge whose port has XDP; asked of all, for behind a branch the BPF verifier would
+	 * look at everything twice */
 	if (!FW_TARGET_IS_RAW && without_xdp)
 		tc_alone = !fw_crossed_up(ctx, came);
 	if (fw_ctl.tc_forwards) {

@@ -5,6 +5,20 @@
 #include "forward.h"
 #include "olist.h"
 
+#ifdef FW_SLOWED
+/* A build of scripts/prove-diff: so many reads of the clock, which wait for what is ahead of them.
+ */
+static __always_inline void fw_slow_down(void)
+{
+	for (int i = 0; i < FW_SLOWED; i++)
+		bpf_ktime_get_ns();
+}
+#else
+static __always_inline void fw_slow_down(void)
+{
+}
+#endif
+
 SEC("xdp")
 int freeway_xdp(struct xdp_md *ctx)
 {
@@ -14,6 +28,7 @@ int freeway_xdp(struct xdp_md *ctx)
 	struct fw_head head;
 	int verdict;
 
+	fw_slow_down();
 	if (fw_likely(nh))
 		return fw_send(nh);
 	/* a frame with tags or a session, as the device that takes them off would show it */

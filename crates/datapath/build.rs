@@ -84,5 +84,10 @@ fn flags() -> Vec<String> {
         "-Werror",
     ];
     flags.extend(options.map(str::to_owned));
+    // For scripts/prove-diff: what `bench diff` has to see.
+    println!("cargo::rerun-if-env-changed=FREEWAY_SLOWED");
+    if let Ok(reads) = env::var("FREEWAY_SLOWED") {
+        flags.push(format!("-DFW_SLOWED={reads}"));
+    }
     flags
 }

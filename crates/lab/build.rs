@@ -6,7 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const PROGRAMS: [&str; 4] = ["generator", "reflector", "sink", "reference"];
+const PROGRAMS: [&str; 8] = [
+    "fib",
+    "flowtable",
+    "generator",
+    "reflector",
+    "sink",
+    "reference",
+    "stream",
+    "meter",
+];
 
 /// `CLANG`, else Debian 12's versioned name, else whatever `clang` is.
 fn clang() -> PathBuf {

@@ -40,7 +40,13 @@ impl Manager {
             (path, bound) = self.check(copy, key, &out, around)?;
             exits.push(self.exit(copy, key, &out, path)?);
         }
-        if c.ev.kind == FW_EV_CHANGED {
+        if self
+            .recent
+            .concerns(c, key, &out, self.settings.hz, now_tick)
+        {
+            return Err(Refusal::Epoch);
+        }
+        if c.ev.kind == FW_EV_CHANGED && !self.is_explained(key, &out, now_tick) {
             self.check_stable(key, now_tick)?;
         }
         let mut record = Record::new(key, &out).ok_or(Refusal::Malformed)?;
@@ -190,6 +196,9 @@ impl Manager {
         if c.conn.present != 0 && c.conn.zone != 0 {
             return Err(Refusal::Zone);
         }
+        if self.may_leak(key.port, c.port_out, out.dst) {
+            return Err(Refusal::Leak);
+        }
         if around.copies > 1 && !group {
             return Err(Refusal::Copies);
         }
@@ -197,6 +206,16 @@ impl Manager {
             return Err(Refusal::Epoch);
         }
         Ok((path, bound))
+    }
+
+    /// A route, an address, a neighbour, a port or an element of a set that changed is why the flow leaves otherwise now.
+    fn is_explained(&self, key: &FlowKey, out: &Tuple, now_tick: u32) -> bool {
+        let flow = self.table.find(key).and_then(|index| self.table.get(index));
+        let left = flow.and_then(|flow| self.nexthops.key(flow.nexthop));
+        left.is_some_and(|left| {
+            self.recent
+                .explains(left.exit(), key, out, self.settings.hz, now_tick)
+        })
     }
 
     fn check_stable(&mut self, key: &FlowKey, now_tick: u32) -> Result<(), Refusal> {

@@ -199,8 +199,9 @@ impl Manager {
             && let Some(conn) = self.conns.get(record.conn)
             && conn.timeout_s > idle_s
             && conn.indices().count() == 1
-            // others may be of the same connection, also such as are not here
+            // others may be of the same connection, in another VRF, or also such as are not here
             && !key.orig.is_of_addresses()
+            && self.connections_of(&key).len() == 1
         {
             let seconds = conn.timeout_s - idle_s;
             if record.proto == 6 {

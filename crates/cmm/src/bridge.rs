@@ -9,20 +9,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use freeway_abi::{
-    FW_BRIDGES_LEARN, FW_BRIDGES_ROUTED, FW_OWN, FW_OWN_ROUTED, FW_PATH_UP, FW_PATHS_MAX,
-    FW_TAG_LEN, fw_crossed, fw_path, fw_stations, fw_tag,
+    FW_BRIDGES_GROUPS, FW_BRIDGES_LEARN, FW_BRIDGES_ROUTED, FW_PATH_UP, FW_PATHS_MAX, FW_TAG_LEN,
+    fw_crossed, fw_group, fw_path, fw_stations, fw_tag,
 };
 use freeway_kernel::model::{Event, Fdb};
 
 use crate::port::{Fitness, Tag};
+use crate::snoop::{BridgedLeg, Snooped};
 use crate::station::StationExit;
 
 /// Ethernet's header and the tag that a frame may have beyond the MTU (`xdp_ok_fwd_dev()`, `is_skb_forwardable()`).
-const LINK_LEN: u32 = 14 + 4;
+pub(crate) const LINK_LEN: u32 = 14 + 4;
 /// The VLAN in a tag.
 const VLAN_MASK: u16 = 0xfff;
 /// Seconds between two frames of a path that the kernel is given: by them it knows that the station lives.
-const REVALIDATE_S: u32 = 1;
+pub(crate) const REVALIDATE_S: u32 = 1;
 /// Seconds without a frame after which a path leaves.
 const IDLE_S: u32 = 60;
 /// Paths looked at in one call.
@@ -72,7 +73,7 @@ pub struct Stations {
 }
 
 impl Stations {
-    fn of(record: &fw_stations) -> Self {
+    pub(crate) fn of(record: &fw_stations) -> Self {
         let mut macs = [[0; 6]; 2];
         macs[0].copy_from_slice(&record.macs[..6]);
         macs[1].copy_from_slice(&record.macs[6..]);
@@ -111,6 +112,17 @@ pub enum BridgeOp {
         /// The path, whose counters begin anew.
         path: Box<fw_path>,
     },
+    /// Let frames to a group be copied; `path.port` is to be the next hop of their list.
+    SetCopies {
+        /// Whose.
+        stations: Stations,
+        /// Ethertype of the frames.
+        ethertype: u16,
+        /// The path, whose counters begin anew.
+        path: Box<fw_path>,
+        /// Where copies leave, in order.
+        legs: Vec<BridgedLeg>,
+    },
     /// Their frames are the kernel's.
     RemovePath {
         /// Whose.
@@ -122,8 +134,8 @@ pub enum BridgeOp {
     SetOwn {
         /// The address.
         mac: [u8; 6],
-        /// One of `FW_OWN*`.
-        own: Option<u32>,
+        /// Whether they are.
+        own: bool,
     },
     /// A bridge, or a VLAN of it, sends through XDP to stations, or no longer.
     SetRouted {
@@ -172,11 +184,27 @@ pub enum BridgeRefusal {
     Station,
     /// There are too many paths.
     TableFull,
+    /// The bridge does not know who listens, or nothing shows what it hands up.
+    Snooping,
+    /// The router itself is given what is sent to the group.
+    Host,
+    /// The copies are not those that the bridge's multicast database names.
+    Group,
+    /// Frames to another group, or from another source, have the same addresses.
+    Taken,
 }
 
 impl BridgeRefusal {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Port, Self::Station, Self::TableFull];
+    pub const ALL: [Self; 7] = [
+        Self::Port,
+        Self::Station,
+        Self::TableFull,
+        Self::Snooping,
+        Self::Host,
+        Self::Group,
+        Self::Taken,
+    ];
 
     /// For machines.
     #[must_use]
@@ -185,6 +213,10 @@ impl BridgeRefusal {
             Self::Port => "port",
             Self::Station => "station",
             Self::TableFull => "table_full",
+            Self::Snooping => "snooping",
+            Self::Host => "host",
+            Self::Group => "group",
+            Self::Taken => "taken",
         }
     }
 
@@ -195,30 +227,44 @@ impl BridgeRefusal {
             Self::Port => "a port is not of the bridge, or XDP does not serve it",
             Self::Station => "the bridge has a station elsewhere, or not at all",
             Self::TableFull => "there are too many paths",
+            Self::Snooping => {
+                "to a group, and the bridge does not snoop, does so by VLAN, or its own interface is not looked at"
+            }
+            Self::Host => {
+                "to a group of which the router itself, or the bridge as a router, is given the frames"
+            }
+            Self::Group => {
+                "to a group, and the copies are not at the ports that the bridge's multicast database names"
+            }
+            Self::Taken => {
+                "to a group, and those to another one, or from another source, have the same addresses"
+            }
         }
     }
 }
 
 /// From where to where a path leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(crate) enum Way {
     /// From one station to another.
     Across,
     /// To the router.
     Up,
     /// From the router.
     Down,
+    /// From a station to those of a group.
+    Copies,
 }
 
 /// A path that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BridgedPath {
-    way: Way,
+    pub(crate) way: Way,
     /// The bridge.
     pub bridge: u32,
     /// Whose frames.
     pub stations: Stations,
-    /// Where they leave.
+    /// Where they leave; 0: to a group.
     pub port_out: u32,
     /// With which tag, as in [`Stations`].
     pub tag_out_be: [u16; 2],
@@ -246,23 +292,24 @@ struct Place {
 /// What is known of bridges.
 #[derive(Debug)]
 pub struct Bridges {
-    hz: u32,
-    ports: BTreeMap<u32, BridgePort>,
-    routed: BTreeMap<u32, RoutedPort>,
+    pub(crate) hz: u32,
+    pub(crate) ports: BTreeMap<u32, BridgePort>,
+    pub(crate) routed: BTreeMap<u32, RoutedPort>,
     /// By bridge, address and VLAN.
     places: BTreeMap<(u32, Mac, u16), Place>,
     /// Addresses of the router's own, and how many places they have.
     own: BTreeMap<Mac, u32>,
-    paths: BTreeMap<Stations, BridgedPath>,
+    pub(crate) paths: BTreeMap<Stations, BridgedPath>,
     /// Paths by either end.
-    of_station: BTreeSet<(u32, Mac, Stations)>,
+    pub(crate) of_station: BTreeSet<(u32, Mac, Stations)>,
     free: Vec<u32>,
     /// Places of counters that were never used.
     fresh: u32,
     /// How far the last look went.
     looked: Option<Stations>,
-    refused: BTreeMap<BridgeRefusal, u64>,
-    learned: u64,
+    pub(crate) refused: BTreeMap<BridgeRefusal, u64>,
+    pub(crate) learned: u64,
+    pub(crate) snooped: Snooped,
 }
 
 fn place_key(fdb: &Fdb) -> Option<(u32, Mac, u16)> {
@@ -286,6 +333,7 @@ impl Bridges {
             looked: None,
             refused: BTreeMap::new(),
             learned: 0,
+            snooped: Snooped::default(),
         }
     }
 
@@ -298,16 +346,19 @@ impl Bridges {
     /// What is to be learned: bits `FW_BRIDGES_*`.
     #[must_use]
     pub fn wanted(&self) -> u32 {
-        match (self.learns(), self.routed.is_empty()) {
-            (false, _) => 0,
-            (true, true) => FW_BRIDGES_LEARN,
-            (true, false) => FW_BRIDGES_LEARN | FW_BRIDGES_ROUTED,
+        if !self.learns() {
+            return 0;
         }
+        let if_so = |so: bool, bit: u32| if so { bit } else { 0 };
+        FW_BRIDGES_LEARN
+            | if_so(!self.routed.is_empty(), FW_BRIDGES_ROUTED)
+            | if_so(self.snooped.any_bridge(), FW_BRIDGES_GROUPS)
     }
 
-    /// All paths between stations.
+    /// All paths between stations, or to those of a group.
     pub fn paths(&self) -> impl Iterator<Item = &BridgedPath> {
-        self.paths.values().filter(|path| path.way == Way::Across)
+        let paths = self.paths.values();
+        paths.filter(|path| matches!(path.way, Way::Across | Way::Copies))
     }
 
     /// Paths that were learned since the start.
@@ -348,9 +399,6 @@ impl Bridges {
             routed: port.fit.output,
         });
         self.routed.insert(port.ifindex, port);
-        if self.routed.len() == 1 {
-            self.tell_own(ops);
-        }
     }
 
     /// It does not.
@@ -361,26 +409,7 @@ impl Bridges {
                 port: ifindex,
                 routed: false,
             });
-            if self.routed.is_empty() {
-                self.tell_own(ops);
-            }
         }
-    }
-
-    fn own_as(&self) -> u32 {
-        match self.routed.is_empty() {
-            true => FW_OWN,
-            false => FW_OWN_ROUTED,
-        }
-    }
-
-    fn tell_own(&self, ops: &mut Vec<BridgeOp>) {
-        let own = Some(self.own_as());
-        ops.extend(
-            self.own
-                .keys()
-                .map(|mac| BridgeOp::SetOwn { mac: *mac, own }),
-        );
     }
 
     /// A bridge or a port of it is another than before: what is sent to stations shows anew where it leaves.
@@ -389,6 +418,7 @@ impl Bridges {
         let down = self.paths.values().filter(down);
         let down: Vec<_> = down.map(|path| path.stations).collect();
         self.remove(&down, ops);
+        self.doubt_all_groups(bridge, ops);
     }
 
     /// Everything is the kernel's.
@@ -398,8 +428,11 @@ impl Bridges {
     }
 
     fn leave_port(&mut self, ifindex: u32, ops: &mut Vec<BridgeOp>) {
-        let through =
-            |path: &&BridgedPath| path.stations.port == ifindex || path.port_out == ifindex;
+        let through = |path: &&BridgedPath| {
+            path.stations.port == ifindex
+                || path.port_out == ifindex
+                || self.snooped.leaves_at(&path.stations, ifindex)
+        };
         let paths = self.paths.values().filter(through);
         let paths: Vec<_> = paths.map(|path| path.stations).collect();
         self.end(&paths, ops);
@@ -432,30 +465,16 @@ impl Bridges {
         } else {
             places.saturating_sub(1)
         };
-        let own = (*places > 0).then(|| self.own_as());
-        if own.is_none() {
+        let own = *places > 0;
+        if !own {
             self.own.remove(&mac);
         }
         ops.push(BridgeOp::SetOwn { mac, own });
     }
 
-    /// What a station sends is no longer XDP's if the port where it is now has none.
-    fn leave_entries(&self, fdb: &Fdb, ops: &mut Vec<BridgeOp>) {
-        let port = self.ports.get(&fdb.ifindex);
-        if fdb.local || port.is_some_and(|port| port.fit.input) {
-            return;
-        }
-        let of_bridge = |routed: &&RoutedPort| Some(routed.bridge) == fdb.master;
-        let routed = self.routed.values().filter(of_bridge);
-        ops.extend(routed.map(|routed| BridgeOp::Entry {
-            port: routed.ifindex,
-            mac: fdb.mac.0,
-            known: false,
-        }));
-    }
-
-    /// A station appears, moves, or is forgotten.
-    pub fn kernel_event(&mut self, event: &Event, ops: &mut Vec<BridgeOp>) {
+    /// A station appears, moves, or is forgotten; somebody joins a group, or leaves it.
+    pub fn kernel_event(&mut self, event: &Event, now_tick: u32, ops: &mut Vec<BridgeOp>) {
+        self.snoop_event(event, now_tick, ops);
         let (fdb, gone) = match event {
             Event::FdbChanged(fdb) => (fdb, false),
             Event::FdbGone(fdb) => (fdb, true),
@@ -466,7 +485,6 @@ impl Bridges {
             self.set_place(key, None, ops);
         } else {
             self.learn_station(fdb, ops);
-            self.leave_entries(fdb, ops);
         }
         let (bridge, mac, _) = key;
         let own = self.own.contains_key(&mac);
@@ -490,12 +508,16 @@ impl Bridges {
             true => self.end(&leave, ops),
             false => self.remove(&leave, ops),
         }
-        if gone && self.places_of(bridge, mac, 0).next().is_none() {
-            let of_bridge = |routed: &&RoutedPort| routed.bridge == bridge;
-            let routed = self.routed.values().filter(of_bridge);
-            let ports: Vec<u32> = routed.map(|routed| routed.ifindex).collect();
-            for port in ports {
-                self.leave_entry(bridge, mac, port, ops);
+        // of one that is nowhere, or where XDP takes nothing, they do not
+        let port = self.ports.get(&fdb.ifindex);
+        let lost = match gone {
+            true => self.places_of(bridge, mac, 0).next().is_none(),
+            false => !fdb.local && !port.is_some_and(|port| port.fit.input),
+        };
+        if lost {
+            let routed = self.routed.values();
+            for routed in routed.filter(|routed| routed.bridge == bridge) {
+                self.leave_entry(bridge, mac, routed.ifindex, ops);
             }
         }
     }
@@ -509,6 +531,9 @@ impl Bridges {
         ops: &mut Vec<BridgeOp>,
     ) {
         let stations = Stations::of(&crossed.key);
+        if stations.dst[0] & 1 != 0 {
+            return self.gather(crossed, epoch, now_tick, ops);
+        }
         if crossed.epoch != epoch {
             // the bridge may do otherwise now
             ops.push(BridgeOp::ForgetOffer { set: crossed.set });
@@ -560,11 +585,12 @@ impl Bridges {
                 count,
                 len_max,
                 misses: 0,
+                group: fw_group::default(),
             }),
         });
         let tag_out_be = [crossed.tag_out.tpid_be, crossed.tag_out.tci_be];
         match way {
-            Way::Across => self.learned += 1,
+            Way::Across | Way::Copies => self.learned += 1,
             Way::Up => ops.push(BridgeOp::Entry {
                 port: crossed.port_out,
                 mac: stations.src,
@@ -703,7 +729,7 @@ impl Bridges {
             .map(|(_, place)| *place)
     }
 
-    fn is_own(&self, bridge: u32, mac: Mac) -> bool {
+    pub(crate) fn is_own(&self, bridge: u32, mac: Mac) -> bool {
         self.places_of(bridge, mac, 0).any(|place| place.local)
     }
 
@@ -720,28 +746,30 @@ impl Bridges {
             let place = self.places.get(&(from.bridge, mac, vlan));
             place.is_some_and(|place| place.port == port && !place.local)
         };
-        let of_sender = {
-            let key = |vlan| (from.bridge, stations.src, vlan);
-            let places = self.places.range(key(0)..=key(u16::MAX));
-            places
-                .filter(|(_, place)| place.port == from.ifindex)
-                .map(|((_, _, vlan), _)| *vlan)
-        };
-        let mut vlans: Vec<u16> = of_sender.collect();
-        let mut tags = [stations.tag_be, tag_out_be].into_iter();
-        let vlan = tags.find_map(|[_, tci_be]| {
-            let vlan = u16::from_be(tci_be) & VLAN_MASK;
-            (vlan != 0).then_some(vlan)
-        });
-        if let Some(vlan) = vlan {
-            // a bridge that does not look at tags knows none
-            vlans.retain(|known| [0, vlan].contains(known));
-        }
+        let vlan = vlan_of(&[stations.tag_be, tag_out_be]);
+        let vlans = self.vlans_of_sender(from, stations.src, vlan);
         let mut places = vlans.iter();
         !vlans.is_empty()
             && places.all(|vlan| is_at(stations.dst, *vlan, to.ifindex))
             && !self.is_own(from.bridge, stations.dst)
             && !self.is_own(from.bridge, stations.src)
+    }
+
+    /// The VLANs in which a station is known at a port: those of a frame that a tag says to be of `vlan`, or of any.
+    pub(crate) fn vlans_of_sender(
+        &self,
+        from: &BridgePort,
+        src: Mac,
+        vlan: Option<u16>,
+    ) -> Vec<u16> {
+        let key = |vlan| (from.bridge, src, vlan);
+        let places = self.places.range(key(0)..=key(u16::MAX));
+        let places = places.filter(|(_, place)| place.port == from.ifindex);
+        let vlans = places.map(|((_, _, vlan), _)| *vlan);
+        // a bridge that does not look at tags knows none
+        vlans
+            .filter(|known| vlan.is_none_or(|vlan| [0, vlan].contains(known)))
+            .collect()
     }
 
     /// A bridge some port of which is served.
@@ -750,7 +778,7 @@ impl Bridges {
         self.ports.values().any(|port| port.bridge == bridge)
     }
 
-    fn take_count(&mut self) -> Option<u32> {
+    pub(crate) fn take_count(&mut self) -> Option<u32> {
         if let Some(count) = self.free.pop() {
             return Some(count);
         }
@@ -790,7 +818,7 @@ impl Bridges {
         }
     }
 
-    fn remove(&mut self, paths: &[Stations], ops: &mut Vec<BridgeOp>) {
+    pub(crate) fn remove(&mut self, paths: &[Stations], ops: &mut Vec<BridgeOp>) {
         for stations in paths {
             let Some(path) = self.paths.remove(stations) else {
                 continue;
@@ -799,6 +827,7 @@ impl Bridges {
                 self.of_station.remove(&(path.bridge, mac, *stations));
             }
             self.free.push(path.count);
+            self.snooped.forget(stations);
             if path.way == Way::Down {
                 ops.push(BridgeOp::Exit {
                     port: stations.port,
@@ -815,6 +844,7 @@ impl Bridges {
 
     /// Some of the paths that nobody uses leave.
     pub fn tick(&mut self, now_tick: u32, view: &impl PathView, ops: &mut Vec<BridgeOp>) {
+        self.age_changes(now_tick);
         let from = self.looked.map_or(Bound::Unbounded, Bound::Excluded);
         let next = self.paths.range((from, Bound::Unbounded));
         let looked: Vec<_> = next
@@ -838,6 +868,14 @@ impl Bridges {
         let leave: Vec<_> = looked.into_iter().filter(idle).collect();
         self.end(&leave, ops);
     }
+}
+
+/// The VLAN that some tag names.
+pub(crate) fn vlan_of(tags_be: &[[u16; 2]]) -> Option<u16> {
+    tags_be.iter().find_map(|[_, tci_be]| {
+        let vlan = u16::from_be(*tci_be) & VLAN_MASK;
+        (vlan != 0).then_some(vlan)
+    })
 }
 
 /// Less than all others.

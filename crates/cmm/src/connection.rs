@@ -19,17 +19,20 @@ impl Manager {
         now_tick: u32,
         ops: &mut Vec<Op>,
     ) {
-        let Some(orig) = self.table.get(index).map(|record| record.orig()) else {
+        let record = self.table.get(index);
+        let Some((orig, key)) = record.map(|record| (record.orig(), record.key())) else {
             return;
         };
         if c.conn.present == 0 {
             return self.activate(index, now_tick, ops);
         }
         let dir = usize::from(c.conn.dir != 0);
-        let known = self.conns.find(&self.table, &orig);
+        let vrfs = self.vrfs(key.port, c.port_out);
+        let known = self.conns.find(&self.table, &orig, vrfs);
         let number = known.unwrap_or_else(|| {
             let mut conn = Conn::new(c.conn.status, c.conn.mark, self.timeout_s(c), now_tick);
             conn.flows[dir] = index;
+            conn.vrfs = vrfs;
             self.conns.insert(&orig, conn)
         });
         if let Some(record) = self.table.get_mut(index) {
@@ -134,9 +137,13 @@ impl Manager {
 
     /// conntrack's answer to [`Op::Prepare`].
     pub fn prepared(&mut self, conn: &ConnKey, ok: bool, now_tick: u32, ops: &mut Vec<Op>) {
-        let Some(number) = self.find_connection(conn) else {
-            return;
-        };
+        // what VRFs share was prepared for all
+        for number in self.connections_of(conn) {
+            self.connection_prepared(number, ok, now_tick, ops);
+        }
+    }
+
+    fn connection_prepared(&mut self, number: u32, ok: bool, now_tick: u32, ops: &mut Vec<Op>) {
         if !ok {
             *self.stats.refused.entry(Refusal::Preparation).or_default() += 1;
             self.end_connection(number, now_tick, ops);

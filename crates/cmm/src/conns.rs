@@ -12,6 +12,9 @@ use hashbrown::HashTable;
 use crate::flow::{Connection, Preparation};
 use crate::table::{Table, hash_tuple, spread};
 
+/// The VRFs of a flow's two ports, in order, so that both directions have the same; 0: none.
+pub(crate) type Vrfs = [u32; 2];
+
 /// A connection with at least one flow in the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conn {
@@ -21,6 +24,8 @@ pub(crate) struct Conn {
     pub mark: u32,
     pub timeout_s: u32,
     pub prepared_tick: u32,
+    /// Of its ports, in order. Between them and others conntrack, without zones, does not tell.
+    pub vrfs: Vrfs,
     hash: u32,
     pub preparation: Preparation,
     /// Both directions were fast at some time.
@@ -35,6 +40,7 @@ impl Conn {
             mark,
             timeout_s,
             prepared_tick: now_tick,
+            vrfs: [0; 2],
             hash: 0,
             preparation: Preparation::None,
             both_fast: false,
@@ -94,20 +100,26 @@ impl Conns {
         (index != 0).then(|| self.slots.get_mut(index as usize))?
     }
 
-    pub fn find(&self, table: &Table, orig: &Tuple) -> Option<u32> {
+    pub fn find(&self, table: &Table, orig: &Tuple, vrfs: Vrfs) -> Option<u32> {
+        let mut named = self.named(table, orig);
+        named.find(|index| self.slots[*index as usize].vrfs == vrfs)
+    }
+
+    /// Those of all VRFs with this tuple.
+    fn named(&self, table: &Table, orig: &Tuple) -> impl Iterator<Item = u32> {
         let hash = hash_tuple(&self.hasher, orig, 0);
-        let same = |index: &u32| {
+        let same = move |index: &u32| {
             let conn = &self.slots[*index as usize];
             let mut flows = conn.indices().filter_map(|flow| table.get(flow));
             conn.hash == hash && flows.next().is_some_and(|r| r.orig() == *orig)
         };
-        self.by_orig.find(spread(hash), same).copied()
+        self.by_orig.iter_hash(spread(hash)).copied().filter(same)
     }
 
     /// All that conntrack calls by a tuple.
     pub fn tracked_as(&self, table: &Table, tuple: &Tuple) -> Vec<u32> {
         if !tuple.is_of_addresses() {
-            return self.find(table, tuple).into_iter().collect();
+            return self.named(table, tuple).collect();
         }
         let numbers = self.by_addresses.get(tuple);
         numbers.into_iter().flatten().copied().collect()

@@ -273,6 +273,13 @@ impl Manager {
             return Err(Refusal::Copies);
         }
         let ports: Vec<u32> = exits.iter().map(|exit| exit.port).collect();
+        // a VRF's own interface may have joined the group, and each has routes of its own
+        if ports
+            .iter()
+            .any(|port| self.vrfs(key.port, *port) != [0; 2])
+        {
+            return Err(Refusal::VrfGroup);
+        }
         if self.groups.ports(key, first.ttl_in).as_deref() != Some(&ports) {
             return Err(Refusal::Copies);
         }

@@ -21,13 +21,16 @@ mod nexthop;
 mod op;
 mod policy;
 mod port;
+mod recent;
 mod record;
 mod refusal;
 mod scope;
+mod snoop;
 mod station;
 mod stats;
 mod sweep;
 mod table;
+mod vrf;
 
 #[cfg(test)]
 mod tests;
@@ -42,5 +45,7 @@ pub use op::{Op, StateView};
 pub use policy::{Exclusion, Policy, RuleScope};
 pub use port::{Fitness, Framing, Path, Port, Session, Tag, Tags};
 pub use refusal::Refusal;
+pub use snoop::{BridgedLeg, BridgedList};
 pub use station::StationExit;
 pub use stats::{Latency, Stats};
+pub use vrf::Leaks;

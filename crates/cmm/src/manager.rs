@@ -16,11 +16,13 @@ use crate::nexthop::Nexthops;
 use crate::op::Op;
 use crate::policy::{Policy, RuleScope};
 use crate::port::{Path, Port};
+use crate::recent::Recent;
 use crate::refusal::Refusal;
 use crate::station::KnownStations;
 use crate::stats::Stats;
 use crate::sweep::Sweep;
 use crate::table::Table;
+use crate::vrf::Leaks;
 
 /// Sizes and times.
 #[derive(Clone, Debug)]
@@ -133,6 +135,8 @@ pub struct Manager {
     pub(crate) next_asked: u32,
     pub(crate) sweep: Option<Sweep>,
     pub(crate) groups: Groups,
+    pub(crate) leaks: Leaks,
+    pub(crate) recent: Recent,
 }
 
 /// What waits for the last packet that could refer to it.
@@ -169,6 +173,8 @@ impl Manager {
             next_asked: 0,
             sweep: None,
             groups: Groups::default(),
+            leaks: Leaks::default(),
+            recent: Recent::default(),
         }
     }
 
@@ -242,11 +248,6 @@ impl Manager {
     pub fn connection(&self, key: &ConnKey) -> Option<Connection> {
         let index = *self.connections_of(key).first()?;
         self.conns.get(index).map(|conn| conn.shown())
-    }
-
-    /// The index of a connection; only those of zone 0 are learned.
-    pub(crate) fn find_connection(&self, key: &ConnKey) -> Option<u32> {
-        (key.zone == 0).then(|| self.conns.find(&self.table, &key.orig))?
     }
 
     /// Distinct addresses by which changes of routes find their flows.

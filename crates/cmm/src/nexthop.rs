@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use freeway_abi::{FW_L2_MAX, FW_NH_OLIST, FW_NH_PORT, FW_OLISTS, fw_nexthop};
 
 use crate::port::{Framing, Session, Tag};
+use crate::recent::Exit;
 
 const L2_MAX: usize = FW_L2_MAX as usize;
 
@@ -27,6 +28,8 @@ pub(crate) struct NexthopKey {
 /// A list of ports for copies, in order.
 #[derive(Debug)]
 struct Olist {
+    /// Of a bridge: no flow's.
+    bridged: bool,
     number: u32,
     legs: Vec<NexthopKey>,
 }
@@ -95,14 +98,29 @@ impl Nexthops {
         if let Some(&index) = self.by_legs.get(&legs) {
             return Some((index, None));
         }
+        let (index, number) = self.take_number(legs.clone(), false)?;
+        self.by_legs.insert(legs, index);
+        Some((index, Some(number)))
+    }
+
+    /// The same of a list that is a bridge's alone, and its number.
+    pub fn take_bridged(&mut self, legs: Vec<NexthopKey>) -> Option<(u32, u32)> {
+        self.take_number(legs, true)
+    }
+
+    fn take_number(&mut self, legs: Vec<NexthopKey>, bridged: bool) -> Option<(u32, u32)> {
         let number = self.free_lists.pop()?;
         let Some(index) = self.take_index() else {
             self.free_lists.push(number);
             return None;
         };
-        self.by_legs.insert(legs.clone(), index);
-        self.lists.insert(index, Olist { number, legs });
-        Some((index, Some(number)))
+        let list = Olist {
+            bridged,
+            number,
+            legs,
+        };
+        self.lists.insert(index, list);
+        Some((index, number))
     }
 
     /// The legs of a list; `None`: it is none.
@@ -119,7 +137,7 @@ impl Nexthops {
         }
         if let Some(list) = self.lists.remove(&index) {
             self.retired_lists.insert(index, list.number);
-            if !self.dead.remove(&index) {
+            if !self.dead.remove(&index) && !list.bridged {
                 self.by_legs.remove(&list.legs);
             }
         }
@@ -163,11 +181,11 @@ impl Nexthops {
         range.map(|(_, index)| *index).collect()
     }
 
-    /// Next hops at a port, and lists with a leg there.
+    /// Next hops at a port, and lists of flows with a leg there.
     pub fn at_port(&self, port: u32) -> Vec<u32> {
         let key = |rest: u8| NexthopKey::extreme(port, rest);
         let range = self.by_key.range(key(0)..=key(u8::MAX));
-        let there = |list: &Olist| list.legs.iter().any(|leg| leg.port == port);
+        let there = |list: &Olist| !list.bridged && list.legs.iter().any(|leg| leg.port == port);
         let lists = self.lists.iter().filter(|(_, list)| there(list));
         let lists = lists.map(|(index, _)| *index);
         range.map(|(_, index)| *index).chain(lists).collect()
@@ -184,6 +202,13 @@ impl Nexthops {
 }
 
 impl NexthopKey {
+    /// Its port, and who receives what leaves there.
+    pub fn exit(&self) -> Exit {
+        let mut receiver = [0; 6];
+        receiver.copy_from_slice(&self.l2[..6]);
+        (self.port, receiver)
+    }
+
     /// The first or the last of a port: 0 or 255 in each octet.
     fn extreme(port: u32, rest: u8) -> Self {
         let (half, word) = (u16::from_ne_bytes([rest; 2]), u32::from_ne_bytes([rest; 4]));

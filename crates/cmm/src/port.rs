@@ -27,6 +27,8 @@ pub struct Port {
     pub by_station: bool,
     /// What tc may do here.
     pub tc: Fitness,
+    /// The VRF that it is a port of; 0: none.
+    pub vrf: u32,
 }
 
 /// An 802.1Q tag of priority 0; none if the protocol is 0.

@@ -42,6 +42,10 @@ pub enum Refusal {
     NoPath,
     /// Seen only as skbs that no wire carries, and tc may not forward it.
     Unwired,
+    /// To a group, from or to a port of a VRF.
+    VrfGroup,
+    /// Between VRFs, and perhaps through a VRF's own interface.
+    Leak,
 }
 
 impl Refusal {
@@ -52,7 +56,7 @@ impl Refusal {
     }
 
     /// All, in the order in which they are shown.
-    pub const ALL: [Refusal; 19] = [
+    pub const ALL: [Refusal; 21] = [
         Refusal::Malformed,
         Refusal::PortIn,
         Refusal::PortOut,
@@ -72,6 +76,8 @@ impl Refusal {
         Refusal::Sniffed,
         Refusal::NoPath,
         Refusal::Unwired,
+        Refusal::VrfGroup,
+        Refusal::Leak,
     ];
 
     /// Stable name, as in JSON and metrics.
@@ -97,6 +103,8 @@ impl Refusal {
             Refusal::Sniffed => "sniffed",
             Refusal::NoPath => "no_path",
             Refusal::Unwired => "unwired",
+            Refusal::VrfGroup => "vrf_group",
+            Refusal::Leak => "leak",
         }
     }
 
@@ -125,6 +133,8 @@ impl Refusal {
                 "its ports are fit for different paths (XDP, tc), but for none together"
             }
             Refusal::Unwired => "merged frames or unfinished checksums, which XDP never sees",
+            Refusal::VrfGroup => "multicast of a VRF",
+            Refusal::Leak => "between VRFs, where a route leads to a VRF's own interface",
         }
     }
 }

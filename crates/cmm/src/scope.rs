@@ -10,6 +10,7 @@ use crate::key::ConnKey;
 use crate::manager::Manager;
 use crate::op::Op;
 use crate::port::Port;
+use crate::recent::Matter;
 use crate::record::Record;
 
 impl Manager {
@@ -22,9 +23,24 @@ impl Manager {
             return;
         }
         // what it became fit for may be a better path
-        let means = |p: &Port| (p.xdp, p.by_station, p.tc, p.slot, p.device, p.framing);
+        let means = |p: &Port| {
+            (
+                p.xdp,
+                p.by_station,
+                p.tc,
+                p.slot,
+                p.device,
+                p.framing,
+                p.vrf,
+            )
+        };
         let moves = old.is_some_and(|old| means(old) != means(&port));
+        if old.is_some_and(|old| old.vrf != port.vrf) {
+            // all of the port's decisions were of other tables
+            self.new_epoch(ops);
+        }
         self.ports.insert(ifindex, port);
+        self.changed(Matter::Port(ifindex), now_tick);
         let flows = self.flows_at(ifindex);
         if moves {
             self.remove_at_port(ifindex, flows, now_tick, ops);
@@ -90,7 +106,7 @@ impl Manager {
     pub fn kernel_event(&mut self, event: &Event, now_tick: u32, ops: &mut Vec<Op>) {
         match event {
             Event::RouteChanged(route) | Event::RouteGone(route) => {
-                self.unconfirm_prefix(&route.dst, ops);
+                self.unconfirm_prefix(&route.dst, now_tick, ops);
             }
             Event::AddrChanged(addr) | Event::AddrGone(addr) => {
                 let len = if addr.local.is_ipv4() { 32 } else { 128 };
@@ -99,11 +115,12 @@ impl Manager {
                         addr: addr.local,
                         len,
                     },
+                    now_tick,
                     ops,
                 );
             }
-            Event::NeighChanged(neigh) => self.neighbour(neigh, true, ops),
-            Event::NeighGone(neigh) => self.neighbour(neigh, false, ops),
+            Event::NeighChanged(neigh) => self.neighbour(neigh, true, now_tick, ops),
+            Event::NeighGone(neigh) => self.neighbour(neigh, false, now_tick, ops),
             Event::MrouteChanged(route) => self.mroute(route, true, now_tick, ops),
             Event::MrouteGone(route) => self.mroute(route, false, now_tick, ops),
             Event::ConnectionDestroyed(tracked) => {
@@ -111,6 +128,7 @@ impl Manager {
             }
             Event::ConnectionUpdated(tracked) => self.connection_updated(tracked, now_tick, ops),
             Event::RoutesUnknown => {
+                self.changed(Matter::All, now_tick);
                 let all = self.narrow(self.indices());
                 self.unconfirm(all, ops);
             }
@@ -128,29 +146,21 @@ impl Manager {
 
     /// Elements of a set changed that match some addresses or ports; flows with one of them wait. `everywhere`: source
     /// addresses count as they leave, too, by which flows cannot be found.
-    pub fn elements_changed(&mut self, affected: &Affected, everywhere: bool, ops: &mut Vec<Op>) {
+    pub fn elements_changed(
+        &mut self,
+        affected: &Affected,
+        everywhere: bool,
+        now_tick: u32,
+        ops: &mut Vec<Op>,
+    ) {
+        self.changed(Matter::Elements(affected.clone()), now_tick);
         let flows = if affected.ports.is_empty() && !everywhere {
             let within = |range: &(IpAddr, IpAddr)| self.table.between(*range);
             self.narrow(affected.addrs.iter().flat_map(within))
         } else if self.table.len() <= self.settings.narrow_max {
             let concerned = |(index, record): (u32, &Record)| {
-                let (tuple, out) = (record.key().tuple, record.out());
-                let among = |ip| {
-                    affected
-                        .addrs
-                        .iter()
-                        .any(|(from, to)| (*from..=*to).contains(&ip))
-                };
-                let at = |port| {
-                    affected
-                        .ports
-                        .iter()
-                        .any(|(from, to)| (*from..=*to).contains(&port))
-                };
-                let hit = [&tuple, &out]
-                    .into_iter()
-                    .any(|t| among(t.src) || among(t.dst) || at(t.sport) || at(t.dport));
-                hit.then_some(index)
+                let ends = [record.key().tuple, record.out()];
+                ends.iter().any(|t| affected.hits(t)).then_some(index)
             };
             Some(self.table.iter().filter_map(concerned).collect())
         } else {
@@ -159,8 +169,14 @@ impl Manager {
         self.unconfirm(flows, ops);
     }
 
+    /// Candidates on their way show what was before.
+    fn changed(&mut self, matter: Matter, now_tick: u32) {
+        self.recent.add(matter, self.settings.hz, now_tick);
+    }
+
     /// Routes decide by destination; rp_filter looks the source up too.
-    fn unconfirm_prefix(&mut self, prefix: &Prefix, ops: &mut Vec<Op>) {
+    fn unconfirm_prefix(&mut self, prefix: &Prefix, now_tick: u32, ops: &mut Vec<Op>) {
+        self.changed(Matter::Prefix(*prefix), now_tick);
         let flows = self.narrow(self.table.within(*prefix));
         self.unconfirm(flows, ops);
     }
@@ -179,7 +195,7 @@ impl Manager {
         self.neighbours.insert((ifindex, ip), mac.0);
     }
 
-    fn neighbour(&mut self, neigh: &Neigh, present: bool, ops: &mut Vec<Op>) {
+    fn neighbour(&mut self, neigh: &Neigh, present: bool, now_tick: u32, ops: &mut Vec<Op>) {
         let mac = neigh
             .lladdr
             .filter(|_| present && neigh.is_valid())
@@ -192,6 +208,7 @@ impl Manager {
         let Some(old) = old.filter(|old| Some(*old) != mac) else {
             return;
         };
+        self.changed(Matter::Neighbour(neigh.ifindex, old), now_tick);
         for nexthop in self.nexthops.behind(neigh.ifindex, old) {
             let flows = self.narrow(self.table.through(nexthop));
             // One write stops them all; then each waits for its own confirmation.

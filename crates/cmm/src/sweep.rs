@@ -143,6 +143,7 @@ impl Manager {
             let stays = of_tc && [port, port_out].iter().any(|at| self.is_by_station(*at));
             self.path(port, port_out, bound || stays) == Ok(record.path())
                 && self.settings.policy.allows(&tuple, &out, [port, port_out])
+                && !self.may_leak(port, port_out, out.dst)
                 && !scopes.clone().any(|s| {
                     s.concerns(record.conn != 0) && s.matches(&tuple, &out, port, port_out)
                 })

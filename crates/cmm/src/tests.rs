@@ -9,7 +9,9 @@ mod groups;
 mod paths;
 mod random;
 mod scale;
+mod snoop;
 mod station;
+mod vrf;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,6 +143,8 @@ impl Seen {
             first_tick: now_tick.wrapping_sub(10),
             ..Default::default()
         };
+        // after what happened in this tick
+        c.ev.tick = now_tick.wrapping_add(1);
         c.ev.kind = if self.changed {
             FW_EV_CHANGED
         } else {
@@ -409,7 +413,7 @@ impl World {
                     .connection(&conn)
                     .expect("its connection is known");
                 // of several of one name any
-                if !flow.key.tuple.is_of_addresses() {
+                if self.manager.connections_of(&conn).len() == 1 {
                     assert_eq!(connection.flows[usize::from(flow.reply)], Some(index));
                 }
             }
@@ -421,13 +425,13 @@ impl World {
             "a next hop leaked"
         );
         let connected = self.manager.flows().filter(|(_, f)| f.conn.is_some());
-        let conns: BTreeSet<Tuple> = connected
+        let conns: BTreeSet<(Tuple, [u32; 2])> = connected
             .map(|(_, f)| {
-                if f.reply {
-                    f.out.inverse()
-                } else {
-                    f.key.tuple
-                }
+                let orig = match f.reply {
+                    true => f.out.inverse(),
+                    false => f.key.tuple,
+                };
+                (orig, self.manager.vrfs(f.key.port, f.port_out))
             })
             .collect();
         assert_eq!(
@@ -454,6 +458,7 @@ fn port(ifindex: u32) -> Port {
         framing: Default::default(),
         xdp: Fitness::FULL,
         by_station: false,
+        vrf: 0,
         tc: Fitness::default(),
     }
 }

@@ -429,21 +429,22 @@ impl Datapath {
         self.delete(PATHS, stations.as_bytes())
     }
 
-    /// Frames to an address are the router's own (`enum fw_own`), or no longer.
-    pub fn set_own_mac(&self, mac: [u8; 6], own: Option<u32>) -> Result<(), DatapathError> {
+    /// Frames to an address are the router's own, or no longer.
+    pub fn set_own_mac(&self, mac: [u8; 6], own: bool) -> Result<(), DatapathError> {
         let key = fw_own_mac { mac, pad: [0; 2] };
-        match own {
-            Some(own) => self.update(OWN_MACS, key.as_bytes(), &own.to_ne_bytes()),
-            None => self.delete(OWN_MACS, key.as_bytes()),
-        }
+        self.set_member(OWN_MACS, key.as_bytes(), own)
     }
 
     /// A bridge, or a VLAN of it, sends through XDP to stations, or no longer.
     pub fn set_routed_port(&self, ifindex: u32, routed: bool) -> Result<(), DatapathError> {
-        let key = ifindex.to_ne_bytes();
-        match routed {
-            true => self.update(ROUTED_PORTS, &key, &1u32.to_ne_bytes()),
-            false => self.delete(ROUTED_PORTS, &key),
+        self.set_member(ROUTED_PORTS, &ifindex.to_ne_bytes(), routed)
+    }
+
+    /// Puts a key into a map that is a set, or takes it out.
+    fn set_member(&self, map: &'static str, key: &[u8], there: bool) -> Result<(), DatapathError> {
+        match there {
+            true => self.update(map, key, &1u32.to_ne_bytes()),
+            false => self.delete(map, key),
         }
     }
 

@@ -156,10 +156,11 @@ fn a_flow_is_confirmed_by_all_of_its_copies() {
         assert_eq!(router.flow(1).unwrap().state.misses, 1);
         assert_eq!(kernel(&mut router, &came, &PORTS), partly);
         assert_eq!(router.flow(1).unwrap().state.pending, 0);
-        // one port twice, and one that the flow does not know: the kernel does otherwise
-        for ports in [[2, 2], [2, 77]] {
-            let taught = kernel(&mut router, &came, &ports);
-            assert_eq!(taught, [FW_R_LEARN_COPIES; 2]);
+        // one port twice, and one that the flow does not know: the kernel does otherwise, whoever else has one
+        for ports in [&[2, 2][..], &[2, 77], &[2, 2, 13, 4], &[2, 77, 13, 4]] {
+            let mut router = self::router(&flow);
+            let taught = kernel(&mut router, &came, ports);
+            assert_eq!(taught[..2], [FW_R_LEARN_COPIES; 2]);
             assert_eq!(forward(&mut router), FW_R_EPOCH, "{ports:?}");
             let taught = kernel(&mut router, &came, &PORTS);
             assert_eq!(taught[2], FW_R_CONFIRMED);

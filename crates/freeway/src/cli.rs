@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::api::Proto;
-use crate::bench::{Row, report_scenarios};
+use crate::bench::{Row, Size, report_scenarios};
 use crate::config::{LogLevel, PathChoice};
 use crate::exit::EXIT_CODES;
 
@@ -296,9 +296,11 @@ pub enum LabCommand {
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Compare the kernel with Freeway on the same frames
+    /// Compare the kernel, Freeway and other fast paths on the same frames
     ///
-    /// Kernel and Freeway alternate in each run; the kernel is measured without any program of Freeway attached.
+    /// Kernel and Freeway alternate in each run, and with them others as far as the scenario and the kernel allow: the kernel
+    /// with conntrack, without it, without what the scenario adds to it, nf_flowtable, and the kernel's FIB from XDP; a
+    /// bare XDP redirect and an XDP drop are the limits. The kernel is measured without any program of Freeway attached.
     /// Figures are medians, in nanoseconds for each frame net of the generator (source_ns), rates are gross.
     Compare(CompareArgs),
     /// Count new connections that become fast in a second, and how soon
@@ -327,14 +329,28 @@ pub enum BenchCommand {
     ///
     /// Full size frames in 16 rows: IPv4 and IPv6, TCP and UDP, either direction, plain and with a VLAN on the LAN and
     /// masquerade on the WAN. What a frame costs one CPU, net of the generator; payload that one CPU forwards at that
-    /// cost; and the share of a CPU that a full 1 Gb/s link takes.
+    /// cost; and the share of a CPU that a full 1 Gb/s link takes. With --duplex also both directions at once, and
+    /// whether one CPU carries a link that is full both ways.
     Imx8(Imx8Args),
+    /// Compare kernel and Freeway as Marvell's Kirkwood NFP was measured: TCP and UDP, packets of 1,400 bytes
+    ///
+    /// Masquerade and a stateful firewall; established connections whose frames come in turn. What a frame costs one CPU,
+    /// net of the generator, and the kernel's cost over Freeway's beside what the source gained by its fast path.
+    Kirkwood(KirkwoodArgs),
     /// Measure what a copy of a multicast frame costs the router
     ///
     /// One source and as many receivers as asked for, each at a port of its own; IPv4 and IPv6, small UDP frames. The
     /// CPU time of the threads of the router's ports (threaded NAPI) for each copy that reached a receiver: the kernel
     /// alone, with Freeway, and a bare XDP broadcast, by turns. Fails if a receiver's copies are not as many as the router's frames.
     Multicast(MulticastArgs),
+    /// Measure throughput, loss, bursts and latency as RFC 2544 and its successors do
+    ///
+    /// Frames from one CPU through a router on another, the kernel and Freeway by turns. By frame size: NDR and PDR by
+    /// MLRsearch (RFC 9971), loss above them, the forwarding rate when the generator sends all it can (RFC 2889), back-to-back
+    /// frames (RFC 9004), one-way latency at no load and at 10, 50 and 90 % of the PDR, and at these loads and at 1 Gb/s the CPU
+    /// that a loop of the lowest priority does not get. What the generator can do by itself is measured first; a rate within 5 % of that is told as "at least", and is no result.
+    #[command(after_help = RFC2544_HELP)]
+    Rfc2544(Rfc2544Args),
     /// Measure all that this machine can, and write a page about it
     ///
     /// Runs the other bench commands, in a short form with --quick, and writes to the folder report.json with the figures
@@ -404,9 +420,12 @@ pub struct MulticastArgs {
     /// Runs; figures are their medians
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
-    /// Seconds of each sample of each router
-    #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
-    pub seconds: u32,
+    /// Seconds of each sample of each router, 0.5 to 3600
+    #[arg(long, value_name = "SECONDS", default_value = "4", value_parser = sample_seconds)]
+    pub seconds: f64,
+    /// Track connections and filter statefully, with so many rules that do not match ahead of the one that accepts
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub rules: Option<u32>,
     /// Have the policy refuse all flows: what Freeway costs where it does not help
     #[arg(long)]
     pub refused: bool,
@@ -421,19 +440,64 @@ pub struct MulticastArgs {
     pub json: bool,
 }
 
+const RFC2544_HELP: &str = "\
+Example: freeway bench rfc2544 --quick
+         freeway bench rfc2544 --scenario routed --size 64 --size 512 --bidirectional
+         freeway bench rfc2544 --size 1518 --seconds 60 --trials 1";
+
+/// Arguments of `bench rfc2544`.
+#[derive(Debug, Args)]
+pub struct Rfc2544Args {
+    /// The lab's topology
+    #[arg(long, value_name = "NAME", default_value = "nat")]
+    pub scenario: Rfc2544Scenario,
+    /// Frame size, FCS counted: 64, 128, 256, 512, 1024, 1280, 1518, or imix (28 of 64 bytes, 16 of 570, 4 of 1518); repeat
+    /// for more
+    #[arg(long = "size", value_name = "BYTES", default_values = ["64", "imix", "1518"])]
+    pub sizes: Vec<Size>,
+    /// Flows, all of them assured connections where the router tracks them
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub flows: u32,
+    /// Send in both directions at once; loads and rates are of one
+    #[arg(long)]
+    pub bidirectional: bool,
+    /// Have all done in 8 seconds and 6 for each size, with short trials and coarse bounds
+    #[arg(long, conflicts_with_all = ["seconds", "trials"])]
+    pub quick: bool,
+    /// Seconds of the search's last trials, and of those at fixed loads; latencies take five times that, 0.02 to 60
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = trial_seconds)]
+    pub seconds: f64,
+    /// Trials that decide about a load; of several, half may exceed the loss ratio
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub trials: u32,
+    /// CPU of the router
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub cpu: usize,
+    /// CPU of sender, receiver and the daemon
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub host_cpu: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `bench imx8`.
 #[derive(Debug, Args)]
 pub struct Imx8Args {
-    /// Measure this row, such as ipv4-tcp-lan-wan or ipv6-udp-wan-lan-vlan-nat; repeat for more [default: all 16]
+    /// Measure this row, such as ipv4-tcp-lan-wan, ipv6-udp-wan-lan-vlan-nat or ipv4-tcp-duplex; repeat for more [default: the
+    /// 16 of one direction]
     #[arg(long = "row", value_name = "NAME")]
     pub rows: Vec<Row>,
+    /// Measure full duplex, too: after each pair of rows both directions at once, whose frames alternate
+    #[arg(long)]
+    pub duplex: bool,
     /// Flows, in turn, so many that GRO finds no two frames of one to merge
     #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=10_000))]
     pub flows: u32,
     /// Runs; figures are their medians
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
-    /// Seconds of each sample of each router, 0.5 to 600
+    /// Seconds of each sample of each router, 0.5 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = sample_seconds)]
     pub seconds: f64,
     /// The path of Freeway's ports
@@ -442,6 +506,32 @@ pub struct Imx8Args {
     /// CPU of generator and router
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub cpu: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `bench kirkwood`.
+#[derive(Debug, Args)]
+pub struct KirkwoodArgs {
+    /// Flows, in turn, so many that GRO finds no two frames of one to merge
+    #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=10_000))]
+    pub flows: u32,
+    /// Runs; figures are their medians
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Seconds of each Freeway sample, 0.5 to 3600
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = sample_seconds)]
+    pub seconds: f64,
+    /// The path of Freeway's ports
+    #[arg(long, value_name = "PATH", default_value = "auto")]
+    pub path: PathChoice,
+    /// CPU of generator and router
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub cpu: usize,
+    /// Start Freeway once for each protocol, not anew for each run
+    #[arg(long)]
+    pub one_daemon: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -486,7 +576,7 @@ pub struct ShaperArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
     /// Seconds of each sample
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(2..=3600))]
     pub seconds: u32,
     /// Print JSON
     #[arg(long)]
@@ -522,9 +612,9 @@ pub struct FloodArgs {
     /// Runs; figures are their medians
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=20))]
     pub runs: u32,
-    /// Seconds of each sample; a flood that would repeat its tuples ends sooner
-    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=60))]
-    pub seconds: u32,
+    /// Seconds of each sample, 0.5 to 3600; a flood that would repeat its tuples ends sooner
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = sample_seconds)]
+    pub seconds: f64,
     /// CPU of the flood and the router
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub cpu: usize,
@@ -578,21 +668,30 @@ pub struct SetupArgs {
 /// Arguments of `bench compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// The lab's topology
+    /// What to measure in
     #[arg(long, value_name = "NAME", default_value = "nat")]
     pub scenario: Scenario,
-    /// Flows, all of them assured connections where the router tracks them
-    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub flows: u32,
-    /// Frame size in bytes, FCS counted
-    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=1518))]
-    pub frame_bytes: u32,
+    /// Flows, all of them assured connections where the router tracks them [default: 1000; full-table: 20000; kirkwood: 64]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub flows: Option<u32>,
+    /// Protocol of the frames, udp or tcp
+    #[arg(long, value_name = "NAME", default_value = "udp", value_parser = lab_proto)]
+    pub proto: freeway_lab::Proto,
+    /// Frame size in bytes, FCS counted [default: 64; kirkwood: 1418]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=1518))]
+    pub frame_bytes: Option<u32>,
+    /// Leave out the peers: other shapes of the kernel, nf_flowtable, the kernel's FIB from XDP
+    #[arg(long)]
+    pub no_peers: bool,
     /// Runs; figures are their medians
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
-    /// Steady state of each Freeway sample in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    pub seconds: u32,
+    /// Steady state of each Freeway sample in seconds, 0.5 to 3600
+    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = sample_seconds)]
+    pub seconds: f64,
+    /// Changes of routes and neighbours a second; in churn only [default there: 100]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub changes: Option<u32>,
     /// Have the policy refuse all flows: what Freeway costs where it does not help
     #[arg(long)]
     pub refused: bool,
@@ -608,12 +707,56 @@ pub struct CompareArgs {
     /// Leave out what is only reported: the time of the sink and Freeway's program
     #[arg(long)]
     pub brief: bool,
+    /// Start Freeway once, not anew for each run
+    #[arg(long)]
+    pub one_daemon: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// A topology to measure in.
+impl CompareArgs {
+    /// Flows: as many as asked for, or the scenario's.
+    pub fn flows(&self) -> u32 {
+        self.flows.unwrap_or(self.scenario.flows())
+    }
+
+    /// Frame size: what was asked for, or the scenario's.
+    pub fn frame_bytes(&self) -> u32 {
+        self.frame_bytes.unwrap_or(self.scenario.frame_bytes())
+    }
+
+    /// Changes a second of what the routers know; none but in `churn`.
+    pub fn changes(&self) -> u32 {
+        match self.scenario {
+            Scenario::Churn => self.changes.unwrap_or(100),
+            _ => 0,
+        }
+    }
+
+    /// Why peers are not measured.
+    pub fn without_peers(&self) -> Option<&'static str> {
+        if self.no_peers {
+            Some("--no-peers leaves it out")
+        } else if self.refused {
+            Some("--refused compares the kernel with itself")
+        } else if self.idle_connections > 0 {
+            Some("--idle-connections is for the kernel and Freeway alone")
+        } else {
+            None
+        }
+    }
+}
+
+fn lab_proto(text: &str) -> Result<freeway_lab::Proto, String> {
+    match text {
+        "udp" => Ok(freeway_lab::Proto::Udp),
+        "tcp" => Ok(freeway_lab::Proto::Tcp),
+        _ => Err("write udp or tcp".into()),
+    }
+}
+
+/// What to measure in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
     /// IPv4 masquerade and a stateful firewall.
@@ -622,15 +765,76 @@ pub enum Scenario {
     Routed,
     /// IPv6 routing without connection tracking.
     Routed6,
+    /// Like nat, with 1,000 rules that do not match ahead of the one that accepts.
+    Policies,
+    /// Like routed, with 1,000,000 routes, of which the flows use 20,000.
+    FullTable,
+    /// Like nat, with packets of 1,400 bytes: `bench kirkwood` is both protocols of it.
+    Kirkwood,
+    /// Like routed, while routes and neighbours change.
+    Churn,
+    /// Like nat, the LAN being a bridge of the router.
+    Bridge,
+    /// Like nat, the LAN being an 802.1Q VLAN.
+    Vlan,
+    /// Like nat, the WAN being a PPPoE session.
+    Pppoe,
 }
 
 impl Scenario {
-    /// The topology's name in the lab.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Scenario::Nat => "nat",
             Scenario::Routed => "routed",
             Scenario::Routed6 => "routed6",
+            Scenario::Policies => "policies",
+            Scenario::FullTable => "full-table",
+            Scenario::Kirkwood => "kirkwood",
+            Scenario::Churn => "churn",
+            Scenario::Bridge => "bridge",
+            Scenario::Vlan => "vlan",
+            Scenario::Pppoe => "pppoe",
+        }
+    }
+
+    /// How many flows it has unless told.
+    fn flows(self) -> u32 {
+        match self {
+            Scenario::FullTable => 20_000,
+            // so many that GRO finds no two frames of one to merge
+            Scenario::Kirkwood => 64,
+            _ => 1000,
+        }
+    }
+
+    /// How large its frames are unless told: the smallest, or those around packets of 1,400 bytes.
+    fn frame_bytes(self) -> u32 {
+        match self {
+            Scenario::Kirkwood => 1418,
+            _ => 64,
+        }
+    }
+}
+
+/// What `bench rfc2544` can measure in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Rfc2544Scenario {
+    /// IPv4 masquerade and a stateful firewall.
+    Nat,
+    /// IPv4 routing without connection tracking.
+    Routed,
+    /// IPv6 routing without connection tracking.
+    Routed6,
+}
+
+impl Rfc2544Scenario {
+    /// Its name, which is the topology's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rfc2544Scenario::Nat => "nat",
+            Rfc2544Scenario::Routed => "routed",
+            Rfc2544Scenario::Routed6 => "routed6",
         }
     }
 }
@@ -671,10 +875,17 @@ fn watch_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+fn trial_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.02..=60.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write a number of seconds from 0.02 to 60".into()),
+    }
+}
+
 fn sample_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(seconds) if (0.5..=600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("write a number of seconds from 0.5 to 600".into()),
+        Ok(seconds) if (0.5..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write a number of seconds from 0.5 to 3600".into()),
     }
 }
 

@@ -14,6 +14,8 @@ pub enum Exit {
     NoDaemon = 2,
     /// Bad input on the command line (EX_USAGE).
     Usage = 64,
+    /// This machine lacks what is needed: a tool, a part of the kernel (EX_UNAVAILABLE).
+    Unavailable = 69,
     /// The caller lacks a privilege (EX_NOPERM).
     Privilege = 77,
     /// The configuration is wrong (EX_CONFIG).
@@ -38,6 +40,7 @@ Exit codes:
   1   failure
   2   no daemon answers; `bench diff`, `bench report --from`: a file is not what it should be
   64  bad input on the command line
+  69  this machine lacks what a bench needs: a tool, a part of the kernel
   77  a privilege is lacking
   78  the configuration is wrong";
 

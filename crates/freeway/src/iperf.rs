@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use freeway_lab::Lab;
 
-use crate::exit::Stop;
+use crate::exit::{Exit, Stop};
 
 /// How long a server may take to listen.
 const SERVER_START: Duration = Duration::from_secs(5);
@@ -72,7 +72,10 @@ fn command(arguments: &[String], cpu: Option<usize>) -> Command {
 
 fn not_started(error: &io::Error) -> Stop {
     match error.kind() {
-        io::ErrorKind::NotFound => Stop::failure("iperf3 is not installed: apt-get install iperf3"),
+        io::ErrorKind::NotFound => Stop::new(
+            Exit::Unavailable,
+            "iperf3 is not installed: apt-get install iperf3",
+        ),
         _ => Stop::failure(format!("cannot start iperf3 in the lab: {error}")),
     }
 }

@@ -18,6 +18,7 @@ pub fn unsupported(link: &Link) -> Option<String> {
         ) => {}
         Some("ppp") if redirects_to_ppp() => {}
         Some("ppp") => return Some("tc cannot send to PPP before Linux 6.5 (6.1.55)".into()),
+        Some("vrf") => return Some("a VRF, whose ports take part instead".into()),
         Some(kind) => return Some(format!("{kind} interfaces are left to the kernel")),
     }
     let reason = match &link.detail {
@@ -63,6 +64,19 @@ pub fn unbridged(port: &Link, bridge: &Link) -> Option<&'static str> {
     (state != FORWARDING).then_some("spanning tree does not let it forward")
 }
 
+/// True of a bridge that knows who listens to groups, for all of its VLANs at once, and is not given them itself.
+pub fn snoops(bridge: &Link) -> bool {
+    matches!(
+        bridge.detail,
+        LinkDetail::Bridge {
+            snooping: true,
+            vlan_snooping: false,
+            mcast_router: false,
+            ..
+        }
+    )
+}
+
 /// BR_STATE_FORWARDING.
 const FORWARDING: u8 = 3;
 
@@ -75,7 +89,7 @@ pub fn bridge_netfilter(link: &Link, sysctls: &Sysctls) -> Option<&'static str> 
     let on = called
         .iter()
         .any(|value| value.is_some_and(|value| value != 0));
-    (link.kind.as_deref() == Some("bridge") && on).then_some(NF_CALL)
+    (link.is_bridge() && on).then_some(NF_CALL)
 }
 
 /// Why XDP must not take what comes in at a device whose features these are: it takes tags off, and another VLAN's
@@ -129,11 +143,12 @@ fn vlan_of(known: &LinkDetail, text: &str) -> Option<LinkDetail> {
 fn belongs(link: &Link) -> Option<&'static str> {
     link.master?;
     Some(match link.port {
+        PortDetail::Vrf => return None,
         PortDetail::Bridge { .. } => {
             "a port of a bridge: the bridge takes part with what is routed, and the kernel bridges the rest"
         }
         PortDetail::Bond { .. } => "a part of a bond, which takes part instead",
-        PortDetail::None => "ports of a VRF are left to the kernel",
+        PortDetail::None => "a part of a device that may do anything with its frames",
     })
 }
 
@@ -207,9 +222,24 @@ pub mod tests {
         for kind in own.into_iter().chain([None]) {
             assert_eq!(unsupported(&link(kind)), None);
         }
-        for kind in ["team", "vrf", "ipvlan", "gre", "macsec", "dummy"] {
+        for kind in ["team", "ipvlan", "gre", "macsec", "dummy"] {
             let reason = unsupported(&link(Some(kind))).unwrap_or_default();
             assert!(reason.contains(kind), "{kind}: {reason}");
+        }
+        let reason = unsupported(&link(Some("vrf")));
+        assert!(reason.is_some_and(|reason| reason.contains("whose ports")));
+    }
+
+    #[test]
+    fn ports_of_a_vrf_take_part() {
+        for kind in [None, Some("veth"), Some("bridge"), Some("wireguard")] {
+            let port = Link {
+                master: Some(7),
+                port: PortDetail::Vrf,
+                ..link(kind)
+            };
+            assert_eq!(unsupported(&port), None);
+            assert_eq!(port.vrf(), Some(7));
         }
     }
 
@@ -229,7 +259,7 @@ pub mod tests {
         for (port, word) in [
             (bridge, "bridge"),
             (bond, "bond"),
-            (PortDetail::None, "VRF"),
+            (PortDetail::None, "a device"),
         ] {
             let member = Link {
                 master: Some(7),
@@ -284,6 +314,9 @@ pub mod tests {
         );
         let own = Link {
             detail: LinkDetail::Bridge {
+                snooping: true,
+                vlan_snooping: false,
+                mcast_router: false,
                 vlan_filtering: false,
                 stp_state: 0,
                 mst: false,

@@ -12,6 +12,7 @@ impl From<LabError> for Stop {
         let exit = match error {
             LabError::NotRoot => Exit::Privilege,
             LabError::UnknownTopology { .. } | LabError::Invalid(_) => Exit::Usage,
+            LabError::Unsupported(_) => Exit::Unavailable,
             _ => Exit::Failure,
         };
         Stop::new(exit, error.to_string())

@@ -64,6 +64,7 @@ mod tests {
             "freeway-explain",
             "freeway-bench-compare",
             "freeway-bench-setup",
+            "freeway-bench-rfc2544",
             "freeway-bench-report",
             "freeway-bench-diff",
         ] {

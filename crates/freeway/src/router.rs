@@ -20,8 +20,8 @@ use crate::config::PathChoice;
 use crate::exit::Stop;
 use crate::netns;
 
-/// Loading and attaching programs takes a second or two on a slow machine.
-const START: Duration = Duration::from_secs(20);
+/// Loading and attaching programs takes a second or two, but in an emulator on a busy machine more than ten.
+const START: Duration = Duration::from_secs(60);
 /// Detaching them, less.
 const END: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
@@ -137,9 +137,18 @@ impl RouterDaemon {
         Ok(total.unwrap_or(0))
     }
 
-    /// Fails with the reason if a port is not fast.
+    /// Fails with the reason if a port is not fast once all have their programs.
     pub fn require_fast_ports(&self) -> Result<(), Stop> {
-        let status = self.status()?;
+        let patience = Instant::now() + START;
+        let attaching = |status: &Status| {
+            let mut ports = status.ports.iter();
+            ports.any(|port| port.state == PortState::Attaching)
+        };
+        let mut status = self.status()?;
+        while attaching(&status) && Instant::now() < patience {
+            thread::sleep(POLL);
+            status = self.status()?;
+        }
         let slow: Vec<_> = status
             .ports
             .iter()

@@ -66,6 +66,13 @@ fn bad_input_exits_with_64() {
         (&["bench", "compare", "--flows", "0"], "--flows"),
         (&["bench", "imx8", "--row", "ipv4"], "ipv4-tcp-lan-wan"),
         (&["bench", "multicast", "--ports", "0"], "--ports"),
+        (&["bench", "rfc2544", "--size", "9000"], "one page"),
+        (&["bench", "rfc2544", "--size", "65"], "imix"),
+        (&["bench", "rfc2544", "--scenario", "churn"], "churn"),
+        (
+            &["bench", "rfc2544", "--quick", "--trials", "1"],
+            "--trials",
+        ),
     ] {
         let (code, line) = refusal(arguments);
         assert_eq!(code, 64, "{arguments:?}: {line}");

@@ -123,6 +123,57 @@ fn the_bench_fills_its_fields() {
     assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
 }
 
+/// Around each packet is something that the bridge's, VLAN's or session's router takes off or puts on. Where a kernel lacks that, it
+/// is named, and nothing is left.
+#[test]
+fn the_bench_of_homes_is_fast_or_says_why_not() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    for (scenario, wire_bytes, needs) in [
+        ("bridge", 64, "CONFIG_BRIDGE"),
+        ("vlan", 68, "CONFIG_VLAN_8021Q"),
+        ("pppoe", 64, "CONFIG_PPPOE"),
+    ] {
+        let child = start(&[
+            "bench",
+            "compare",
+            "--scenario",
+            scenario,
+            "--flows",
+            "50",
+            "--runs",
+            "1",
+            "--seconds",
+            "0.5",
+            "--brief",
+            "--json",
+        ]);
+        let pid = child.id();
+        let output = child.wait_with_output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        nothing_left_of(pid);
+        if output.status.code() == Some(69) {
+            println!("without {scenario}: {words}");
+            assert!(words.contains(needs), "{words}");
+            assert!(output.stdout.is_empty());
+            continue;
+        }
+        assert!(output.status.success(), "{words}");
+        let bench: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(bench["scenario"], scenario);
+        assert_eq!(bench["wire_bytes"], wire_bytes);
+        assert_eq!(bench["kernel"], "kernel_stateful");
+        for field in ["kernel_mpps", "freeway_mpps", "redirect_mpps"] {
+            assert!(bench[field].as_f64().unwrap() > 0.0, "{field}: {bench}");
+        }
+        assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
+        let plain = &bench["peers"][0];
+        assert_eq!(plain["router"], "kernel_plain");
+        assert!(plain["mpps"].as_f64().unwrap() > 0.0, "{bench}");
+    }
+}
+
 /// Each column has figures, or a reason where this kernel cannot have them.
 #[test]
 fn the_imx8_bench_fills_its_rows() {
@@ -131,6 +182,7 @@ fn the_imx8_bench_fills_its_rows() {
     };
     let names = [
         "ipv4-tcp-lan-wan",
+        "ipv4-tcp-duplex",
         "ipv6-udp-wan-lan",
         "ipv4-udp-lan-wan-vlan-nat",
     ];
@@ -146,6 +198,10 @@ fn the_imx8_bench_fills_its_rows() {
     for (row, name) in rows.iter().zip(names) {
         assert_eq!(row["name"], name);
         let tagged = name.ends_with("-vlan-nat");
+        let duplex = name.contains("-duplex");
+        assert_eq!(row["duplex"], duplex);
+        let line_pps = if duplex { 162_548.0 } else { 81_274.0 };
+        assert!(tagged || row["line_pps"].as_f64().unwrap().floor() == line_pps);
         assert_eq!(
             (&row["vlan_nat"], &row["frame_bytes"]),
             (&tagged.into(), &(if tagged { 1522 } else { 1518 }).into())
@@ -164,6 +220,10 @@ fn the_imx8_bench_fills_its_rows() {
                     "{figure}: {row:#}"
                 );
             }
+            let fits = column.0["line_cpu"].as_f64().unwrap() <= 1.0;
+            assert_eq!(column.0["carries_line"], fits, "{row:#}");
+            // a direction that does not arrive at all is half of a duplex row
+            assert!(column.0["lost_share"].as_f64().unwrap() < 0.4, "{row:#}");
             if column.1 != "kernel" {
                 assert!(column.0["fast_share"].as_f64().unwrap() >= 0.98, "{row:#}");
             }
@@ -343,6 +403,168 @@ fn an_interrupted_demo_cleans_up() {
         while !inside.iter().all(gone) {
             assert!(Instant::now() < patience, "{inside:?} still run");
             std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A figure of a router at which it lost nothing is none where it lost much, and so on: what holds however fast it is.
+#[track_caller]
+fn check_rates(router: &Value, ceiling_pps: f64) {
+    let number = |value: &Value| value.as_f64();
+    for name in ["ndr", "pdr"] {
+        let rate = &router[name];
+        let (pps, at_least) = (number(&rate["pps"]), number(&rate["at_least_pps"]));
+        assert!(pps.is_none() || at_least.is_none(), "{router:#}");
+        let lower = number(&rate["lower_pps"]);
+        assert_eq!(pps.or(at_least), lower, "{router:#}");
+        assert!(pps.is_none_or(|pps| pps < ceiling_pps * 0.95), "{router:#}");
+        let (lower, upper) = (lower.unwrap_or(0.0), number(&rate["upper_pps"]));
+        assert!(lower <= ceiling_pps, "{router:#}");
+        assert!(upper.is_none_or(|upper| lower < upper), "{router:#}");
+        let conditional = number(&rate["conditional_pps"]).unwrap_or(0.0);
+        assert!(conditional <= lower, "{router:#}");
+    }
+    let lower = |name: &str| number(&router[name]["lower_pps"]).unwrap_or(0.0);
+    assert!(lower("ndr") <= lower("pdr"), "{router:#}");
+    let losses = router["loss"].as_array().unwrap();
+    assert!(!losses.is_empty(), "{router:#}");
+    for loss in losses {
+        let of = |name: &str| number(&loss[name]).unwrap();
+        assert!(
+            of("forwarded_pps") <= of("offered_pps") * 1.000_001,
+            "{loss}"
+        );
+        // a frame more or less for the whole time
+        assert!(
+            of("offered_pps") <= of("load_pps") * 1.001 + 100.0,
+            "{loss}"
+        );
+        assert!((0.0..=1.0).contains(&of("loss_ratio")), "{loss}");
+    }
+    let burst = &router["back_to_back"];
+    if !burst.is_null() {
+        let of = |name: &str| number(&burst[name]).unwrap();
+        assert!(
+            of("least") <= of("frames") && of("frames") <= of("most"),
+            "{burst}"
+        );
+        assert!(of("corrected_us") <= of("implied_us"), "{burst}");
+    }
+    for latency in router["latency"].as_array().unwrap() {
+        check_latency(latency);
+    }
+    check_cpu(router);
+}
+
+/// By the idle loop without load, at three loads, and at a full link where the router forwards that.
+#[track_caller]
+fn check_cpu(router: &Value) {
+    let shares = router["cpu"].as_array().unwrap();
+    let loads: Vec<Option<u64>> = shares
+        .iter()
+        .map(|share| share["percent_of_pdr"].as_u64())
+        .collect();
+    let wanted = [Some(0), Some(10), Some(50), Some(90), None];
+    let has_pdr = !router["pdr"]["lower_pps"].is_null();
+    let count = if has_pdr { 4..=5 } else { 1..=1 };
+    assert!(count.contains(&loads.len()), "{router:#}");
+    assert_eq!(loads, wanted[..loads.len()]);
+    for share in shares {
+        let of = |name: &str| share[name].as_f64().unwrap();
+        // two frames without load, or none of a sender that was held up
+        assert!(of("offered_pps") >= 0.0, "{share}");
+        for name in ["loss_ratio", "router_cpu", "cpu_share"] {
+            assert!((0.0..=1.0).contains(&of(name)), "{name}: {share}");
+        }
+    }
+    for name in ["offered_pps", "router_cpu", "cpu_share"] {
+        let some = |share: &Value| share[name].as_f64() > Some(0.0);
+        assert!(!has_pdr || shares.iter().any(some), "{name}: {router:#}");
+    }
+}
+
+#[track_caller]
+fn check_latency(latency: &Value) {
+    let names = ["p50_us", "p90_us", "p99_us", "p99_9_us", "max_us"];
+    // percentiles without enough samples are null
+    let times: Vec<f64> = names
+        .iter()
+        .filter_map(|name| latency[*name].as_f64())
+        .collect();
+    assert!(times[0] > 0.0 && times.is_sorted(), "{latency}");
+    assert!(latency["max_us"].is_number(), "{latency}");
+    assert!(latency["samples"].as_u64().unwrap() > 0, "{latency}");
+    let curve = latency["curve"].as_array().unwrap().iter();
+    let curve: Vec<[f64; 2]> = curve
+        .map(|point| [0, 1].map(|at| point[at].as_f64().unwrap()))
+        .collect();
+    assert!(
+        curve.is_sorted_by(|a, b| a[0] < b[0] && a[1] <= b[1]),
+        "{latency}"
+    );
+}
+
+#[test]
+fn the_rfc2544_bench_holds_together() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    let short = ["bench", "rfc2544", "--seconds", "0.02", "--flows", "50"];
+    for (arguments, directions, sizes) in [
+        (
+            &[
+                "--scenario",
+                "routed6",
+                "--trials",
+                "2",
+                "--size",
+                "64",
+                "--size",
+                "imix",
+            ][..],
+            1,
+            &["64", "imix"][..],
+        ),
+        (
+            &[
+                "--scenario",
+                "nat",
+                "--trials",
+                "1",
+                "--size",
+                "1518",
+                "--bidirectional",
+            ],
+            2,
+            &["1518"],
+        ),
+    ] {
+        let (bench, words) = measure(&[&short, arguments].concat());
+        assert_eq!(bench["directions"], directions);
+        assert_eq!(bench["search"]["trial_s"], 0.02);
+        let measured = bench["sizes"].as_array().unwrap();
+        let names: Vec<&str> = measured
+            .iter()
+            .filter_map(|size| size["name"].as_str())
+            .collect();
+        assert_eq!(names, sizes);
+        for size in measured {
+            let ceiling_pps = size["ceiling_pps"].as_f64().unwrap();
+            assert!(ceiling_pps > 0.0, "{size:#}");
+            check_latency(&size["tester_latency"]);
+            for router in ["kernel", "freeway"] {
+                check_rates(&size[router], ceiling_pps);
+            }
+            assert!(size["kernel"]["fast_share"].is_null(), "{size:#}");
+            assert!(
+                size["freeway"]["fast_share"].as_f64().unwrap() > 0.9,
+                "{size:#}"
+            );
+            let label = size["label"].as_str().unwrap();
+            assert!(
+                words.contains(&format!("{label}, Freeway: NDR ")),
+                "{words}"
+            );
         }
     }
 }

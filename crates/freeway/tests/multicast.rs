@@ -110,6 +110,56 @@ fn copies_are_the_kernels() {
     router.stop();
 }
 
+/// A machine that pauses while flows are learned has the kernel send more: tried again, so often.
+const TRIES: usize = 3;
+
+/// The last receiver leaves and comes back under load. True if enough frames were fast.
+fn come_and_go(fanout: &Fanout, router: &Router, sinks: &mut Vec<Sink>, family: Family) -> bool {
+    let flow = fanout.flow(family, 80);
+    fanout.serve(&flow, &ALL).unwrap();
+    // one at a time, and never none
+    *sinks = std::mem::take(sinks)
+        .into_iter()
+        .zip(fanout.receivers())
+        .map(|(sink, port)| {
+            drop(sink);
+            Sink::attach(port, SinkSpec::thorough(1)).unwrap()
+        })
+        .collect();
+    let last = &sinks[RECEIVERS - 1];
+    let generator = Arc::new(Generator::new(fanout.source(), &flow).unwrap());
+    let load = Load::paced(Until::Stopped, 5000).ahead();
+    let running = generator.start(load).unwrap();
+    let fast_from = router.stats().fast();
+    for _ in 0..10 {
+        // the others do not notice
+        fanout.serve(&flow, &ALL[..RECEIVERS - 1]).unwrap();
+        thread::sleep(FOLLOWED);
+        let before = last.counts().unwrap().frames;
+        thread::sleep(FOLLOWED);
+        let after = last.counts().unwrap().frames;
+        assert_eq!(before, after, "{family:?}: served after it has left");
+        fanout.serve(&flow, &ALL).unwrap();
+        thread::sleep(FOLLOWED);
+        assert!(
+            last.counts().unwrap().frames > after + 500,
+            "{family:?}: not served again"
+        );
+    }
+    let sent = running.stop().unwrap().frames;
+    thread::sleep(SETTLE);
+    let fast = router.stats().fast() - fast_from;
+    println!("{family:?}: {fast} of {sent} were fast");
+    for (i, sink) in sinks.iter().enumerate() {
+        let (counts, of_flow) = (sink.counts().unwrap(), sink.flow(0).unwrap());
+        assert_eq!(counts.bad_ip_checksum + counts.bad_l4_checksum, 0);
+        if i + 1 < RECEIVERS {
+            assert_eq!(of_flow.frames, sent, "{family:?}, receiver {i}");
+        }
+    }
+    fast > sent * 8 / 10
+}
+
 #[test]
 fn joins_and_leaves_are_followed_under_load() {
     let Some(_machine) = machine() else { return };
@@ -118,48 +168,8 @@ fn joins_and_leaves_are_followed_under_load() {
     let mut sinks: Vec<_> = fanout.receivers().iter().map(attach).collect();
     let router = start(&fanout);
     for family in [Family::Ipv4, Family::Ipv6] {
-        let flow = fanout.flow(family, 80);
-        fanout.serve(&flow, &ALL).unwrap();
-        // one at a time, and never none
-        sinks = sinks
-            .into_iter()
-            .zip(fanout.receivers())
-            .map(|(sink, port)| {
-                drop(sink);
-                attach(port)
-            })
-            .collect();
-        let last = &sinks[RECEIVERS - 1];
-        let generator = Arc::new(Generator::new(fanout.source(), &flow).unwrap());
-        let load = Load::paced(Until::Stopped, 5000).ahead();
-        let running = generator.start(load).unwrap();
-        let fast_from = router.stats().fast();
-        for _ in 0..10 {
-            // the last one leaves and comes back; the others do not notice
-            fanout.serve(&flow, &ALL[..RECEIVERS - 1]).unwrap();
-            thread::sleep(FOLLOWED);
-            let before = last.counts().unwrap().frames;
-            thread::sleep(FOLLOWED);
-            let after = last.counts().unwrap().frames;
-            assert_eq!(before, after, "{family:?}: served after it has left");
-            fanout.serve(&flow, &ALL).unwrap();
-            thread::sleep(FOLLOWED);
-            assert!(
-                last.counts().unwrap().frames > after + 500,
-                "{family:?}: not served again"
-            );
-        }
-        let sent = running.stop().unwrap().frames;
-        thread::sleep(SETTLE);
-        let fast = router.stats().fast() - fast_from;
-        assert!(fast > sent / 2, "{family:?}: {fast} of {sent} were fast");
-        for (i, sink) in sinks.iter().enumerate() {
-            let (counts, of_flow) = (sink.counts().unwrap(), sink.flow(0).unwrap());
-            assert_eq!(counts.bad_ip_checksum + counts.bad_l4_checksum, 0);
-            if i + 1 < RECEIVERS {
-                assert_eq!(of_flow.frames, sent, "{family:?}, receiver {i}");
-            }
-        }
+        let mut tries = 0..TRIES;
+        assert!(tries.any(|_| come_and_go(&fanout, &router, &mut sinks, family)));
     }
     router.stop();
 }

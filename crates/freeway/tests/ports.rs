@@ -9,6 +9,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::fmt::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -165,9 +166,19 @@ fn hundreds_of_ports_take_part() {
         .args(["--nofile=256:", env!("CARGO_BIN_EXE_freeway")])
         .env("NO_COLOR", "1");
     let start = Instant::now();
-    let all = |status: &Value| with_state(status, "fast").len() == ports as usize;
+    let attaching = Cell::new(0);
+    let all = |status: &Value| {
+        let waiting = with_state(status, "attaching");
+        for port in &waiting {
+            let reasons = port["reasons"].to_string();
+            assert!(reasons.contains("about to be attached"), "{port:#}");
+        }
+        attaching.set(waiting.len().max(attaching.get()));
+        with_state(status, "fast").len() == ports as usize
+    };
     let mut router = Router::start_until(lab.router(), &config, program, &names, all);
     let started = start.elapsed();
+    println!("at most {} ports wait for their programs", attaching.get());
     let pid = router.child.id();
     let objects = Objects::of(pid);
     assert_eq!(objects.links.len(), 3 * ports as usize + 2);

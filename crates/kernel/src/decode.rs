@@ -5,6 +5,7 @@
 pub mod address;
 pub mod connection;
 pub mod link;
+pub mod mdb;
 pub mod mroute;
 pub mod neigh;
 pub mod netconf;

@@ -9,7 +9,7 @@ use crate::memberships;
 use crate::message::messages;
 use crate::mirror::state::{Dirty, State, difference};
 use crate::nft::{LegacyTable, Ruleset};
-use crate::reachability::{PacketState, analyse_state};
+use crate::reachability::{PacketState, Ways, analyse_state};
 
 /// Runs every decoder over a message's payload.
 pub fn decode(payload: &[u8]) {
@@ -18,7 +18,7 @@ pub fn decode(payload: &[u8]) {
         kinds::link::bridge_port(payload),
     );
     let _ = (kinds::address::addr(payload), kinds::route::route(payload));
-    let _ = kinds::mroute::mroute(payload);
+    let _ = (kinds::mroute::mroute(payload), kinds::mdb::mdb(payload));
     let _ = (kinds::neigh::neigh(payload), kinds::neigh::fdb(payload));
     let _ = (kinds::rule::rule(payload), kinds::nexthop::nexthop(payload));
     let _ = (
@@ -95,7 +95,7 @@ fn follow(ruleset: &Ruleset) {
         PacketState::New,
         PacketState::Untracked,
     ] {
-        let analysis = analyse_state(ruleset, state);
+        let analysis = analyse_state(ruleset, state, Ways::Vrf);
         assert_eq!(analysis.safe, analysis.findings.is_empty());
     }
 }

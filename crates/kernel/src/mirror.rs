@@ -34,7 +34,10 @@ const LINK_GROUPS: [u32; 10] = [
     32, // RTNLGRP_NEXTHOP
     33, // RTNLGRP_BRVLAN
 ];
-const NEIGH_GROUPS: [u32; 1] = [3];
+const NEIGH_GROUPS: [u32; 2] = [
+    3,  // RTNLGRP_NEIGH
+    26, // RTNLGRP_MDB
+];
 const ROUTE_GROUPS: [u32; 4] = [
     6,  // RTNLGRP_IPV4_MROUTE
     7,  // RTNLGRP_IPV4_ROUTE
@@ -249,6 +252,16 @@ impl Mirror {
     /// FDB entries by bridge (or tunnel device), VLAN (0 without) and station.
     pub fn fdb(&self) -> &BTreeMap<FdbKey, Fdb> {
         &self.state.fdb
+    }
+
+    /// Who listens to groups at bridges; whether those are kept from what others have.
+    pub fn mdb(&self) -> &BTreeMap<MdbKey, bool> {
+        &self.state.mdb
+    }
+
+    /// Ports of bridges with multicast routers.
+    pub fn router_ports(&self) -> &BTreeSet<RouterPort> {
+        &self.state.router_ports
     }
 
     /// Policy rules.

@@ -152,11 +152,21 @@ const fn protocols(ip: Family) -> [u8; 5] {
 
 /// Follows packets of established connections through the ruleset.
 pub fn analyse(ruleset: &Ruleset) -> Analysis {
-    analyse_state(ruleset, PacketState::Established)
+    analyse_state(ruleset, PacketState::Established, Ways::Plain)
+}
+
+/// The ways that packets may take through the hooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ways {
+    /// Each hook once.
+    Plain,
+    /// What comes in at a port of a VRF passes PREROUTING twice, the second time with the VRF as its input and with its
+    /// connection (`vrf_rcv_nfhook()` in drivers/net/vrf.c).
+    Vrf,
 }
 
 /// Follows packets of a given connection state through the ruleset.
-pub fn analyse_state(ruleset: &Ruleset, state: PacketState) -> Analysis {
+pub fn analyse_state(ruleset: &Ruleset, state: PacketState, ways: Ways) -> Analysis {
     let mut report = Report::default();
     for ip in [Family::Ipv4, Family::Ipv6] {
         for protocol in protocols(ip) {
@@ -167,6 +177,7 @@ pub fn analyse_state(ruleset: &Ruleset, state: PacketState) -> Analysis {
                     protocol,
                     state,
                 },
+                ways,
                 &mut report,
             );
         }

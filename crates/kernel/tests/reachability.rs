@@ -8,7 +8,7 @@ mod common;
 use common::{attempt, feed, in_namespace, nft};
 use freeway_kernel::model::Family;
 use freeway_kernel::nft::Ruleset;
-use freeway_kernel::reachability::{Analysis, IfMatch, PacketState, analyse, analyse_state};
+use freeway_kernel::reachability::{Analysis, IfMatch, PacketState, Ways, analyse, analyse_state};
 
 fn analysed(ruleset: &str) -> Analysis {
     nft(ruleset);
@@ -766,8 +766,40 @@ fn new_packets_reach_more() {
         ));
         let ruleset = Ruleset::read().unwrap();
         assert!(analyse(&ruleset).safe);
-        assert!(!analyse_state(&ruleset, PacketState::New).safe);
-        assert!(analyse_state(&ruleset, PacketState::Untracked).safe);
+        assert!(!analyse_state(&ruleset, PacketState::New, Ways::Plain).safe);
+        assert!(analyse_state(&ruleset, PacketState::Untracked, Ways::Plain).safe);
+    });
+}
+
+/// Behind a VRF, PREROUTING is passed again, with the connection that the first time gave.
+#[test]
+fn ports_of_a_vrf_pass_prerouting_twice() {
+    in_namespace(|| {
+        let raw = |rules: &str| {
+            nft(&format!(
+                "table inet t {{ chain early {{ type filter hook prerouting priority raw; {rules} }} }}"
+            ));
+            let ruleset = Ruleset::read().unwrap();
+            nft("flush ruleset");
+            [Ways::Plain, Ways::Vrf]
+                .map(|ways| analyse_state(&ruleset, PacketState::Established, ways))
+        };
+        let [plain, vrf] =
+            raw("ct state established limit rate 1/second accept\nct state established accept");
+        assert!(plain.safe, "{plain:#?}");
+        assert!(!vrf.safe, "{vrf:#?}");
+        // what the second time drops is of VRFs alone: others reach what lies behind
+        let [plain, vrf] = raw("ct state established drop\nlimit rate 1/second accept");
+        assert!(!plain.safe && !vrf.safe, "{plain:#?}{vrf:#?}");
+        let named = r#"iifname "vrf0" limit rate 1/second accept"#;
+        for analysis in raw(named) {
+            let iif = [IfMatch::Name("vrf0".into())];
+            assert!(!analysis.findings.is_empty());
+            assert!(
+                analysis.findings.iter().all(|f| f.iif == iif),
+                "{analysis:#?}"
+            );
+        }
     });
 }
 

@@ -10,6 +10,8 @@
 
 /* The sequence number of the far side's SYN, host byte order. */
 const volatile __u32 far_isn;
+/* Of a PPPoE session's header, which all frames have, or 0. */
+const volatile __u32 header_len;
 
 struct reflector_counters {
 	__u64 reflected;
@@ -63,10 +65,9 @@ static __always_inline void answer_syn(void *l4)
 	U16(l4, 16) = bpf_htons(~csum_fold(sum));
 }
 
-static __always_inline int reflect(struct xdp_md *ctx, const int v6)
+/* `data` is where an Ethernet header without the session's would begin. */
+static __always_inline int reflect(void *frame, void *data, void *end, const int v6)
 {
-	void *data = (void *)(long)ctx->data;
-	void *end = (void *)(long)ctx->data_end;
 	void *l4 = data + (v6 ? V6_L4 : V4_L4);
 	__u8 proto = U8(data, v6 ? V6_NEXT : V4_PROTO);
 	__u32 zero = 0;
@@ -86,7 +87,7 @@ static __always_inline int reflect(struct xdp_md *ctx, const int v6)
 		return XDP_PASS;
 	}
 
-	swap_macs(data);
+	swap_macs(frame);
 #pragma unroll
 	for (int i = 0; i < (v6 ? 4 : 1); i++) {
 		__u32 saddr = U32(data, (v6 ? V6_SADDR : V4_SADDR) + i * 4);
@@ -106,15 +107,21 @@ static __always_inline int reflect(struct xdp_md *ctx, const int v6)
 SEC("xdp")
 int reflector(struct xdp_md *ctx)
 {
-	void *data = (void *)(long)ctx->data;
+	void *frame = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
+	void *data = frame + header_len;
+	/* In a session PPP's protocol field takes the place of the Ethernet type. */
+	__u16 ipv4 = header_len ? PPP_IPV4 : TYPE_IPV4;
+	__u16 ipv6 = header_len ? PPP_IPV6 : TYPE_IPV6;
 
 	if (data + V4_L4 > end)
 		return XDP_PASS;
-	if (U16(data, ETHERTYPE) == bpf_htons(TYPE_IPV4) && U8(data, ETH_LEN) == 0x45)
-		return reflect(ctx, 0);
-	if (U16(data, ETHERTYPE) == bpf_htons(TYPE_IPV6) && data + V6_L4 <= end)
-		return reflect(ctx, 1);
+	if (header_len && U16(frame, ETHERTYPE) != bpf_htons(TYPE_PPPOE))
+		return XDP_PASS;
+	if (U16(data, ETHERTYPE) == bpf_htons(ipv4) && U8(data, ETH_LEN) == 0x45)
+		return reflect(frame, data, end, 0);
+	if (U16(data, ETHERTYPE) == bpf_htons(ipv6) && data + V6_L4 <= end)
+		return reflect(frame, data, end, 1);
 	return XDP_PASS;
 }
 

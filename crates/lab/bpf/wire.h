@@ -36,6 +36,9 @@ enum {
 	TYPE_IPV4 = 0x0800,
 	TYPE_VLAN = 0x8100,
 	TYPE_IPV6 = 0x86dd,
+	TYPE_PPPOE = 0x8864,
+	PPP_IPV4 = 0x0021,
+	PPP_IPV6 = 0x0057,
 };
 
 enum {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A way beside the router, with a bare program in its place: measured while the router's own ports are in use.
+//! Ways beside the router, with a bare program in its place: measured while the router's own ports are in use.
 
 use crate::error::LabError;
 use crate::frame::FlowSpec;
@@ -7,38 +7,62 @@ use crate::generator::Generator;
 use crate::lab::{Lab, Port, wait_for_carrier, wire_port};
 use crate::netns::Netns;
 use crate::reference::{Reference, ReferenceGuard};
+use crate::stream::Way;
 
-/// A pair of ports like the sender's and the router's input, both in the sender's namespace, and a generator that sends
-/// through it. Dropping it removes all of it.
+/// For each direction a pair of ports like the sender's and the router's input, both in the sender's namespace, and a
+/// generator that sends through them. Dropping it removes all of it.
 #[derive(Debug)]
 pub(crate) struct Beside {
     // In this order: programs go before their ports.
     pub(crate) generator: Generator,
-    pub(crate) guard: ReferenceGuard,
-    _pair: Pair,
+    guards: Vec<ReferenceGuard>,
+    _pairs: Vec<Pair>,
 }
 
 impl Beside {
-    /// Where the pair ends is the reference program; what it redirects goes to the router's output.
-    pub(crate) fn new(lab: &Lab, flows: &FlowSpec, reference: Reference) -> Result<Self, LabError> {
-        let pair = Pair::new(&lab.sender(flows.direction).netns, reference.name())?;
-        let [_, output] = lab.way(flows.direction);
+    /// Where a pair ends is the reference program; what it redirects goes to the router's output.
+    pub(crate) fn new(
+        lab: &Lab,
+        flows: &[FlowSpec],
+        reference: Reference,
+    ) -> Result<Self, LabError> {
+        let pairs = flows.iter().map(|flows| {
+            let netns = &lab.sender(flows.direction).netns;
+            Pair::new(netns, reference.name())
+        });
+        let pairs: Vec<Pair> = pairs.collect::<Result<_, _>>()?;
+        let each = || flows.iter().zip(&pairs);
+        let ways = each().map(|(flows, pair)| Way {
+            port: &pair.near,
+            flows: *flows,
+        });
+        let ways: Vec<Way<'_>> = ways.collect();
+        let guards = each().map(|(flows, pair)| {
+            let [_, output] = lab.way(flows.direction);
+            reference.attach_at(&pair.far, output)
+        });
         Ok(Self {
-            generator: Generator::new(&pair.near, flows)?,
-            guard: reference.attach_at(&pair.far, output)?,
-            _pair: pair,
+            generator: Generator::by_turns(&ways)?,
+            guards: guards.collect::<Result<_, _>>()?,
+            _pairs: pairs,
         })
+    }
+
+    /// As [`ReferenceGuard::counted`].
+    pub(crate) fn counted(&self) -> Result<u64, LabError> {
+        self.guards.iter().map(ReferenceGuard::counted).sum()
     }
 }
 
+/// Two ports that are joined, in one namespace.
 #[derive(Debug)]
-struct Pair {
-    near: Port,
-    far: Port,
+pub(crate) struct Pair {
+    pub(crate) near: Port,
+    pub(crate) far: Port,
 }
 
 impl Pair {
-    fn new(netns: &Netns, name: &str) -> Result<Self, LabError> {
+    pub(crate) fn new(netns: &Netns, name: &str) -> Result<Self, LabError> {
         let ends = [format!("{name}0"), format!("{name}1")];
         let [near, far] = &ends;
         netns.tool(&format!("ip link add {near} type veth peer name {far}"))?;

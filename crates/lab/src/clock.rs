@@ -46,5 +46,5 @@ pub(crate) fn go_ahead() -> Result<(), LabError> {
 pub(crate) fn pin(cpu: usize) -> Result<(), LabError> {
     let mut set = CpuSet::new();
     set.set(cpu).context(format!("CPU {cpu}"))?;
-    sched_setaffinity(Pid::from_raw(0), &set).context(format!("bind the generator to CPU {cpu}"))
+    sched_setaffinity(Pid::from_raw(0), &set).context(format!("bind a thread to CPU {cpu}"))
 }

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use serde::Serialize;
 
 use crate::error::LabError;
+use crate::routes::Beyond;
 use crate::topology::{Family, offset};
 
 /// The client's MAC address. All are locally administered.
@@ -48,6 +49,8 @@ pub const FRAME_BYTES_MAX: u32 = 1518;
 pub const TAG_BYTES: u32 = 4;
 
 const ETH_LEN: usize = 14;
+/// Of a frame's time.
+const STAMP_BYTES: usize = 8;
 /// Rounds after which a flow's TCP sequence numbers start again, see `TCP_ROUND_MASK` in the generator.
 const TCP_ROUNDS: u32 = 32;
 
@@ -97,6 +100,30 @@ pub enum Direction {
     Reply,
 }
 
+/// Who sends: one side, or both at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Directions {
+    /// The near side.
+    #[default]
+    Forward,
+    /// The far side.
+    Reply,
+    /// Frames of either side by turns.
+    Both,
+}
+
+impl Directions {
+    /// One or two.
+    pub fn each(self) -> &'static [Direction] {
+        match self {
+            Directions::Forward => &[Direction::Forward],
+            Directions::Reply => &[Direction::Reply],
+            Directions::Both => &[Direction::Forward, Direction::Reply],
+        }
+    }
+}
+
 /// A set of flows and the shape of their frames.
 ///
 /// Flow i goes from near address + i / 32768, near port + i % 32768, to the far address, far port + i / 32768.
@@ -128,6 +155,8 @@ pub struct FlowSpec {
     pub near_fixed: bool,
     /// The far side's address.
     pub far: IpAddr,
+    /// Instead of the far side's address: flow i goes to host i modulo their number. Forward and IPv4 only.
+    pub beyond: Option<Beyond>,
     /// The near side's first port, host byte order.
     pub near_port: u16,
     /// The far side's first port, host byte order.
@@ -142,6 +171,9 @@ pub struct FlowSpec {
     pub tcp_advance: bool,
     /// Headers only, padded to the frame size: for SYN and bare ACK.
     pub bare: bool,
+    /// The payload begins with the time when the frame was made or with zero, 64 bits in network byte order, instead of
+    /// round and flow, see [`crate::Stream`]. Frames are long enough for it.
+    pub stamped: bool,
 }
 
 impl Default for FlowSpec {
@@ -159,6 +191,7 @@ impl Default for FlowSpec {
             near: unset,
             near_fixed: false,
             far: unset,
+            beyond: None,
             near_port: NEAR_PORT,
             far_port: FAR_PORT,
             ttl: 64,
@@ -166,6 +199,7 @@ impl Default for FlowSpec {
             tcp_flags: TCP_ACK,
             tcp_advance: true,
             bare: false,
+            stamped: false,
         }
     }
 }
@@ -218,6 +252,10 @@ impl FlowSpec {
                 "{} and {} are of different families",
                 self.near, self.far
             ));
+        }
+        let plain = self.direction == Direction::Forward && self.far.is_ipv4();
+        if self.beyond.is_some() && !plain {
+            return invalid("hosts beyond the far side: forward and with IPv4 only".into());
         }
         if self.flows == 0 || self.flows > FLOWS_MAX {
             return invalid(format!(
@@ -284,12 +322,18 @@ impl FlowSpec {
     /// The length of a frame in memory, without FCS.
     pub fn memory_bytes(&self) -> usize {
         let asked = self.frame_bytes.saturating_sub(FCS_BYTES) as usize + self.tag_len();
-        asked.max(self.payload_offset())
+        let stamp = if self.stamped { STAMP_BYTES } else { 0 };
+        asked.max(self.payload_offset() + stamp)
     }
 
     /// The length of a frame on the wire, with FCS: IPv6 and UDP do not fit into 64 bytes but into 66.
     pub fn wire_bytes(&self) -> u32 {
         self.memory_bytes() as u32 + FCS_BYTES
+    }
+
+    /// Bytes of L3 of a frame that is not [`FlowSpec::bare`].
+    pub fn l3_bytes(&self) -> u32 {
+        (self.memory_bytes() - self.eth_len()) as u32
     }
 
     /// Bytes of L4 payload.
@@ -302,12 +346,12 @@ impl FlowSpec {
     }
 
     pub(crate) fn has_round(&self) -> bool {
-        self.payload_len() >= 4
+        !self.stamped && self.payload_len() >= 4
     }
 
     /// Whether frames carry round and flow, so that a sink can follow them.
     pub fn has_flow(&self) -> bool {
-        self.payload_len() >= 8
+        !self.stamped && self.payload_len() >= 8
     }
 
     pub(crate) fn tcp_step(&self) -> u16 {
@@ -348,7 +392,14 @@ impl FlowSpec {
         let (block, port) = (flow / FLOWS_PER_BLOCK, (flow % FLOWS_PER_BLOCK) as u16);
         let near = offset(self.near, if self.near_fixed { 0 } else { block });
         let near = SocketAddr::new(near, self.near_port.wrapping_add(port));
-        let far = SocketAddr::new(self.far, self.far_port.wrapping_add(block as u16));
+        let far = match self.beyond {
+            None => self.far,
+            Some(beyond) => {
+                let hosts = beyond.addresses();
+                hosts[flow as usize % hosts.len()].into()
+            }
+        };
+        let far = SocketAddr::new(far, self.far_port.wrapping_add(block as u16));
         match self.direction {
             Direction::Forward => (near, far),
             Direction::Reply => (far, near),
@@ -410,6 +461,9 @@ impl FlowSpec {
         };
         let payload = frame.len();
         frame.extend((0..self.payload_len()).map(|i| (i * 7 + 3) as u8));
+        if self.stamped {
+            frame[payload..payload + STAMP_BYTES].fill(0);
+        }
         if self.has_round() {
             frame[payload..payload + 4].copy_from_slice(&round.to_be_bytes());
         }
@@ -453,6 +507,9 @@ impl FlowSpec {
             (Family::Ipv6, Direction::Reply) => l4 - 4,
         };
         fixed[near_at..near_at + 4].fill(0);
+        if self.beyond.is_some() {
+            fixed[l4 - 4..l4].fill(0);
+        }
         fixed[l4..l4 + 4].fill(0);
         let ip_sum = match self.family() {
             Family::Ipv4 => {
@@ -545,6 +602,23 @@ mod tests {
     }
 
     #[test]
+    fn stamped_frames_have_room_for_the_time() {
+        for (v6, shortest) in [(false, 64), (true, 74)] {
+            let stamped = FlowSpec {
+                stamped: true,
+                ..spec(Proto::Udp, v6, 64)
+            };
+            assert_eq!(stamped.wire_bytes(), shortest);
+            assert!(!stamped.has_flow());
+            let frame = stamped.frame(7, 1);
+            assert_eq!(frame, stamped.frame(7, 2));
+            let payload = stamped.payload_offset();
+            assert_eq!(frame[payload..payload + 8], [0; 8]);
+            assert_eq!(stamped.l4_sum(&frame, stamped.l4_offset()), 0xffff);
+        }
+    }
+
+    #[test]
     fn a_tag_is_all_that_differs() {
         for proto in [Proto::Udp, Proto::Tcp] {
             for v6 in [false, true] {
@@ -555,6 +629,7 @@ mod tests {
                 };
                 assert_eq!(tagged.wire_bytes(), 1522);
                 assert_eq!(tagged.payload_len(), plain.payload_len());
+                assert_eq!([tagged.l3_bytes(), plain.l3_bytes()], [1500; 2]);
                 let (bare, mut frame) = (plain.frame(7, 1), tagged.frame(7, 1));
                 let tag: Vec<u8> = frame.drain(12..16).collect();
                 assert_eq!(tag, [0x81, 0, 0, 5]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The generator: XDP live frames, redirected out of a host's port.
+//! The generator: XDP live frames, redirected out of a host's port, or of two ports by turns.
 
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,19 +13,22 @@ use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use serde::Serialize;
 
-use crate::attach::{Attached, attach_xdp, element, load_only, program, set_device};
+use crate::attach::{Attached, attach_xdp, element, load_only, program, set_device_at};
 use crate::clock::{go_ahead, pin, thread_cpu_ns};
 use crate::error::{Context, LabError};
-use crate::frame::{Direction, FlowSpec, Proto, low32};
+use crate::frame::{Direction, FlowSpec, low32};
 use crate::lab::Port;
 use crate::netns::Netns;
 use crate::skel::generator::{GeneratorSkelBuilder, types};
+use crate::stream::Way;
 use crate::topology::Family;
 
 /// Frames that the kernel hands over at once; the receiving veth polls 64 at a time.
 const BATCH: u32 = 64;
 /// How long one system call should take, so that stopping is prompt.
 const SLICE: Duration = Duration::from_millis(10);
+/// As in the program.
+const WAYS: usize = 2;
 /// How often a limited generator catches up.
 const TICK: Duration = Duration::from_micros(200);
 
@@ -109,11 +112,12 @@ impl Sent {
     }
 }
 
-/// A loaded generator for one set of flows. Rounds continue from one run to the next.
+/// A loaded generator for one set of flows, or for two by turns. Rounds continue from one run to the next.
 #[derive(Debug)]
 pub struct Generator {
     netns: Netns,
     spec: FlowSpec,
+    wire_bytes: u32,
     program: OwnedFd,
     state: MapHandle,
     template: Vec<u8>,
@@ -124,62 +128,117 @@ pub struct Generator {
 impl Generator {
     /// Loads a generator that sends out of `port`.
     pub fn new(port: &Port, spec: &FlowSpec) -> Result<Self, LabError> {
-        Self::load(port, spec, true)
+        Self::by_turns(&[Way { port, flows: *spec }])
     }
 
-    /// Loads a generator that works in the port's namespace but drops what it makes: its own cost alone.
-    pub(crate) fn mute(port: &Port, spec: &FlowSpec) -> Result<Self, LabError> {
-        Self::load(port, spec, false)
+    /// Loads a generator for one way or for two, whose frames leave by turns, one by one. Those of two are of the same
+    /// protocol, family and payload.
+    pub fn by_turns(ways: &[Way<'_>]) -> Result<Self, LabError> {
+        Self::load(ways, true)
     }
 
-    fn load(port: &Port, spec: &FlowSpec, sends: bool) -> Result<Self, LabError> {
-        spec.check()?;
-        let (template, ip_sum, l4_sum) = spec.template();
+    /// Loads a generator that works in the first port's namespace but drops what it makes: its own cost alone.
+    pub(crate) fn mute(ways: &[Way<'_>]) -> Result<Self, LabError> {
+        Self::load(ways, false)
+    }
+
+    fn load(ways: &[Way<'_>], sends: bool) -> Result<Self, LabError> {
+        let Some(Way { port, flows: spec }) = ways.first().filter(|_| ways.len() <= WAYS) else {
+            let message = "a generator has one way or two";
+            return Err(LabError::Invalid(message.into()));
+        };
+        let templates = ways.iter().map(|way| {
+            let flows = way.flows;
+            let kind = |flows: &FlowSpec| {
+                let payload = flows.payload_len();
+                (flows.proto, flows.family(), payload, flows.headroom)
+            };
+            if ways.len() > 1 && (kind(&flows) != kind(spec) || flows.beyond.is_some()) {
+                let message = "frames that leave by turns are of one protocol, family and size, and to no hosts beyond";
+                return Err(LabError::Invalid(message.into()));
+            }
+            flows.check()?;
+            Ok(flows.template())
+        });
+        let templates: Vec<_> = templates.collect::<Result<_, LabError>>()?;
+        let len = templates.iter().map(|(template, ..)| template.len()).max();
+        let len = len.unwrap_or(0);
         let mut storage = MaybeUninit::uninit();
         let mut open = GeneratorSkelBuilder::default()
             .open(&mut storage)
             .context("open the generator")?;
         let rodata = open.maps.rodata_data.as_deref_mut();
         let rodata = rodata.ok_or_else(|| LabError::Invalid("the generator has no data".into()))?;
-        rodata.config = config(spec, &template, ip_sum, l4_sum);
-        let wanted = match (spec.proto, spec.family()) {
-            (Proto::Udp, Family::Ipv4) => "generate_udp4",
-            (Proto::Tcp, Family::Ipv4) => "generate_tcp4",
-            (Proto::Udp, Family::Ipv6) => "generate_udp6",
-            (Proto::Tcp, Family::Ipv6) => "generate_tcp6",
+        let configs = rodata.configs.iter_mut().zip(ways);
+        for ((place, way), (template, ip_sum, l4_sum)) in configs.zip(&templates) {
+            *place = config(&way.flows, template, *ip_sum, *l4_sum);
+            // payloads are at one place
+            place.headroom += (len - template.len()) as u8;
+        }
+        if let Some(beyond) = spec.beyond {
+            let hosts = beyond.addresses();
+            rodata.configs[0].hosts = hosts.len() as u32;
+            for (host, address) in rodata.far_hosts.iter_mut().zip(hosts) {
+                *host = address.into();
+            }
+        }
+        let does = if ways.len() > 1 {
+            "alternate"
+        } else {
+            "generate"
         };
-        load_only(open.open_object_mut(), wanted);
+        let family = match spec.family() {
+            Family::Ipv4 => 4,
+            Family::Ipv6 => 6,
+        };
+        let wanted = format!("{does}_{}{family}", spec.proto.name());
+        load_only(open.open_object_mut(), &wanted);
         let skel = open.load().context("load the generator")?;
-        let program = program(skel.object(), wanted)?;
+        let program = program(skel.object(), &wanted)?;
         let out = MapHandle::try_from(&skel.maps.out).context("open the generator's port map")?;
         let state = MapHandle::try_from(&skel.maps.bss).context("open the generator's state")?;
         if sends {
-            set_device(&out, port)?;
+            for (index, way) in (0..).zip(ways) {
+                set_device_at(&out, index, way.port)?;
+            }
         }
         let parked = Parked::new(&port.netns, &program)?;
-        let template = [vec![0; spec.headroom.into()], template].concat();
+        let longest = templates.into_iter().map(|(template, ..)| template);
+        let longest = longest.max_by_key(Vec::len).unwrap_or_default();
+        let wire_bytes = ways.iter().map(|way| way.flows.wire_bytes()).max();
         Ok(Self {
             netns: port.netns.clone(),
             spec: *spec,
+            wire_bytes: wire_bytes.unwrap_or(0),
             program,
             state,
-            template,
+            template: [vec![0; spec.headroom.into()], longest].concat(),
             _parked: parked,
         })
     }
 
-    /// What it sends.
+    /// What it sends, by the first way.
     pub fn spec(&self) -> &FlowSpec {
         &self.spec
     }
 
-    /// Frames sent since it was loaded.
+    /// Octets of its longest frame, FCS counted.
+    pub fn wire_bytes(&self) -> u32 {
+        self.wire_bytes
+    }
+
+    /// Frames sent since it was loaded, by all ways.
     pub fn frames(&self) -> Result<u64, LabError> {
         let value = element(&self.state)?;
-        let at = offset_of!(types::bss, state) + offset_of!(types::generator_state, frames);
-        let mut frames = [0; 8];
-        frames.copy_from_slice(&value[at..at + 8]);
-        Ok(u64::from_ne_bytes(frames))
+        let of_way = |way: usize| {
+            let at = offset_of!(types::bss, states)
+                + way * size_of::<types::generator_state>()
+                + offset_of!(types::generator_state, frames);
+            let mut frames = [0; 8];
+            frames.copy_from_slice(&value[at..at + 8]);
+            u64::from_ne_bytes(frames)
+        };
+        Ok((0..WAYS).map(of_way).sum())
     }
 
     /// Runs in a thread of its own and waits for it.
@@ -387,13 +446,13 @@ impl Drop for Running {
 
 /// A program attached to a pair of ports that stay down.
 #[derive(Debug)]
-struct Parked {
+pub(crate) struct Parked {
     port: Port,
     _attached: Attached,
 }
 
 impl Parked {
-    fn new(netns: &Netns, program: &OwnedFd) -> Result<Self, LabError> {
+    pub(crate) fn new(netns: &Netns, program: &OwnedFd) -> Result<Self, LabError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("park{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let line = format!("ip link add {name} type veth peer name {name}p");

@@ -15,10 +15,12 @@ use crate::frame::{
 };
 use crate::limit::Raised;
 use crate::netns::Netns;
+use crate::pppoe::{self, Session};
+use crate::routes::Beyond;
 use crate::ruleset::{FORWARDED, ruleset};
 use crate::topology::{Family, Filter, Topology, offset};
 use crate::wire::{self, Wire};
-use crate::{signal, sweep};
+use crate::{routes, signal, sweep};
 
 /// How many client addresses flows may need: one for every 32,768.
 pub const CLIENT_ADDRESSES: u32 = 32;
@@ -58,9 +60,20 @@ pub struct Options {
     /// The LAN is this 802.1Q VLAN: `lan0.ID` and the client's `eth0.ID` have the addresses, and frames on the wire between
     /// them have its tag. Not with `wires`.
     pub vlan: Option<u16>,
+    /// The LAN is a bridge of the router, `br0`, which has the address; `lan0` is its only port. Not with `vlan`.
+    pub bridge: bool,
+    /// The WAN is a PPPoE session of this number, over `wan0` and the server's `eth0`: the PPP devices `ppp0` at both ends have
+    /// the addresses. The ports' MTU is 8 bytes more, so that the session's is `mtu` (RFC 4638). The generator makes no frames
+    /// of a session: there are no [`Lab::reply_flows`] to measure. Not with `wires` and `routes`.
+    pub pppoe: Option<u16>,
     /// The router forwards established connections by a flow table of nftables (nf_flowtable, in software). Only with a
     /// stateful filter, whose counter of all that it sees then tells what the flow table left to it.
     pub flowtable: bool,
+    /// So many routes that the router has beside its own: the first of the synthetic table, see [`crate::routes`].
+    pub routes: u32,
+    /// Hosts beyond the server to which the client's flows go in turn instead of to it. The router has a default route to them
+    /// if it has no others.
+    pub beyond: Option<Beyond>,
     /// MTU of all ports, bytes of L3.
     pub mtu: u32,
     /// Raises net.netfilter.nf_conntrack_max, which all namespaces share, while the lab exists.
@@ -78,7 +91,11 @@ impl Default for Options {
             router_tx_checksum: true,
             wires: false,
             vlan: None,
+            bridge: false,
+            pppoe: None,
             flowtable: false,
+            routes: 0,
+            beyond: None,
             mtu: 1500,
             conntrack_max: None,
         }
@@ -86,17 +103,65 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The interface with a port's addresses in the LAN.
-    fn at_lan(&self, port: &str) -> String {
+    /// A port, or the VLAN on it.
+    fn tagged(&self, port: &str) -> String {
         self.vlan
             .map_or_else(|| port.into(), |id| format!("{port}.{id}"))
     }
 
+    /// A port, or the PPP device over it.
+    fn dialled<'a>(&self, port: &'a str) -> &'a str {
+        self.pppoe.map_or(port, |_| PPP)
+    }
+
     /// The router's interface with the LAN's address.
     pub(crate) fn lan(&self) -> String {
-        self.at_lan("lan0")
+        if self.bridge {
+            BRIDGE.into()
+        } else {
+            self.tagged("lan0")
+        }
+    }
+
+    /// The router's interface with the WAN's address.
+    pub(crate) fn wan(&self) -> &'static str {
+        self.dialled("wan0")
+    }
+
+    /// Says what does not go together, if anything.
+    fn check(&self, topology: &Topology) -> Result<(), LabError> {
+        let invalid = |what: &str| Err(LabError::Invalid(what.into()));
+        if self.vlan.is_some() && self.wires {
+            return invalid(
+                "a VLAN's frames with unfinished checksums: the lab's wires do not finish them",
+            );
+        }
+        if self.vlan.is_some() && self.bridge {
+            return invalid("a LAN that is a VLAN and a bridge: the lab has one of them");
+        }
+        if self.pppoe.is_some() && self.wires {
+            return invalid(
+                "a session's frames with unfinished checksums: the lab's wires do not finish them",
+            );
+        }
+        if self.pppoe.is_some() && self.routes > 0 {
+            return invalid("routes through a PPPoE session: the lab's lead to the port");
+        }
+        let filter = self.filter.unwrap_or(topology.filter);
+        if self.flowtable && filter != Filter::Stateful {
+            let name = topology.name;
+            return invalid(&format!(
+                "a flow table in `{name}`: its filter is not stateful"
+            ));
+        }
+        Ok(())
     }
 }
+
+/// The bridge that is the router's LAN,
+const BRIDGE: &str = "br0";
+/// and the PPP devices at both ends of its WAN's session.
+const PPP: &str = "ppp0";
 
 /// A network port of the lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +183,7 @@ pub struct Lab {
     options: Options,
     ports: Ports,
     wires: Vec<Wire>,
+    _sessions: Vec<Session>,
     // Last, for fields are dropped in order and the namespaces go when everything else has gone.
     hosts: Hosts,
     _conntrack_max: Option<Raised>,
@@ -160,19 +226,7 @@ impl Lab {
         if !geteuid().is_root() {
             return Err(LabError::NotRoot);
         }
-        if options.vlan.is_some() && options.wires {
-            let what =
-                "a VLAN's frames with unfinished checksums: the lab's wires do not finish them";
-            return Err(LabError::Invalid(what.into()));
-        }
-        let filter = options.filter.unwrap_or(topology.filter);
-        if options.flowtable && filter != Filter::Stateful {
-            let what = format!(
-                "a flow table in `{}`: its filter is not stateful",
-                topology.name
-            );
-            return Err(LabError::Invalid(what));
-        }
+        options.check(topology)?;
         sweep::sweep();
         let run = sweep::next_run();
         let host = |name| Netns::named(sweep::netns_name(run, name));
@@ -194,6 +248,8 @@ impl Lab {
             Vec::new()
         };
         create_vlans(&hosts, &options)?;
+        create_bridge(&hosts.router, &options)?;
+        let sessions = open_sessions(&hosts, &options)?;
         set_addresses(&hosts, topology, &options)?;
         load_ruleset(&hosts.router, topology, &options)?;
         wait_for_carrier(&hosts.all())?;
@@ -214,11 +270,20 @@ impl Lab {
             wan: port(&hosts.router, "wan0", MAC_WAN)?,
             server: port(&hosts.server, "eth0", MAC_SERVER)?,
         };
+        let server = topology.family.plan().server;
+        if options.beyond.is_some() && options.routes == 0 {
+            let line = format!("ip route add default via {server}");
+            hosts.router.tool(&line)?;
+        }
+        if options.routes > 0 {
+            routes::load(&ports.wan, server, options.routes)?;
+        }
         Ok(Lab {
             topology,
             options,
             ports,
             wires,
+            _sessions: sessions,
             hosts,
             _conntrack_max: conntrack_max,
         })
@@ -254,12 +319,12 @@ impl Lab {
         &self.ports.client
     }
 
-    /// The router's port to the client, `lan0`, also where the LAN is a VLAN.
+    /// The router's port to the client, `lan0`, also where the LAN is a VLAN or a bridge.
     pub fn lan_port(&self) -> &Port {
         &self.ports.lan
     }
 
-    /// The router's port to the server, `wan0`.
+    /// The router's port to the server, `wan0`, also where the WAN is a PPPoE session.
     pub fn wan_port(&self) -> &Port {
         &self.ports.wan
     }
@@ -269,16 +334,23 @@ impl Lab {
         &self.ports.server
     }
 
-    /// The router's interface with the LAN's address: `lan0`, or the VLAN on it.
+    /// The router's interface with the LAN's address: `lan0`, the VLAN on it, or the bridge that it is a port of.
     pub fn lan_interface(&self) -> String {
         self.options.lan()
     }
 
-    /// The router's interfaces that the Freeway daemon is to serve: its ports, and the VLAN on one.
+    /// The router's interface with the WAN's address: `wan0`, or the PPP device over it.
+    pub fn wan_interface(&self) -> String {
+        self.options.wan().into()
+    }
+
+    /// The router's interfaces that the Freeway daemon is to serve: its ports, and what has the addresses instead.
     pub fn interfaces(&self) -> Vec<String> {
         let mut names = vec![self.lan_port().name.clone(), self.wan_port().name.clone()];
-        if self.options.vlan.is_some() {
-            names.push(self.lan_interface());
+        for name in [self.lan_interface(), self.wan_interface()] {
+            if !names.contains(&name) {
+                names.push(name);
+            }
         }
         names
     }
@@ -342,6 +414,8 @@ impl Lab {
             near: plan.client,
             far: plan.server,
             vlan: self.options.vlan,
+            beyond: self.options.beyond,
+            headroom: headroom(self.options.pppoe.is_some()),
             ..FlowSpec::default()
         }
     }
@@ -361,11 +435,8 @@ impl Lab {
             },
             near_fixed: self.topology.masquerade,
             vlan: None,
-            headroom: if self.options.vlan.is_some() {
-                HEADROOM_OF_TAGS
-            } else {
-                0
-            },
+            beyond: None,
+            headroom: headroom(self.options.vlan.is_some()),
             ..self.flows(proto, flows, frame_bytes)
         }
     }
@@ -379,8 +450,11 @@ pub(crate) fn ports_toml(interfaces: &[String], keys: &str) -> String {
         .collect()
 }
 
-/// Octets, more than those of a tag, so that addresses stay as aligned as without.
-const HEADROOM_OF_TAGS: u8 = 8;
+/// Memory ahead of a frame that the router makes longer: the octets of a session's header, and more than those of a tag, so that
+/// addresses stay as aligned as without.
+fn headroom(grows: bool) -> u8 {
+    if grows { pppoe::HEADER_BYTES as u8 } else { 0 }
+}
 
 fn set_sysctls(hosts: &Hosts, topology: &Topology) -> Result<(), LabError> {
     for netns in hosts.all() {
@@ -407,11 +481,11 @@ pub(crate) fn batch(netns: &Netns, commands: &str) -> Result<(), LabError> {
 }
 
 fn create_links(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
-    let mtu = options.mtu;
+    let wan_mtu = options.mtu + options.pppoe.map_or(0, |_| pppoe::HEADER_BYTES);
     let mut commands = String::new();
-    for (port, mac, peer, peer_mac) in [
-        ("lan0", MAC_LAN, &hosts.client, MAC_CLIENT),
-        ("wan0", MAC_WAN, &hosts.server, MAC_SERVER),
+    for (port, mac, peer, peer_mac, mtu) in [
+        ("lan0", MAC_LAN, &hosts.client, MAC_CLIENT, options.mtu),
+        ("wan0", MAC_WAN, &hosts.server, MAC_SERVER, wan_mtu),
     ] {
         let (mac, peer_mac) = (mac_text(mac), mac_text(peer_mac));
         let eth0 = format!("eth0 mtu {mtu} address {peer_mac}");
@@ -469,17 +543,58 @@ fn create_vlans(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
         return Ok(());
     };
     for (netns, port) in [(&hosts.client, "eth0"), (&hosts.router, "lan0")] {
-        let name = options.at_lan(port);
+        let name = options.tagged(port);
         let line = format!("ip link add link {port} name {name} type vlan id {id}");
-        netns.tool(&line).map_err(|error| match &error {
-            LabError::Command { stderr, .. } if stderr.contains("Unknown device type") => {
-                LabError::Unsupported("this kernel has no VLANs (CONFIG_VLAN_8021Q)".into())
-            }
-            _ => error,
-        })?;
+        let without = "this kernel has no VLANs (CONFIG_VLAN_8021Q)";
+        add_device(netns, &line, without)?;
     }
     batch(&hosts.router, "link set lan0 up\n")?;
     batch(&hosts.client, "link set eth0 up\n")
+}
+
+/// `without` says what a kernel lacks that does not know the type.
+fn add_device(netns: &Netns, line: &str, without: &str) -> Result<(), LabError> {
+    let added = netns.tool(line).map(drop);
+    added.map_err(|error| match &error {
+        LabError::Command { stderr, .. } if stderr.contains("Unknown device type") => {
+            LabError::Unsupported(without.into())
+        }
+        _ => error,
+    })
+}
+
+/// A bridge with the LAN's port; it goes up with its address.
+fn create_bridge(router: &Netns, options: &Options) -> Result<(), LabError> {
+    if !options.bridge {
+        return Ok(());
+    }
+    let (mtu, mac) = (options.mtu, mac_text(MAC_LAN));
+    let line = format!("ip link add {BRIDGE} mtu {mtu} address {mac} type bridge");
+    add_device(router, &line, "this kernel has no bridges (CONFIG_BRIDGE)")?;
+    // what is bridged is no business of the router's rules
+    router.show_bridged(false);
+    batch(
+        router,
+        &format!("link set lan0 master {BRIDGE}\nlink set lan0 up\n"),
+    )
+}
+
+/// The WAN's session, at both ends; the PPP devices go up with their addresses.
+fn open_sessions(hosts: &Hosts, options: &Options) -> Result<Vec<Session>, LabError> {
+    let Some(number) = options.pppoe else {
+        return Ok(Vec::new());
+    };
+    let ends = [
+        (&hosts.router, "wan0", MAC_SERVER),
+        (&hosts.server, "eth0", MAC_WAN),
+    ];
+    let ends = ends.into_iter().map(|(netns, port, peer)| {
+        batch(netns, &format!("link set {port} up\n"))?;
+        let session = Session::open(netns, port, number, peer, PPP)?;
+        batch(netns, &format!("link set {PPP} mtu {}\n", options.mtu))?;
+        Ok(session)
+    });
+    ends.collect()
 }
 
 fn load_ruleset(router: &Netns, topology: &Topology, options: &Options) -> Result<(), LabError> {
@@ -511,7 +626,8 @@ fn counted(listing: &str) -> Option<u64> {
 fn set_addresses(hosts: &Hosts, topology: &Topology, options: &Options) -> Result<(), LabError> {
     let plan = topology.family.plan();
     let len = plan.prefix_len;
-    let (lan, eth0) = (options.lan(), options.at_lan("eth0"));
+    let (lan, wan) = (options.lan(), options.wan());
+    let (eth0, uplink) = (options.tagged("eth0"), options.dialled("eth0"));
     let nodad = match topology.family {
         Family::Ipv4 => "",
         Family::Ipv6 => " nodad",
@@ -529,12 +645,12 @@ fn set_addresses(hosts: &Hosts, topology: &Topology, options: &Options) -> Resul
         );
     }
     let mut router = format!(
-        "link set lo up\naddress add {}/{len} dev {lan}{nodad}\naddress add {}/{len} dev wan0{nodad}\n\
-         link set {lan} up\nlink set wan0 up\n",
+        "link set lo up\naddress add {}/{len} dev {lan}{nodad}\naddress add {}/{len} dev {wan}{nodad}\n\
+         link set {lan} up\nlink set {wan} up\n",
         plan.lan, plan.wan
     );
     let mut server = format!(
-        "link set lo up\naddress add {}/{len} dev eth0{nodad}\nlink set eth0 up\n",
+        "link set lo up\naddress add {}/{len} dev {uplink}{nodad}\nlink set {uplink} up\n",
         plan.server
     );
     let _ = writeln!(
@@ -554,8 +670,11 @@ fn set_addresses(hosts: &Hosts, topology: &Topology, options: &Options) -> Resul
             )
         };
         client.push_str(&neighbour(plan.lan, MAC_LAN, &eth0));
-        server.push_str(&neighbour(plan.wan, MAC_WAN, "eth0"));
-        router.push_str(&neighbour(plan.server, MAC_SERVER, "wan0"));
+        // a PPP device has no neighbours
+        if options.pppoe.is_none() {
+            server.push_str(&neighbour(plan.wan, MAC_WAN, "eth0"));
+            router.push_str(&neighbour(plan.server, MAC_SERVER, "wan0"));
+        }
         for i in 0..CLIENT_ADDRESSES {
             router.push_str(&neighbour(offset(plan.client, i), MAC_CLIENT, &lan));
         }
@@ -599,12 +718,72 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_of_vlans() {
-        assert_eq!(Options::default().lan(), "lan0");
+    fn interfaces_with_addresses() {
+        let plain = Options::default;
+        let names = |options: Options| {
+            let hosts = [options.tagged("eth0"), options.dialled("eth0").into()];
+            [&[options.lan(), options.wan().into()], &hosts[..]].concat()
+        };
+        assert_eq!(names(plain()), ["lan0", "wan0", "eth0", "eth0"]);
         let vlan = Options {
             vlan: Some(5),
-            ..Options::default()
+            ..plain()
         };
-        assert_eq!([vlan.lan(), vlan.at_lan("eth0")], ["lan0.5", "eth0.5"]);
+        assert_eq!(names(vlan), ["lan0.5", "wan0", "eth0.5", "eth0"]);
+        let bridge = Options {
+            bridge: true,
+            ..plain()
+        };
+        assert_eq!(names(bridge), ["br0", "wan0", "eth0", "eth0"]);
+        let pppoe = Options {
+            pppoe: Some(7),
+            ..plain()
+        };
+        assert_eq!(names(pppoe), ["lan0", "ppp0", "eth0", "ppp0"]);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let plain = Options::default;
+        let nat = Topology::parse("nat").unwrap();
+        assert!(plain().check(nat).is_ok());
+        let (vlan, pppoe) = (Some(5), Some(7));
+        for (options, words) in [
+            (
+                Options {
+                    vlan,
+                    bridge: true,
+                    ..plain()
+                },
+                "a VLAN and a bridge",
+            ),
+            (
+                Options {
+                    vlan,
+                    wires: true,
+                    ..plain()
+                },
+                "a VLAN's frames",
+            ),
+            (
+                Options {
+                    pppoe,
+                    wires: true,
+                    ..plain()
+                },
+                "a session's frames",
+            ),
+            (
+                Options {
+                    pppoe,
+                    routes: 1,
+                    ..plain()
+                },
+                "a PPPoE session",
+            ),
+        ] {
+            let why = options.check(nat).unwrap_err().to_string();
+            assert!(why.contains(words), "{words}: {why}");
+        }
     }
 }

@@ -11,11 +11,12 @@ use serde::Serialize;
 
 use crate::beside::Beside;
 use crate::error::LabError;
-use crate::frame::{Direction, FlowSpec, Proto};
+use crate::frame::{Direction, Directions, FlowSpec, Proto};
 use crate::generator::{Generator, Load, Sent, Until};
 use crate::lab::Lab;
-use crate::reference::Reference;
+use crate::reference::{Reference, ReferenceGuard};
 use crate::sink::{Sink, SinkSpec};
+use crate::stream::Way;
 
 /// Frames still on their way when the generator has ended.
 const SETTLE: Duration = Duration::from_millis(5);
@@ -24,7 +25,9 @@ const SLICE: Duration = Duration::from_millis(250);
 
 /// Through each router in one turn,
 const TURN: Duration = Duration::from_millis(500);
-/// beside it,
+/// through each peer,
+const TURN_PEER: Duration = Duration::from_millis(250);
+/// beside them,
 const TURN_BESIDE: Duration = Duration::from_millis(125);
 /// and before each, until caches hold what this way needs.
 const TURN_WARMUP: Duration = Duration::from_millis(20);
@@ -39,7 +42,7 @@ pub struct MeasureSpec {
     /// The protocol.
     pub proto: Proto,
     /// Who sends.
-    pub direction: Direction,
+    pub directions: Directions,
     /// The CPU of generator and router.
     pub cpu: usize,
     /// Time before the measurement starts.
@@ -54,7 +57,7 @@ impl Default for MeasureSpec {
             flows: 1000,
             frame_bytes: 64,
             proto: Proto::Udp,
-            direction: Direction::Forward,
+            directions: Directions::Forward,
             cpu: 0,
             warmup: Duration::from_millis(200),
             duration: Duration::from_secs(1),
@@ -63,13 +66,32 @@ impl Default for MeasureSpec {
 }
 
 impl MeasureSpec {
-    fn flows(&self, lab: &Lab) -> FlowSpec {
-        let of = match self.direction {
-            Direction::Forward => Lab::flows,
-            Direction::Reply => Lab::reply_flows,
-        };
-        of(lab, self.proto, self.flows, self.frame_bytes)
+    /// By direction.
+    fn flows(&self, lab: &Lab) -> Result<Vec<FlowSpec>, LabError> {
+        let each = self.directions.each().iter();
+        let flows = each.map(|direction| {
+            let of = match direction {
+                Direction::Forward => Lab::flows,
+                Direction::Reply if lab.options().pppoe.is_some() => {
+                    let what =
+                        "answers through a PPPoE session: the generator makes no such frames";
+                    return Err(LabError::Invalid(what.into()));
+                }
+                Direction::Reply => Lab::reply_flows,
+            };
+            Ok(of(lab, self.proto, self.flows, self.frame_bytes))
+        });
+        flows.collect()
     }
+}
+
+/// Out of the hosts' ports.
+fn ways<'a>(lab: &'a Lab, flows: &[FlowSpec]) -> Vec<Way<'a>> {
+    let ways = flows.iter().map(|flows| Way {
+        port: lab.sender(flows.direction),
+        flows: *flows,
+    });
+    ways.collect()
 }
 
 /// One measurement.
@@ -85,7 +107,7 @@ pub struct Sample {
     pub cpu_ns: u64,
     /// Nanoseconds for each frame that arrived, everything included: the median of slices of a quarter of a second.
     pub ns_per_frame: f64,
-    /// The frame size that was really sent, FCS counted.
+    /// The frame size that was really sent, FCS counted; the longest, if directions differ by a tag.
     pub frame_bytes: u32,
 }
 
@@ -98,8 +120,8 @@ impl Sample {
 
 /// Sends from one host to the other with whatever is attached to the router, and counts at a plain sink.
 pub fn measure(lab: &Lab, spec: &MeasureSpec) -> Result<Sample, LabError> {
-    let sink = Sink::attach(lab.receiver(spec.direction), SinkSpec::plain())?;
-    measure_by(lab, spec, || Ok(sink.counts()?.frames))
+    let sinks = Sinks::attach(lab, spec.directions)?;
+    measure_by(lab, spec, || sinks.arrived())
 }
 
 /// As [`measure`], with a reference program on the router, which must have no other.
@@ -108,11 +130,33 @@ pub fn measure_reference(
     spec: &MeasureSpec,
     reference: Reference,
 ) -> Result<Sample, LabError> {
-    let [input, output] = lab.way(spec.direction);
-    let guard = reference.attach_at(input, output)?;
+    let guards = spec.directions.each().iter().map(|direction| {
+        let [input, output] = lab.way(*direction);
+        reference.attach_at(input, output)
+    });
+    let guards: Vec<ReferenceGuard> = guards.collect::<Result<_, _>>()?;
     match reference {
-        Reference::XdpRedirect | Reference::XdpWire | Reference::XdpPass => measure(lab, spec),
-        Reference::XdpDrop | Reference::TcEgressDrop => measure_by(lab, spec, || guard.dropped()),
+        Reference::XdpDrop | Reference::TcEgressDrop => measure_by(lab, spec, || {
+            guards.iter().map(ReferenceGuard::counted).sum()
+        }),
+        _ => measure(lab, spec),
+    }
+}
+
+/// Where the frames of each direction end.
+#[derive(Debug)]
+struct Sinks(Vec<Sink>);
+
+impl Sinks {
+    fn attach(lab: &Lab, directions: Directions) -> Result<Self, LabError> {
+        let each = directions.each().iter();
+        let sinks = each.map(|direction| Sink::attach(lab.receiver(*direction), SinkSpec::plain()));
+        Ok(Self(sinks.collect::<Result<_, _>>()?))
+    }
+
+    fn arrived(&self) -> Result<u64, LabError> {
+        let frames = |sink: &Sink| Ok(sink.counts()?.frames);
+        self.0.iter().map(frames).sum()
     }
 }
 
@@ -123,59 +167,65 @@ pub struct Turn {
     pub source: Sample,
     /// A bare redirect from there to the router's output.
     pub redirect: Sample,
-    /// The routers, in their order.
+    /// The routers and then the peers, in their order.
     pub routers: Vec<Sample>,
 }
 
 /// Routers, whatever is attached to them, and bare programs beside them, measured by turns: as the machine's speed
-/// drifts, all of them drift alike.
+/// drifts, all of them drift alike. With both directions these alternate frame by frame, in each sample.
 #[derive(Debug)]
 pub struct Turns {
     spec: MeasureSpec,
     routers: Vec<Through>,
     source: Beside,
     redirect: Beside,
+    /// Where the bare redirect leads: the place of the last router's sink.
+    redirected: usize,
 }
 
-/// A generator at one host, and a sink at the other.
+/// A generator at one host, and a sink at the other; with both directions at both.
 #[derive(Debug)]
 struct Through {
     generator: Generator,
-    sink: Sink,
+    sinks: Sinks,
+    /// Of a turn, at most.
+    part: Duration,
 }
 
 impl Through {
-    fn new(lab: &Lab, flows: &FlowSpec) -> Result<Self, LabError> {
+    fn new(lab: &Lab, spec: &MeasureSpec, part: Duration) -> Result<Self, LabError> {
         Ok(Self {
-            generator: Generator::new(lab.sender(flows.direction), flows)?,
-            sink: Sink::attach(lab.receiver(flows.direction), SinkSpec::plain())?,
+            generator: Generator::by_turns(&ways(lab, &spec.flows(lab)?))?,
+            sinks: Sinks::attach(lab, spec.directions)?,
+            part,
         })
     }
 
-    fn arrived(&self) -> Result<u64, LabError> {
-        Ok(self.sink.counts()?.frames)
-    }
-
     fn measure(&self, spec: &MeasureSpec) -> Result<Sample, LabError> {
-        measure_generator(&self.generator, spec, || self.arrived())
+        measure_generator(&self.generator, spec, || self.sinks.arrived())
     }
 }
 
 impl Turns {
-    /// Makes everything ready; labs are of one kind. The bare programs are beside the last one. The receivers' ports must
-    /// be free until this is dropped.
-    pub fn new(labs: &[&Lab], spec: &MeasureSpec) -> Result<Self, LabError> {
-        let through = |lab: &&Lab| Through::new(lab, &spec.flows(lab));
-        let routers: Vec<Through> = labs.iter().map(through).collect::<Result<_, _>>()?;
-        let last = labs
+    /// Makes everything ready. Peers have half of a router's time; their flows are the same. The bare programs are beside
+    /// the last router. The receivers' ports must be free until this is dropped.
+    pub fn new(routers: &[&Lab], peers: &[&Lab], spec: &MeasureSpec) -> Result<Self, LabError> {
+        let last = routers
             .last()
             .ok_or_else(|| LabError::Invalid("turns of no router".into()))?;
-        let flows = spec.flows(last);
+        let parts = [(routers, TURN), (peers, TURN_PEER)];
+        let through = parts.into_iter().flat_map(|(labs, part)| {
+            let through = move |lab: &&Lab| Through::new(lab, spec, part);
+            labs.iter().map(through)
+        });
+        let through = through.collect::<Result<_, _>>()?;
+        let flows = spec.flows(last)?;
         Ok(Self {
             spec: *spec,
-            routers,
+            routers: through,
             source: Beside::new(last, &flows, Reference::XdpDrop)?,
             redirect: Beside::new(last, &flows, Reference::XdpRedirect)?,
+            redirected: routers.len() - 1,
         })
     }
 
@@ -190,26 +240,22 @@ impl Turns {
         let mut turns = Vec::new();
         let mut left = self.spec.duration;
         while !left.is_zero() {
-            let through = part(left.min(TURN));
+            let through = |router: &Through| router.measure(&part(left.min(router.part)));
             turns.push(Turn {
                 source: measure_generator(&self.source.generator, &beside, || {
-                    self.source.guard.dropped()
+                    self.source.counted()
                 })?,
                 redirect: measure_generator(&self.redirect.generator, &beside, || {
-                    self.routers.last().map_or(Ok(0), Through::arrived)
+                    self.routers[self.redirected].sinks.arrived()
                 })?,
-                routers: self
-                    .routers
-                    .iter()
-                    .map(|router| router.measure(&through))
-                    .collect::<Result<_, _>>()?,
+                routers: self.routers.iter().map(through).collect::<Result<_, _>>()?,
             });
             left = left.saturating_sub(TURN);
         }
         Ok(turns)
     }
 
-    /// Frames that each router has been sent so far.
+    /// Frames that each router and then each peer has been sent so far.
     pub fn frames(&self) -> Result<Vec<u64>, LabError> {
         let frames = |router: &Through| router.generator.frames();
         self.routers.iter().map(frames).collect()
@@ -218,7 +264,7 @@ impl Turns {
 
 /// The generator alone, which drops what it makes.
 fn measure_mute(lab: &Lab, spec: &MeasureSpec) -> Result<Sample, LabError> {
-    let generator = Generator::mute(lab.sender(spec.direction), &spec.flows(lab))?;
+    let generator = Generator::mute(&ways(lab, &spec.flows(lab)?))?;
     let made = || generator.frames();
     measure_generator(&generator, spec, made)
 }
@@ -228,7 +274,7 @@ fn measure_by(
     spec: &MeasureSpec,
     received: impl Fn() -> Result<u64, LabError>,
 ) -> Result<Sample, LabError> {
-    let generator = Generator::new(lab.sender(spec.direction), &spec.flows(lab))?;
+    let generator = Generator::by_turns(&ways(lab, &spec.flows(lab)?))?;
     measure_generator(&generator, spec, received)
 }
 
@@ -260,7 +306,7 @@ fn measure_generator(
         elapsed_ns: sent.elapsed_ns,
         cpu_ns: sent.cpu_ns,
         ns_per_frame: median(&mut slices) * sent.frames as f64 / received.max(1) as f64,
-        frame_bytes: generator.spec().wire_bytes(),
+        frame_bytes: generator.wire_bytes(),
     })
 }
 
@@ -290,7 +336,22 @@ pub fn measure_sink(lab: &Lab, spec: &MeasureSpec) -> Result<SinkCost, LabError>
     })
 }
 
+/// Of an even number the mean of the two in the middle; NaN of none.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+    (at(values.len().saturating_sub(1) / 2) + at(values.len() / 2)) / 2.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn a_median_is_between_the_two_in_the_middle() {
+        assert_eq!(median(&mut [3.0, 1.0]), 2.0);
+        assert_eq!(median(&mut [5.0, 1.0, 4.0]), 4.0);
+        assert_eq!(median(&mut [9.0, 1.0, 4.0, 2.0]), 3.0);
+        assert!(median(&mut []).is_nan());
+    }
 }

@@ -37,10 +37,33 @@ impl Lab {
         for port in self.host_ports() {
             threads_of(port, host_cpu)?;
         }
-        let mut pids = threads_of(self.lan_port(), router_cpu)?;
-        pids.extend(threads_of(self.wan_port(), router_cpu)?);
+        self.router_threads(router_cpu)
+    }
+
+    /// As [`Lab::poll_by_threads`], and the hosts' threads go ahead of the sender, with which they share a CPU: a receiver
+    /// loses nothing that the router has handed over.
+    pub fn poll_receivers_first(
+        &self,
+        router_cpu: usize,
+        host_cpu: usize,
+    ) -> Result<NapiThreads, LabError> {
+        for port in self.host_ports() {
+            poll_first(port, host_cpu)?;
+        }
+        self.router_threads(router_cpu)
+    }
+
+    fn router_threads(&self, cpu: usize) -> Result<NapiThreads, LabError> {
+        let mut pids = threads_of(self.lan_port(), cpu)?;
+        pids.extend(threads_of(self.wan_port(), cpu)?);
         NapiThreads::of(&pids)
     }
+}
+
+/// Has a port polled by threads that go ahead of all else on a CPU.
+pub(crate) fn poll_first(port: &Port, cpu: usize) -> Result<(), LabError> {
+    let threads = threads_of(port, cpu)?;
+    threads.into_iter().try_for_each(go_ahead_of_others)
 }
 
 impl Fanout {

@@ -8,11 +8,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, c_ulong};
 
-use crate::error::{Context, LabError};
+use crate::error::LabError;
 use crate::netns::Netns;
 
 /// The EtherType of a session's frames.
 pub const ETHERTYPE: u16 = 0x8864;
+/// Octets of a session's header and of PPP's protocol field, by which its frames are longer.
+pub const HEADER_BYTES: u32 = 8;
 /// PPP protocol numbers.
 const PPP_IP: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
@@ -51,7 +53,15 @@ impl Session {
         name: &str,
     ) -> Result<Session, LabError> {
         let opened = netns.enter(|| open(device, session, peer))?;
-        let (unit, session) = opened.context(format!("open a PPPoE session over {device}"))?;
+        let (unit, session) = opened.map_err(|source| match source.raw_os_error() {
+            Some(libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT) => {
+                LabError::Unsupported("this kernel has no PPPoE (CONFIG_PPPOE)".into())
+            }
+            _ => LabError::Io {
+                what: format!("open a PPPoE session over {device}"),
+                source,
+            },
+        })?;
         netns.tool(&format!("ip link set ppp{unit} name {name}"))?;
         Ok(session)
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::error::LabError;
-use crate::frame::{FlowSpec, Proto, TCP_ACK, TCP_SYN};
+use crate::frame::{FlowSpec, NEAR_PORT, Proto, TCP_ACK, TCP_SYN};
 use crate::generator::{Generator, Load, Until};
 use crate::lab::Lab;
 use crate::reflector::Reflector;
@@ -33,23 +33,41 @@ impl Lab {
     /// Opens the connections of the first `flows` flows. UDP: a round there and back, 2.2 s, and another one. TCP: a
     /// handshake by frames. Both hosts' ports must be free of sinks; `cpu` is the generator's.
     pub fn prime(&self, proto: Proto, flows: u32, cpu: Option<usize>) -> Result<Primed, LabError> {
+        self.open(self.flows(proto, flows, 64), cpu)
+    }
+
+    /// Opens a TCP connection beside those of all flows: whoever watches the WAN sees a packet come in, and a segment leave that
+    /// Van Jacobson's compression would have made smaller. Both hosts' ports must be free of sinks.
+    pub fn greet(&self) -> Result<(), LabError> {
+        let beside = FlowSpec {
+            near_port: NEAR_PORT - 1,
+            ..self.flows(Proto::Tcp, 1, 64)
+        };
+        self.open(beside, None).map(drop)
+    }
+
+    fn open(&self, flows: FlowSpec, cpu: Option<usize>) -> Result<Primed, LabError> {
         let start = Instant::now();
-        let reflector = Reflector::attach(self.server_port())?;
+        let reflector = match self.options().pppoe {
+            None => Reflector::attach(self.server_port())?,
+            Some(_) => Reflector::attach_in_session(self.server_port())?,
+        };
         let answers = SinkSpec {
             tagged: self.options().vlan.is_some(),
             ..SinkSpec::default()
         };
         let sink = Sink::attach(self.client_port(), answers)?;
         let spec = FlowSpec {
-            bare: proto == Proto::Tcp,
-            ..self.flows(proto, flows, 64)
+            bare: flows.proto == Proto::Tcp,
+            ..flows
         };
+        let flows = spec.flows;
         let load = Load {
             cpu,
             ..Load::paced(Until::Frames(flows.into()), PRIME_PPS)
         };
         let round = |spec: FlowSpec| Generator::new(self.client_port(), &spec)?.run(&load);
-        match proto {
+        match spec.proto {
             Proto::Udp => {
                 round(spec)?;
                 let opened = Instant::now();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs to measure against: what a port costs at the very least.
+//! Programs to measure against: what a port costs at the very least, and another fast path.
 
+use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
@@ -11,7 +12,12 @@ use serde::Serialize;
 use crate::attach::{Attached, attach_tc_egress, attach_xdp, counters, set_device, set_device_at};
 use crate::error::{Context, LabError};
 use crate::lab::{Lab, Port};
+use crate::skel::fib::FibSkelBuilder;
+use crate::skel::flowtable::FlowtableSkelBuilder;
 use crate::skel::reference::ReferenceSkelBuilder;
+
+/// The kernel's function that finds a packet's entry of the flow table.
+const FLOW_LOOKUP: &str = "bpf_xdp_flow_lookup";
 
 /// What to attach to the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -25,6 +31,11 @@ pub enum Reference {
     XdpWire,
     /// An XDP program on `lan0` that passes everything to the kernel.
     XdpPass,
+    /// An XDP program on `lan0` that asks the kernel's FIB (`bpf_fib_lookup`) and forwards by itself; it translates nothing.
+    XdpFib,
+    /// An XDP program on `lan0` that asks the kernel's flow table (`bpf_xdp_flow_lookup`, Linux 6.13) and forwards by itself.
+    /// The lab has a flow table, or there is nothing to ask.
+    XdpFlowtable,
     /// The kernel forwards, and tc drops at `wan0`'s egress (Linux 6.6).
     TcEgressDrop,
 }
@@ -59,6 +70,51 @@ pub(crate) fn attach_broadcast(
     })
 }
 
+fn attach_fib(input: &Port, output: &Port) -> Result<ReferenceGuard, LabError> {
+    let mut storage = MaybeUninit::uninit();
+    let open = FibSkelBuilder::default()
+        .open(&mut storage)
+        .context("open the FIB's program")?;
+    let skel = open.load().context("load the FIB's program")?;
+    let ports = MapHandle::try_from(&skel.maps.ports).context("open the port map")?;
+    for port in [input, output] {
+        set_device_at(&ports, port.ifindex, port)?;
+    }
+    Ok(ReferenceGuard {
+        frames: MapHandle::try_from(&skel.maps.passed).context("open the counters")?,
+        _attached: attach_xdp(skel.progs.xdp_fib.as_fd(), input)?,
+    })
+}
+
+fn attach_flowtable(input: &Port, output: &Port) -> Result<ReferenceGuard, LabError> {
+    if !has_function(FLOW_LOOKUP) {
+        let why = format!("this kernel has no {FLOW_LOOKUP} (Linux 6.13)");
+        return Err(LabError::Unsupported(why));
+    }
+    let mut storage = MaybeUninit::uninit();
+    let open = FlowtableSkelBuilder::default()
+        .open(&mut storage)
+        .context("open the flow table's program")?;
+    let skel = open.load().context("load the flow table's program")?;
+    let ports = MapHandle::try_from(&skel.maps.ports).context("open the port map")?;
+    for port in [input, output] {
+        set_device_at(&ports, port.ifindex, port)?;
+    }
+    Ok(ReferenceGuard {
+        frames: MapHandle::try_from(&skel.maps.passed).context("open the counters")?,
+        _attached: attach_xdp(skel.progs.xdp_flowtable.as_fd(), input)?,
+    })
+}
+
+/// True if the kernel, or its module of flow tables once that is loaded, tells of such a function in its BTF.
+fn has_function(name: &str) -> bool {
+    let word = format!("\0{name}\0").into_bytes();
+    ["nf_flow_table", "vmlinux"].iter().any(|file| {
+        let btf = fs::read(format!("/sys/kernel/btf/{file}"));
+        btf.is_ok_and(|btf| btf.windows(word.len()).any(|at| at == word))
+    })
+}
+
 /// A reference program at work; dropping it detaches it.
 #[derive(Debug)]
 pub struct ReferenceGuard {
@@ -67,8 +123,9 @@ pub struct ReferenceGuard {
 }
 
 impl ReferenceGuard {
-    /// Frames that it dropped; those it redirected or passed it does not count.
-    pub fn dropped(&self) -> Result<u64, LabError> {
+    /// Frames that it dropped, or with [`Reference::XdpFib`] and [`Reference::XdpFlowtable`] those it left to the kernel. What the others redirect or pass
+    /// is not counted.
+    pub fn counted(&self) -> Result<u64, LabError> {
         Ok(counters(&self.frames)?.first().copied().unwrap_or(0))
     }
 }
@@ -86,6 +143,8 @@ impl Reference {
             Reference::XdpRedirect => "redirect",
             Reference::XdpWire => "wire",
             Reference::XdpPass => "pass",
+            Reference::XdpFib => "fib",
+            Reference::XdpFlowtable => "flowtable",
             Reference::TcEgressDrop => "tcdrop",
         }
     }
@@ -111,6 +170,8 @@ impl Reference {
                 attach_xdp(progs.xdp_wire.as_fd(), lan)?
             }
             Reference::XdpPass => attach_xdp(progs.xdp_pass.as_fd(), lan)?,
+            Reference::XdpFib => return attach_fib(lan, wan),
+            Reference::XdpFlowtable => return attach_flowtable(lan, wan),
             Reference::TcEgressDrop => attach_tc_egress(progs.tc_drop.as_fd(), wan)?,
         };
         Ok(ReferenceGuard {

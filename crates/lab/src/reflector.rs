@@ -11,6 +11,7 @@ use crate::attach::{Attached, attach_xdp, counters, set_device};
 use crate::error::{Context, LabError};
 use crate::frame::FAR_ISN;
 use crate::lab::Port;
+use crate::pppoe::HEADER_BYTES;
 use crate::skel::reflector::ReflectorSkelBuilder;
 
 /// A reflector on a port; dropping it detaches it. The port's peer needs GRO or an XDP program.
@@ -23,6 +24,15 @@ pub struct Reflector {
 impl Reflector {
     /// Puts a reflector on a port.
     pub fn attach(port: &Port) -> Result<Self, LabError> {
+        Self::attach_behind(0, port)
+    }
+
+    /// The same, of frames in a PPPoE session; others are left to the host's stack.
+    pub fn attach_in_session(port: &Port) -> Result<Self, LabError> {
+        Self::attach_behind(HEADER_BYTES, port)
+    }
+
+    fn attach_behind(header_bytes: u32, port: &Port) -> Result<Self, LabError> {
         let mut storage = MaybeUninit::uninit();
         let mut open = ReflectorSkelBuilder::default()
             .open(&mut storage)
@@ -30,6 +40,7 @@ impl Reflector {
         let rodata = open.maps.rodata_data.as_deref_mut();
         let rodata = rodata.ok_or_else(|| LabError::Invalid("the reflector has no data".into()))?;
         rodata.far_isn = FAR_ISN;
+        rodata.header_len = header_bytes;
         let skel = open.load().context("load the reflector")?;
         let counters = MapHandle::try_from(&skel.maps.counters).context("open its counters")?;
         let out = MapHandle::try_from(&skel.maps.out).context("open the reflector's port map")?;

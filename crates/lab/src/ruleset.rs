@@ -9,7 +9,8 @@ use crate::topology::{Family, Filter, Topology};
 /// The counter of what the forward chain has seen, in a table of family `inet`.
 pub(crate) const FORWARDED: &str = "filter forwarded";
 
-/// On the devices that have the frames: the kernel finds a VLAN's tag by itself (`dev_fill_forward_path()`).
+/// On the devices that have the frames: the kernel finds a VLAN's tag, a session and a bridge's port by itself
+/// (`dev_fill_forward_path()`).
 const FLOWTABLE: &str = "\tcounter forwarded {}\n\
     \tflowtable fast {\n\
     \t\thook ingress priority filter;\n\
@@ -20,10 +21,43 @@ const FLOWTABLE: &str = "\tcounter forwarded {}\n\
 const OFFLOAD: &str = "\t\tcounter name \"forwarded\"\n\
     \t\tct state established meta l4proto { tcp, udp } flow add @fast\n";
 
+/// So many rules that each forwarded packet passes ahead of the other chains' and that match none of a lab's: networks of
+/// 10.0.0.0/8 (fd00::/8), protocol and port.
+pub fn policies(family: Family, number: u32) -> String {
+    let (name, of): (_, fn(u32) -> [String; 2]) = match family {
+        Family::Ipv4 => ("ip", |i| {
+            let (high, low) = (i / 256 % 64, i % 256);
+            [
+                format!("10.{high}.{low}.0/24"),
+                format!("10.{}.{low}.0/24", high + 128),
+            ]
+        }),
+        Family::Ipv6 => ("ip6", |i| {
+            [format!("fd00:{i:x}::/64"), format!("fd01:{i:x}::/64")]
+        }),
+    };
+    let mut text = format!(
+        "table {name} policies {{\n\
+         \tchain forward {{\n\
+         \t\ttype filter hook forward priority filter - 5; policy accept;\n"
+    );
+    for i in 0..number {
+        let [source, destination] = of(i);
+        let proto = if i % 2 == 0 { "tcp" } else { "udp" };
+        let port = 1024 + i % 8192;
+        let _ = writeln!(
+            text,
+            "\t\t{name} saddr {source} {name} daddr {destination} {proto} dport {port} drop"
+        );
+    }
+    text.push_str("\t}\n}\n");
+    text
+}
+
 /// The ruleset for `nft -f -`, or nothing if the topology needs none.
 pub fn ruleset(topology: &Topology, options: &Options) -> Option<String> {
     let mut text = String::new();
-    let lan = options.lan();
+    let (lan, wan) = (options.lan(), options.wan());
     match options.filter.unwrap_or(topology.filter) {
         Filter::None => {}
         Filter::Tracked => text.push_str(
@@ -48,7 +82,7 @@ pub fn ruleset(topology: &Topology, options: &Options) -> Option<String> {
                  {offload}\
                  \t\tct state established,related accept\n\
                  \t\tct state invalid drop\n\
-                 \t\tiifname \"{lan}\" oifname \"wan0\" ct state new accept\n"
+                 \t\tiifname \"{lan}\" oifname \"{wan}\" ct state new accept\n"
             );
             if !options.port_forwards.is_empty() {
                 text.push_str("\t\tct status dnat ct state new accept\n");
@@ -66,7 +100,7 @@ pub fn ruleset(topology: &Topology, options: &Options) -> Option<String> {
             "table {family} nat {{\n\
              \tchain postrouting {{\n\
              \t\ttype nat hook postrouting priority srcnat;\n\
-             \t\toifname \"wan0\" masquerade\n\
+             \t\toifname \"{wan}\" masquerade\n\
              \t}}\n}}\n"
         );
     }
@@ -92,7 +126,7 @@ pub fn ruleset(topology: &Topology, options: &Options) -> Option<String> {
             let proto = proto.name();
             let _ = writeln!(
                 text,
-                "\t\tiifname \"wan0\" {proto} dport {wan_port} dnat to {to}:{to_port}"
+                "\t\tiifname \"{wan}\" {proto} dport {wan_port} dnat to {to}:{to_port}"
             );
         }
         text.push_str("\t}\n}\n");

@@ -17,7 +17,11 @@ macro_rules! skeleton {
     };
 }
 
+skeleton!(fib, "fib.skel.rs");
+skeleton!(flowtable, "flowtable.skel.rs");
 skeleton!(generator, "generator.skel.rs");
 skeleton!(reflector, "reflector.skel.rs");
 skeleton!(sink, "sink.skel.rs");
 skeleton!(reference, "reference.skel.rs");
+skeleton!(stream, "stream.skel.rs");
+skeleton!(meter, "meter.skel.rs");

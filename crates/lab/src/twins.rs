@@ -182,16 +182,16 @@ impl Kind {
         };
         format!("{make}{join}link set {port} mtu 1500 up\n")
     }
-}
 
-/// What `bridge -batch` then does.
-fn memberships(kind: Kind, port: &str) -> String {
-    match kind {
-        Kind::VlanOfBridge => format!(
-            "vlan add dev {} vid 5\nvlan add dev {port}o vid 5 self\n",
-            kind.wire(port)
-        ),
-        _ => String::new(),
+    /// What `bridge -batch` then does.
+    fn memberships(self, port: &str) -> String {
+        match self {
+            Kind::VlanOfBridge => format!(
+                "vlan add dev {} vid 5\nvlan add dev {port}o vid 5 self\n",
+                self.wire(port)
+            ),
+            _ => String::new(),
+        }
     }
 }
 
@@ -396,7 +396,7 @@ fn join(
             kind.wire(port)
         ))?;
         batch(router, &kind.commands(port, &mac_text(router_mac(i))))?;
-        let vlans = memberships(kind, port);
+        let vlans = kind.memberships(port);
         if !vlans.is_empty() {
             router.tool_with_input("bridge -batch -", &vlans)?;
         }

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use freeway_lab::frame::FLOWS_PER_BLOCK;
-use freeway_lab::{FlowSpec, Generator, Load, Proto, Sink, SinkSpec, Until};
+use freeway_lab::routes::Beyond;
+use freeway_lab::{FlowSpec, Generator, Load, Proto, Sink, SinkSpec, Until, Way};
 
 fn every_frame() -> SinkSpec {
     SinkSpec {
@@ -51,6 +52,40 @@ fn frames_are_the_models() {
             }
         }
     }
+}
+
+#[test]
+fn destinations_come_in_turn() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let lab = common::build("routed");
+    for proto in [Proto::Udp, Proto::Tcp] {
+        // as many rounds, fewer hosts than flows, and more
+        for hosts in [1, 3, 7, 20] {
+            let beyond = Some(Beyond { hosts, routes: 100 });
+            let spec = FlowSpec {
+                beyond,
+                ..lab.flows(proto, 7, 68)
+            };
+            let sink = Sink::attach(lab.lan_port(), every_frame()).unwrap();
+            let generator = Generator::new(lab.client_port(), &spec).unwrap();
+            generator.run(&Load::full(Until::Frames(70))).unwrap();
+            let captured = sink.captured().unwrap();
+            assert_eq!(captured.len(), 70, "{spec:?}");
+            for (i, frame) in (0..).zip(&captured) {
+                assert_eq!(frame.bytes, spec.frame(i % 7, i / 7), "{spec:?}, frame {i}");
+            }
+        }
+    }
+    let backwards = FlowSpec {
+        beyond: Some(Beyond {
+            hosts: 1,
+            routes: 1,
+        }),
+        ..lab.reply_flows(Proto::Udp, 1, 64)
+    };
+    assert!(backwards.check().is_err());
 }
 
 #[test]
@@ -150,6 +185,77 @@ fn replies_and_blocks_are_the_models() {
                 );
             }
         }
+    }
+}
+
+/// Frames of two directions are the models' and leave by turns, also where one has a tag and the other has none.
+#[test]
+fn frames_of_two_directions_alternate() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let sampling = SinkSpec {
+        capture_every: 7,
+        ..every_frame()
+    };
+    let flows = 100;
+    for name in ["nat", "routed6"] {
+        let lab = common::build(name);
+        for (proto, bytes, vlan) in [
+            (Proto::Udp, 96, None),
+            (Proto::Tcp, 1518, None),
+            (Proto::Udp, 1518, Some(5)),
+        ] {
+            let forward = FlowSpec {
+                vlan,
+                ..lab.flows(proto, flows, bytes)
+            };
+            let ends = [
+                (lab.client_port(), lab.lan_port(), forward),
+                (
+                    lab.server_port(),
+                    lab.wan_port(),
+                    lab.reply_flows(proto, flows, bytes),
+                ),
+            ];
+            let sinks = ends.map(|(_, at, flows)| {
+                let tagged = flows.vlan.is_some();
+                Sink::attach(at, SinkSpec { tagged, ..sampling }).unwrap()
+            });
+            let ways = ends.map(|(port, _, flows)| Way { port, flows });
+            let generator = Generator::by_turns(&ways).unwrap();
+            let mut total = 0;
+            for frames in [1, 2, 7, 64, 1001] {
+                let load = Load::full(Until::Frames(frames)).on_cpu(0);
+                assert_eq!(generator.run(&load).unwrap().frames, frames);
+                total += frames;
+                let arrived = sinks.each_ref().map(|sink| sink.counts().unwrap().frames);
+                assert_eq!(arrived, [total.div_ceil(2), total / 2], "{name} {proto:?}");
+            }
+            assert_eq!(generator.frames().unwrap(), total);
+            assert_eq!(generator.wire_bytes(), forward.wire_bytes());
+            for (sink, (.., spec)) in sinks.iter().zip(ends) {
+                let captured = sink.captured().unwrap();
+                assert!(captured.len() > 70, "{}", captured.len());
+                for (i, frame) in captured.iter().enumerate() {
+                    let number = i as u32 * 7;
+                    let model = spec.frame(number % flows, number / flows);
+                    assert_eq!(frame.bytes, model, "{number}");
+                }
+            }
+        }
+        let mixed = [
+            Way {
+                port: lab.client_port(),
+                flows: lab.flows(Proto::Udp, flows, 96),
+            },
+            Way {
+                port: lab.server_port(),
+                flows: lab.reply_flows(Proto::Tcp, flows, 96),
+            },
+        ];
+        let error = Generator::by_turns(&mixed).unwrap_err().to_string();
+        assert!(error.contains("one protocol"), "{error}");
     }
 }
 

@@ -156,6 +156,7 @@ impl World {
             device: 2,
             framing,
             by_station: false,
+            vrf: 0,
             xdp: Fitness::FULL,
             tc: Fitness::default(),
         };
@@ -585,6 +586,7 @@ impl World {
                     device: ifindex,
                     framing: Framing::default(),
                     by_station: false,
+                    vrf: 0,
                     xdp: Fitness {
                         input: true,
                         output,

@@ -2,8 +2,8 @@
 //! Bridged frames.
 
 use freeway_abi::{
-    FW_BRIDGES_LEARN, FW_BRIDGES_ROUTED, FW_OWN, FW_OWN_ROUTED, FW_PATH_UP, FW_PATHS_MAX,
-    fw_crossed, fw_path, fw_stations, fw_tag,
+    FW_BRIDGES_LEARN, FW_BRIDGES_ROUTED, FW_PATH_UP, FW_PATHS_MAX, fw_crossed, fw_path,
+    fw_stations, fw_tag,
 };
 use freeway_kernel::model::{Event, Fdb, Mac};
 
@@ -79,7 +79,7 @@ fn learn(bridges: &mut Bridges, crossed: &fw_crossed) -> Vec<BridgeOp> {
 
 fn event(bridges: &mut Bridges, event: Event) -> Vec<BridgeOp> {
     let mut ops = Vec::new();
-    bridges.kernel_event(&event, &mut ops);
+    bridges.kernel_event(&event, 1000, &mut ops);
     ops
 }
 
@@ -183,7 +183,7 @@ fn what_the_bridge_does_not_say_is_refused() {
         ),
         (
             "unknown",
-            |b| b.kernel_event(&Event::FdbGone(at(B, 2)), &mut Vec::new()),
+            |b| b.kernel_event(&Event::FdbGone(at(B, 2)), 1000, &mut Vec::new()),
             BridgeRefusal::Station,
         ),
         (
@@ -394,10 +394,10 @@ fn the_routers_own_addresses_are_told() {
         _ => panic!("{ops:?}"),
     };
     for (change, wanted) in [
-        (Event::FdbChanged(own(BRIDGE, 1)), Some(Some(FW_OWN))),
+        (Event::FdbChanged(own(BRIDGE, 1)), Some(true)),
         (Event::FdbChanged(own(BRIDGE, 1)), None),
-        (Event::FdbChanged(own(8, 2)), Some(Some(FW_OWN))),
-        (Event::FdbGone(own(BRIDGE, 1)), Some(Some(FW_OWN))),
+        (Event::FdbChanged(own(8, 2)), Some(true)),
+        (Event::FdbGone(own(BRIDGE, 1)), Some(true)),
         (Event::FdbGone(own(BRIDGE, 1)), None),
         (Event::FdbChanged(at(B, 3)), None),
         (
@@ -405,7 +405,7 @@ fn the_routers_own_addresses_are_told() {
                 local: false,
                 ..own(8, 2)
             }),
-            Some(None),
+            Some(false),
         ),
     ] {
         let what = format!("{change:?}");
@@ -605,7 +605,7 @@ fn ways_up_and_down_end_with_what_they_go_by() {
                     local: true,
                     ..at(ROUTER, BRIDGE)
                 });
-                bridges.kernel_event(&gone, ops);
+                bridges.kernel_event(&gone, 1000, ops);
             },
             true,
             true,
@@ -666,22 +666,17 @@ fn contradicted_ways_down_leave() {
     );
 }
 
-/// Their frames are noted only where somebody routes.
+/// What is the router's own is noted only where a bridge routes.
 #[test]
-fn own_addresses_are_told_again_when_a_bridge_begins_to_route() {
+fn what_is_the_routers_is_learned_where_a_bridge_routes() {
     let mut bridges = routing();
     assert_eq!(bridges.wanted(), FW_BRIDGES_LEARN | FW_BRIDGES_ROUTED);
     let routed = |port, routed| BridgeOp::SetRouted { port, routed };
-    let own = |own| BridgeOp::SetOwn {
-        mac: ROUTER,
-        own: Some(own),
-    };
     let mut ops = Vec::new();
     bridges.remove_routed(VLAN, &mut ops);
-    assert_eq!(ops, [routed(VLAN, false)]);
-    ops.clear();
+    assert_eq!(bridges.wanted(), FW_BRIDGES_LEARN | FW_BRIDGES_ROUTED);
     bridges.remove_routed(BRIDGE, &mut ops);
-    assert_eq!(ops, [routed(BRIDGE, false), own(FW_OWN)]);
+    assert_eq!(ops, [routed(VLAN, false), routed(BRIDGE, false)]);
     assert_eq!(bridges.wanted(), FW_BRIDGES_LEARN);
     let port = RoutedPort {
         ifindex: BRIDGE,
@@ -691,7 +686,8 @@ fn own_addresses_are_told_again_when_a_bridge_begins_to_route() {
     };
     ops.clear();
     bridges.set_routed(port, &mut ops);
-    assert_eq!(ops, [routed(BRIDGE, true), own(FW_OWN_ROUTED)]);
+    assert_eq!(ops, [routed(BRIDGE, true)]);
+    assert_eq!(bridges.wanted(), FW_BRIDGES_LEARN | FW_BRIDGES_ROUTED);
 }
 
 #[test]

@@ -261,6 +261,8 @@ fn each_refusal_has_its_name() {
 #[test]
 fn an_outcome_that_keeps_changing_is_the_kernels() {
     let mut world = world();
+    // its ports were set a moment ago
+    world.advance(2 * HZ);
     let mut seen = Seen {
         changed: true,
         ..Seen::new(UDP, 0)
@@ -281,6 +283,31 @@ fn an_outcome_that_keeps_changing_is_the_kernels() {
         None,
         "a minute later it may try again"
     );
+}
+
+#[test]
+fn an_outcome_that_the_user_keeps_changing_is_learned_each_time() {
+    let mut world = world();
+    let mut seen = Seen {
+        changed: true,
+        ..Seen::new(UDP, 0)
+    };
+    for via in 1..=20 {
+        unconfirmed(&mut world, &Event::NeighChanged(neigh(WAN, Some(via))));
+        world.advance(1);
+        seen.via = via;
+        assert!(!world.learn(seen).is_empty(), "{via}");
+        assert_eq!(world.manager.refusal(&seen.key()), None);
+        world.advance(HZ / 10);
+    }
+    // what nobody changed is not explained by what was changed a second ago
+    world.advance(2 * HZ);
+    for _ in 0..4 {
+        seen.via = 100 - seen.via;
+        world.learn(seen);
+        world.advance(HZ);
+    }
+    assert_eq!(world.manager.refusal(&seen.key()), Some(Refusal::Unstable));
 }
 
 #[test]
@@ -497,7 +524,7 @@ fn elements_of_sets_concern_those_they_match() {
     world.learn(Seen::new(UDP, 0));
     world.learn(Seen::new(UDP, 1));
     let mut concerned = |affected: Affected, everywhere| {
-        let ops = world.call(|m, _, ops| m.elements_changed(&affected, everywhere, ops));
+        let ops = world.call(|m, now, ops| m.elements_changed(&affected, everywhere, now, ops));
         assert!(names(&ops).iter().all(|name| *name == "unconfirm"));
         ops.len()
     };
@@ -920,4 +947,38 @@ fn doing_it_twice_changes_nothing() {
         assert_eq!(ops.is_empty(), second, "{ops:?}");
     }
     assert!(world.has(seen));
+}
+
+/// What was seen ahead of a change, or in its tick, is not learned after it; what has nothing to do with it is.
+#[test]
+fn candidates_do_not_outlive_what_they_saw() {
+    let [near, far, other] =
+        [[192, 0, 2, 0], [198, 51, 100, 0], [203, 0, 113, 0]].map(|network| route(network, 24));
+    for (change, concerns) in [
+        (near, true),
+        (far, true),
+        (Event::RoutesUnknown, true),
+        (other, false),
+    ] {
+        for (later_ticks, momentary) in [(0, true), (1, false)] {
+            let w = &mut world();
+            w.advance(9);
+            let mut c = Seen::new(UDP, 1).candidate(w.epoch, w.now);
+            c.ev.tick = w.now.wrapping_add(later_ticks);
+            w.call(|m, now, ops| m.kernel_event(&change, now, ops));
+            let epoch = w.epoch;
+            let ops = w.call(|m, now, ops| m.candidate(&c, around(1), now, ops));
+            let refused = names(&ops) == ["forget_offer"];
+            assert_eq!(refused, concerns && momentary, "{change:?} {later_ticks}");
+            assert_eq!(w.manager.flow_count(), usize::from(!refused));
+            assert_eq!(w.epoch, epoch);
+        }
+    }
+    // of one that waited for long that is not known
+    let w = &mut world();
+    w.advance(10 * HZ + 9);
+    let mut c = Seen::new(UDP, 1).candidate(w.epoch, w.now);
+    c.ev.tick = w.now.wrapping_sub(10 * HZ + 1);
+    w.call(|m, now, ops| m.candidate(&c, around(1), now, ops));
+    assert_eq!(w.manager.flow_count(), 0);
 }

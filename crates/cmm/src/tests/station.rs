@@ -206,6 +206,7 @@ fn a_bridge_that_goes_takes_its_stations_along() {
     let back = Port {
         tc: Fitness::FULL,
         by_station: true,
+        vrf: 0,
         ..port(LAN)
     };
     world.call(|m, now, ops| m.set_port(back, now, ops));

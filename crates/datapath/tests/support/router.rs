@@ -97,8 +97,9 @@ pub fn connection(came: &Frame, left: &Frame) -> fw_conn {
     }
 }
 
-/// A manager of ports 1 to 3, without rules.
+/// A manager of ports 1 to 3, without rules, a tick before [`NOW`].
 pub fn manager() -> Manager {
+    let before = NOW.wrapping_sub(1);
     let mut manager = Manager::new(Settings::default());
     let mut ops = Vec::new();
     for ifindex in [1, 2, 3] {
@@ -111,12 +112,13 @@ pub fn manager() -> Manager {
             device: ifindex,
             framing: Default::default(),
             by_station: false,
+            vrf: 0,
             xdp: Fitness::FULL,
             tc: Fitness::default(),
         };
-        manager.set_port(port, NOW, &mut ops);
+        manager.set_port(port, before, &mut ops);
     }
-    manager.set_ruleset(Vec::new(), Vec::new(), NOW, &mut ops);
+    manager.set_ruleset(Vec::new(), Vec::new(), before, &mut ops);
     manager
 }
 

@@ -99,6 +99,8 @@ pub enum PortState {
     Fast,
     /// All its traffic is the kernel's.
     Kernel,
+    /// The same, but its programs are about to be attached.
+    Attaching,
     /// No link.
     Down,
 }

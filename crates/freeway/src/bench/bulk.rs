@@ -26,7 +26,9 @@ use crate::router::RouterDaemon;
 
 const SCENARIO: &str = "nat";
 /// Until the streams have their speed and are fast.
-const WARMUP: Duration = Duration::from_secs(2);
+const WARMUP_S: u32 = 2;
+/// The same with `--brief`.
+const WARMUP_BRIEF_S: u32 = 1;
 /// The program is counted for so long.
 const COUNTED_S: u32 = 2;
 /// What the sender writes where the program is counted: for a merged frame, and for one that a wire could carry.
@@ -179,18 +181,20 @@ struct Site {
 }
 
 impl Site {
-    fn build(
-        name: &'static str,
-        topology: &'static Topology,
-        path: Option<PathChoice>,
-        wires: bool,
-        args: &BulkArgs,
-    ) -> Result<Site, Stop> {
+    fn lab(topology: &'static Topology, wires: bool) -> Result<Lab, Stop> {
         let options = Options {
             wires,
             ..options(0)
         };
-        let lab = Lab::build(topology, options)?;
+        Ok(Lab::build(topology, options)?)
+    }
+
+    fn start(
+        name: &'static str,
+        lab: Lab,
+        path: Option<PathChoice>,
+        args: &BulkArgs,
+    ) -> Result<Site, Stop> {
         let threads = lab.poll_by_threads(args.cpu, args.host_cpu)?;
         let daemon = path.map(|path| {
             let daemon = RouterDaemon::start_on(&lab, path, "")?;
@@ -223,15 +227,16 @@ impl Site {
         writes: Option<Writes>,
         args: &BulkArgs,
     ) -> Result<Client, Stop> {
+        let warmup_s = if args.brief { WARMUP_BRIEF_S } else { WARMUP_S };
         let spec = Spec {
             streams,
-            seconds: WARMUP.as_secs() as u32 + seconds + MARGIN_S,
+            seconds: warmup_s + seconds + MARGIN_S,
             cpu: Some(args.host_cpu),
             writes,
             ..Spec::default()
         };
         let client = Client::start(&self.lab, &spec)?;
-        thread::sleep(WARMUP);
+        thread::sleep(Duration::from_secs(warmup_s.into()));
         Ok(client)
     }
 
@@ -283,10 +288,17 @@ impl Site {
 }
 
 fn run(args: &BulkArgs, topology: &'static Topology) -> Result<Bulk, Stop> {
+    // most of the time is the wait for links to be up; processes end with the thread that starts them
+    let labs = thread::scope(|scope| {
+        let builders = [(); 3].map(|()| scope.spawn(|| Site::lab(topology, true)));
+        let failed = |_| Stop::failure("a thread that builds a router ended badly");
+        builders.map(|builder| builder.join().map_err(failed)?)
+    });
+    let [kernel, auto, tc] = labs;
     let sites = [
-        Site::build("kernel", topology, None, true, args)?,
-        Site::build("Freeway", topology, Some(PathChoice::Auto), true, args)?,
-        Site::build("tc", topology, Some(PathChoice::Tc), true, args)?,
+        Site::start("kernel", kernel?, None, args)?,
+        Site::start("Freeway", auto?, Some(PathChoice::Auto), args)?,
+        Site::start("tc", tc?, Some(PathChoice::Tc), args)?,
     ];
     let mut streams = Vec::new();
     for number in &args.streams {
@@ -326,7 +338,12 @@ fn run(args: &BulkArgs, topology: &'static Topology) -> Result<Bulk, Stop> {
 
 /// What tc's program takes for frames that are merged, and that are not.
 fn program_time(topology: &'static Topology, args: &BulkArgs) -> Result<Option<ProgramTime>, Stop> {
-    let site = Site::build("veths", topology, Some(PathChoice::Tc), false, args)?;
+    let site = Site::start(
+        "veths",
+        Site::lab(topology, false)?,
+        Some(PathChoice::Tc),
+        args,
+    )?;
     let (mut single_ns, mut merged_ns, mut merged_bytes) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..args.runs {
         let (Some(single), Some(merged)) = (

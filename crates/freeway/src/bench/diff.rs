@@ -530,6 +530,22 @@ mod tests {
     }
 
     #[test]
+    fn throughputs_of_other_scenarios_and_pace_are_unlike() {
+        let result = crate::bench::rfc2544::tests::example();
+        let mut other = result.clone();
+        other.scenario = "routed".into();
+        other.quick = true;
+        let single = |result| Document::Single(Box::new(Outcome::Rfc2544(result)));
+        let words = unlike(&single(result.clone()), &single(other));
+        let words = words.values().next().unwrap();
+        assert!(
+            words.contains("scenario routed") && words.contains("quick true"),
+            "{words}"
+        );
+        assert!(unlike(&single(result.clone()), &single(result)).is_empty());
+    }
+
+    #[test]
     fn single_runs_say_nothing() {
         let mut once = example();
         for scenario in &mut once.scenarios {
@@ -541,9 +557,9 @@ mod tests {
             }
         }
         let diff = between(once, example());
-        assert_eq!(diff.counts.unknown, 6);
+        assert_eq!(diff.counts.unknown, 11);
         let text = table(&diff, PIPE);
-        assert!(text.contains("6 ratios of a single run"), "{text}");
+        assert!(text.contains("11 ratios of a single run"), "{text}");
         assert!(text.contains("unknown\n"), "{text}");
         let json = serde_json::to_value(&diff).unwrap();
         assert_eq!(json["ratios"][0]["verdict"], "unknown");

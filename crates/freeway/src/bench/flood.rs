@@ -340,7 +340,7 @@ impl<'a> Site<'a> {
     }
 
     fn seconds(&self) -> Duration {
-        Duration::from_secs(self.args.seconds.into())
+        Duration::from_secs_f64(self.args.seconds)
     }
 
     /// The established flows, and those that are to come.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `freeway bench imx8`: the 16 rows of NXP's i.MX 8 "Fast Packet Routing" measurement.
+//! `freeway bench imx8`: the 16 rows of NXP's i.MX 8 "Fast Packet Routing" measurement, and full duplex.
 //!
 //! Each row's frames go through three routers of one kind by turns: the kernel with conntrack and a stateful ruleset,
 //! the same with a flow table of nftables, the same with Freeway. One CPU does everything, as in `bench compare`, and
 //! figures are net of the generator. The source's own links had 1 Gb/s, which any of the three fills here: what a frame
-//! costs says how many bits a CPU could forward, and which part of it a full link takes.
+//! costs says how many bits a CPU could forward, and which part of it a full link takes. In a row of both directions
+//! their frames leave by turns, one by one, and what a frame costs is the mean of the two.
 
 mod row;
 mod site;
@@ -12,7 +13,8 @@ mod table;
 
 use serde::{Deserialize, Serialize};
 
-use self::site::{Figures, Router, Run, Site};
+use self::site::{Figures, ROUTERS, Run, Site};
+use super::router::Router;
 use super::{median, progress};
 use crate::cli::Imx8Args;
 use crate::exit::Stop;
@@ -53,6 +55,9 @@ pub struct Measured {
     pub label: String,
     /// The LAN is a VLAN, and the router masquerades on the WAN.
     pub vlan_nat: bool,
+    /// Frames of both directions alternate; rates are of both together, and a full link is full both ways.
+    #[serde(default)]
+    pub duplex: bool,
     /// Frame size, FCS and tag counted.
     pub frame_bytes: u32,
     /// Its payload, of layer 4.
@@ -105,6 +110,9 @@ pub struct Cost {
     pub mbit_s: f64,
     /// The share of one CPU that a full link of 1 Gb/s takes.
     pub line_cpu: f64,
+    /// Whether that is no more than there is; none if noise hides what a frame costs, and in a document that does not say.
+    #[serde(default)]
+    pub carries_line: Option<bool>,
     /// The least share of a run's frames that the router's fast path forwarded; none of the kernel without one.
     pub fast_share: Option<f64>,
     /// The largest share of a run's frames that did not arrive.
@@ -146,7 +154,7 @@ impl Measured {
         let over = |figure: fn(&Run) -> f64| {
             (!runs.is_empty()).then(|| median(runs.iter().map(figure).collect()))
         };
-        let [kernel, flowtable, freeway] = Router::ALL.map(column);
+        let [kernel, flowtable, freeway] = ROUTERS.map(column);
         let mut remarks = Vec::new();
         for (name, column) in [
             ("the kernel", &kernel),
@@ -167,6 +175,7 @@ impl Measured {
             name: row.name(),
             label: row.label(),
             vlan_nat: row.vlan_nat,
+            duplex: row.is_duplex(),
             frame_bytes: row.frame_bytes(),
             payload_bytes: row.payload_bytes(),
             line_pps: row.line_pps(),
@@ -192,19 +201,21 @@ impl Measured {
 
 /// Of a router, by run; empty if it is missing.
 fn figures(runs: &[Run], router: Router) -> Vec<Figures> {
-    let of_run = |run: &Run| run.routers[router as usize];
-    runs.iter().filter_map(of_run).collect()
+    runs.iter().filter_map(|run| run.of(router)).collect()
 }
 
 fn cost(row: Row, runs: &[Figures]) -> Cost {
     let samples: Vec<f64> = runs.iter().map(|figures| figures.ns).collect();
     let ns = median(samples.clone());
+    let line_cpu = row.line_pps() * ns / 1e9;
     let shares = runs.iter().filter_map(|figures| figures.fast_share);
     let losses = runs.iter().map(|figures| figures.lost_share);
     Cost {
         ns,
         mbit_s: row.mbit_s(1e9 / ns),
-        line_cpu: row.line_pps() * ns / 1e9,
+        line_cpu,
+        // less than nothing is noise and says nothing
+        carries_line: (ns > 0.0).then_some(line_cpu <= 1.0),
         fast_share: shares.reduce(f64::min),
         lost_share: losses.fold(0.0, f64::max),
         samples,
@@ -233,8 +244,7 @@ pub fn measured(args: &Imx8Args) -> Result<Imx8, Stop> {
 }
 
 fn measure(args: &Imx8Args) -> Result<Vec<Measured>, Stop> {
-    let asked = |row: &Row| args.rows.is_empty() || args.rows.contains(row);
-    let mut left: Vec<Row> = Row::all().into_iter().filter(asked).collect();
+    let mut left = Row::asked(&args.rows, args.duplex);
     let mut measured = Vec::new();
     while let Some(first) = left.first().copied() {
         let of_site = |row: &Row| (row.family, row.vlan_nat) == (first.family, first.vlan_nat);
@@ -253,9 +263,7 @@ fn measure_site(rows: &[Row], args: &Imx8Args) -> Result<Vec<Measured>, Stop> {
     };
     progress(&format!("building the routers of {}", first.name()));
     let site = Site::build(*first, args)?;
-    let none = Router::ALL
-        .iter()
-        .all(|router| site.missing(*router).is_some());
+    let none = ROUTERS.iter().all(|router| site.missing(*router).is_some());
     for row in rows {
         let mut runs = Vec::new();
         for number in 1..=args.runs {
@@ -330,8 +338,39 @@ mod tests {
         // 1,472 octets in 1.5 us; 81,064 frames a second
         assert!((kernel.mbit_s - 7850.7).abs() < 0.1, "{kernel:?}");
         assert!((kernel.line_cpu - 0.1216).abs() < 1e-4, "{kernel:?}");
+        assert_eq!(kernel.carries_line, Some(true));
         assert_eq!(kernel.fast_share, None);
         assert!(measured.remarks.is_empty(), "{:?}", measured.remarks);
+    }
+
+    #[test]
+    fn a_full_duplex_link_has_twice_the_frames() {
+        let row: Row = "ipv4-udp-duplex".parse().unwrap();
+        let measured = Measured::of(row, &[run([8000.0, 6000.0, 250.0])], |_| None);
+        assert!(measured.duplex);
+        assert!((measured.line_pps - 162_548.8).abs() < 0.1, "{measured:?}");
+        let [kernel, flowtable, freeway] = measured.columns().map(|column| column.cost().unwrap());
+        assert!((kernel.line_cpu - 1.3004).abs() < 1e-4, "{kernel:?}");
+        assert!((freeway.line_cpu - 0.0406).abs() < 1e-4, "{freeway:?}");
+        assert_eq!(
+            [kernel, flowtable, freeway].map(|cost| cost.carries_line),
+            [Some(false), Some(true), Some(true)]
+        );
+        // half of the frames are of either direction: 1,472 octets in 250 ns, both ways together
+        assert!((freeway.mbit_s - 47_104.0).abs() < 0.1, "{freeway:?}");
+    }
+
+    #[test]
+    fn results_without_duplex_can_be_read() {
+        let measured = Measured::of(row(), &[run([1000.0, 500.0, 100.0])], |_| None);
+        let mut json = serde_json::to_value(&measured).unwrap();
+        json.as_object_mut().unwrap().remove("duplex").unwrap();
+        let kernel = json["kernel"].as_object_mut().unwrap();
+        kernel.remove("carries_line").unwrap();
+        let read: Measured = serde_json::from_value(json).unwrap();
+        assert!(!read.duplex);
+        assert_eq!(read.kernel.cost().unwrap().carries_line, None);
+        assert_eq!(read.freeway, measured.freeway);
     }
 
     #[test]

@@ -14,7 +14,8 @@ use std::time::Duration;
 use freeway_lab::{Family, Generator};
 use serde::{Deserialize, Serialize};
 
-use self::site::{Router, Site, Turn};
+use self::site::{Site, Turn};
+use super::router::Router;
 use super::{median, progress, ratio};
 use crate::cli::MulticastArgs;
 use crate::exit::Stop;
@@ -22,6 +23,7 @@ use crate::lab;
 use crate::machine::Machine;
 use crate::render::{self, Page, Terminal, Tone};
 
+const ROUTERS: [Router; 3] = [Router::Kernel, Router::Freeway, Router::Broadcast];
 /// A router's share of a run at a time.
 const TURN: Duration = Duration::from_millis(500);
 /// Fewer of the frames on the fast path than this deserve a remark.
@@ -37,9 +39,11 @@ pub struct Multicast {
     /// Runs.
     pub runs: u32,
     /// Seconds of each sample.
-    pub seconds: u32,
+    pub seconds: f64,
     /// The policy refused all flows.
     pub refused: bool,
+    /// Rules ahead of the one that accepts; none where nothing was filtered and no connection tracked.
+    pub rules: Option<u32>,
     /// IPv4 and IPv6.
     pub families: Vec<Measured>,
     /// What was measured on.
@@ -112,13 +116,37 @@ impl Run {
     }
 }
 
+impl Multicast {
+    /// What should have been otherwise.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        for measured in &self.families {
+            let family = name(measured.family);
+            for (router, figures) in measured.routers() {
+                if figures.lost_share > LOSS_EXPECTED {
+                    let lost = figures.lost_share * 100.0;
+                    remarks.push(format!(
+                        "{family}, {}: {lost:.2} % of the copies were lost",
+                        router.name()
+                    ));
+                }
+            }
+            let fast = measured.freeway.fast_share;
+            if fast < SHARE_EXPECTED && !self.refused {
+                let fast = fast * 100.0;
+                remarks.push(format!(
+                    "{family}: only {fast:.1} % of the frames were Freeway's"
+                ));
+            }
+        }
+        remarks
+    }
+}
+
 impl Measured {
     fn routers(&self) -> [(Router, &Figures); 3] {
-        [
-            (Router::Kernel, &self.kernel),
-            (Router::Freeway, &self.freeway),
-            (Router::Broadcast, &self.broadcast),
-        ]
+        let figures = [&self.kernel, &self.freeway, &self.broadcast];
+        std::array::from_fn(|at| (ROUTERS[at], figures[at]))
     }
 }
 
@@ -147,7 +175,7 @@ pub fn multicast(args: &MulticastArgs) -> Result<(), Stop> {
 pub fn measured(args: &MulticastArgs) -> Result<Multicast, Stop> {
     lab::prepare()?;
     progress("building the routers");
-    let [kernel, freeway, broadcast] = Router::ALL.map(|router| Site::build(router, args));
+    let [kernel, freeway, broadcast] = ROUTERS.map(|router| Site::build(router, args));
     let sites = [kernel?, freeway?, broadcast?];
     let families = [Family::Ipv4, Family::Ipv6].into_iter();
     let families = families.map(|family| measure(&sites, family, args));
@@ -158,6 +186,7 @@ pub fn measured(args: &MulticastArgs) -> Result<Multicast, Stop> {
         runs: args.runs,
         seconds: args.seconds,
         refused: args.refused,
+        rules: args.rules,
         families,
         machine: Machine::this(),
     })
@@ -172,7 +201,7 @@ fn measure(sites: &[Site; 3], family: Family, args: &MulticastArgs) -> Result<Me
             site.warm_up(generator)?;
         }
         let mut turns = [const { Vec::new() }; 3];
-        let mut left = Duration::from_secs(args.seconds.into());
+        let mut left = Duration::from_secs_f64(args.seconds);
         while !left.is_zero() {
             for ((site, generator), turns) in sites.iter().zip(&generators).zip(&mut turns) {
                 turns.push(site.turn(generator, left.min(TURN))?);
@@ -221,6 +250,14 @@ fn table(multicast: &Multicast, terminal: Terminal) -> String {
             m.ports, m.runs, m.seconds
         ),
     );
+    if let Some(rules) = m.rules {
+        page.words(
+            "",
+            &format!(
+                "conntrack and a stateful filter, {rules} rules ahead of the one that accepts"
+            ),
+        );
+    }
     page.words("", &m.machine.to_string());
     page.gap();
     let heads = ["", "ns a copy", "Mpps of copies", "router CPU", "lost"];
@@ -251,35 +288,10 @@ fn table(multicast: &Multicast, terminal: Terminal) -> String {
             ),
         );
     }
-    for words in remarks(m) {
+    for words in m.remarks() {
         page.words("", &page.tone(Tone::Warn, &words));
     }
     page.finish()
-}
-
-/// What should have been otherwise.
-fn remarks(multicast: &Multicast) -> Vec<String> {
-    let mut remarks = Vec::new();
-    for measured in &multicast.families {
-        let family = name(measured.family);
-        for (router, figures) in measured.routers() {
-            if figures.lost_share > LOSS_EXPECTED {
-                let lost = figures.lost_share * 100.0;
-                remarks.push(format!(
-                    "{family}, {}: {lost:.2} % of the copies were lost",
-                    router.name()
-                ));
-            }
-        }
-        let fast = measured.freeway.fast_share;
-        if fast < SHARE_EXPECTED && !multicast.refused {
-            let fast = fast * 100.0;
-            remarks.push(format!(
-                "{family}: only {fast:.1} % of the frames were Freeway's"
-            ));
-        }
-    }
-    remarks
 }
 
 #[cfg(test)]
@@ -337,8 +349,9 @@ mod tests {
         let result = Multicast {
             ports: 8,
             runs: 3,
-            seconds: 4,
+            seconds: 4.0,
             refused: false,
+            rules: Some(100),
             families: vec![Measured {
                 family: Family::Ipv4,
                 frame_bytes: 64,
@@ -357,6 +370,7 @@ mod tests {
         let text = table(&result, terminal);
         for words in [
             "8 receivers",
+            "100 rules ahead",
             "700.0",
             "64.0",
             "10.0 times",

@@ -21,6 +21,7 @@ mod sniff;
 mod status;
 mod top;
 mod verdict;
+mod vrf;
 mod wait;
 
 use std::future::Future;
@@ -148,7 +149,7 @@ pub async fn run(
             Turn::Walk => engine.walk()?,
         }
         engine.drain(&kernel, looked)?;
-        if engine.manager.is_gathering() {
+        if engine.manager.is_gathering() || engine.bridges.is_gathering() {
             look_again.get_or_insert_with(|| tokio::time::Instant::now() + linger);
         }
         // turns come at random, and under load one may take long
@@ -278,12 +279,14 @@ impl Engine {
         engine.look_at_sessions();
         engine.set_tcp_timeouts();
         engine.read_neighbours();
-        engine.read_stations();
+        let now_tick = engine.now_tick()?;
+        engine.read_stations(now_tick);
         for route in engine.mirror.mroutes().values() {
             engine.manager.learn_mroute(route);
         }
         engine.update_policy()?;
         engine.read_ruleset()?;
+        engine.update_leaks()?;
         engine.update_ports_within(ATTACH_START)?;
         engine.switch(true)?;
         // that may have taken longer than a deadline, but nothing was learned yet
@@ -312,11 +315,7 @@ impl Engine {
                 "the daemon was stopped for {:.1} s; all flows are learned anew",
                 self.renewed.elapsed().as_secs_f64()
             );
-            let (mut ops, mut bridge_ops) = (Vec::new(), Vec::new());
-            self.bridges.flush(&mut bridge_ops);
-            self.bridge(bridge_ops, &mut ops);
-            self.manager.flush(now_tick, &mut ops);
-            self.execute(ops)?;
+            self.flush()?;
             self.resync()?;
         }
         let deadline = now_tick.wrapping_add(self.datapath.clock.ticks(DEADLINE));
@@ -369,11 +368,19 @@ impl Engine {
         let mut overrun = false;
         let mut ports = false;
         let mut rules = false;
+        let mut leaks = false;
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
         for event in events {
             tracing::trace!(?event, "kernel");
+            leaks |= self.may_change_leaks(event);
             match event {
+                // all packets of its ports pass it
+                Event::LinkChanged(link) if link.is_vrf() => {
+                    ports = true;
+                    rules = true;
+                    self.manager.new_epoch(&mut ops);
+                }
                 Event::LinkChanged(_)
                 | Event::LinkGone { .. }
                 | Event::QdiscChanged { .. }
@@ -395,7 +402,7 @@ impl Engine {
                     changes,
                 } => {
                     let name = (*family, table.clone(), set.clone());
-                    rules |= self.set_changed(&name, changes, &mut ops);
+                    rules |= self.set_changed(&name, changes, now_tick, &mut ops);
                     continue;
                 }
                 Event::Overrun {
@@ -411,7 +418,7 @@ impl Engine {
                 }
                 _ => {}
             }
-            if self.bridge_event(event, &mut ops) {
+            if self.bridge_event(event, now_tick, &mut ops) {
                 self.manager.new_epoch(&mut ops);
             }
             self.manager.kernel_event(event, now_tick, &mut ops);
@@ -421,6 +428,9 @@ impl Engine {
             self.datapath.control.set_learn(0);
         }
         self.execute(ops)?;
+        if leaks {
+            self.update_leaks()?;
+        }
         self.follow_stations()?;
         if ports {
             self.look_at_sessions();
@@ -463,6 +473,7 @@ impl Engine {
         self.manager.new_epoch(&mut ops);
         self.execute(ops)?;
         self.read_ruleset()?;
+        self.update_leaks()?;
         self.update_ports()?;
         let left = flows.saturating_sub(self.manager.flow_count() as u64);
         Ok(changes + left + self.manager.stats().unconfirmed - unconfirmed)
@@ -499,7 +510,7 @@ impl Engine {
                     let epoch = self.manager.epoch();
                     self.bridges
                         .crossed(&crossed, epoch, now_tick, &mut bridge_ops);
-                    self.bridge(bridge_ops, &mut ops);
+                    self.bridge(bridge_ops, now_tick, &mut ops);
                 }
                 DataplaneEvent::Watch(seen) => {
                     self.counts.watched += 1;
@@ -510,6 +521,10 @@ impl Engine {
         if !more {
             // what waits in the ring may be copies of the same packets
             self.manager.settle_groups(now_tick, &mut ops);
+            let mut bridge_ops = Vec::new();
+            let epoch = self.manager.epoch();
+            self.bridges.settle_groups(epoch, now_tick, &mut bridge_ops);
+            self.bridge(bridge_ops, now_tick, &mut ops);
         }
         self.execute(ops)?;
         self.follow_stations()?;
@@ -702,7 +717,7 @@ impl Engine {
         let mut ops: Vec<Op> = Vec::new();
         let mut bridge_ops = Vec::new();
         self.bridges.flush(&mut bridge_ops);
-        self.bridge(bridge_ops, &mut ops);
+        self.bridge(bridge_ops, now_tick, &mut ops);
         self.manager.flush(now_tick, &mut ops);
         // within an epoch a flow is offered once a second: without a new one they would all wait for it
         self.manager.new_epoch(&mut ops);

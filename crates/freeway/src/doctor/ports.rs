@@ -124,7 +124,7 @@ fn examine_served(report: &mut Report, port: &api::Port) {
         );
     }
     let severity = match port.state {
-        PortState::Down => Severity::Note,
+        PortState::Down | PortState::Attaching => Severity::Note,
         PortState::Fast | PortState::Kernel => Severity::Warning,
     };
     for reason in &port.reasons {

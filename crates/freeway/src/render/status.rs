@@ -80,6 +80,7 @@ fn port_row(page: &Page, port: &Port) -> Vec<String> {
         (PortState::Fast, PortPath::Tc) => (Tone::Good, "fast (tc)"),
         (PortState::Fast, _) => (Tone::Good, "fast (XDP)"),
         (PortState::Kernel, _) => (Tone::Warn, "kernel"),
+        (PortState::Attaching, _) => (Tone::Warn, "attaching"),
         (PortState::Down, _) => (Tone::Warn, "down"),
     };
     let mut words = port.reasons.join("; ");

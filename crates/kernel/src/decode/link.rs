@@ -121,13 +121,14 @@ fn info(attrs: Attrs<'_>, link: &mut Link) {
         link.detail = detail(kind, data.nested());
     }
     let slave_kind = attrs.clone().find(IFLA_INFO_SLAVE_KIND).map(text);
-    if let (Some(kind), Some(data)) = (slave_kind, attrs.find(IFLA_INFO_SLAVE_DATA)) {
-        link.port = match kind.as_str() {
-            "bridge" => brport(data.nested()).unwrap_or_default(),
-            "bond" => bond_port(data.nested()),
-            _ => PortDetail::None,
-        };
-    }
+    let data = attrs.find(IFLA_INFO_SLAVE_DATA);
+    link.port = match (slave_kind.as_deref(), data) {
+        (Some("bridge"), Some(data)) => brport(data.nested()).unwrap_or_default(),
+        (Some("bond"), Some(data)) => bond_port(data.nested()),
+        // of which there is nothing to tell
+        (Some("vrf"), _) => PortDetail::Vrf,
+        _ => PortDetail::None,
+    };
 }
 
 const VLAN_FLAG_REORDER_HDR: u32 = 1;
@@ -154,6 +155,11 @@ fn detail(kind: &str, attrs: Attrs<'_>) -> LinkDetail {
             vlan_filtering: u8_of(7).unwrap_or(0) != 0,
             // IFLA_BR_MULTI_BOOLOPT, BR_BOOLOPT_MST_ENABLE.
             mst: u32_of(46).unwrap_or(0) & (1 << 2) != 0,
+            // IFLA_BR_MCAST_SNOOPING, and BR_BOOLOPT_MCAST_VLAN_SNOOPING
+            snooping: u8_of(23).unwrap_or(0) != 0,
+            vlan_snooping: u32_of(46).unwrap_or(0) & (1 << 1) != 0,
+            // IFLA_BR_MCAST_ROUTER, MDB_RTR_TYPE_PERM
+            mcast_router: u8_of(22) == Some(2),
             nf_call: [36, 37].iter().any(|kind| u8_of(*kind).unwrap_or(0) != 0),
             settings: settings(attrs.clone(), &BRIDGE_SETTINGS),
         },
@@ -175,8 +181,9 @@ fn detail(kind: &str, attrs: Attrs<'_>) -> LinkDetail {
     }
 }
 
-/// IFLA_BR_: AGEING_TIME, VLAN_FILTERING, VLAN_PROTOCOL, GROUP_FWD_MASK, GROUP_ADDR, VLAN_DEFAULT_PVID, MULTI_BOOLOPT.
-const BRIDGE_SETTINGS: [u16; 7] = [4, 7, 8, 9, 20, 39, 46];
+/// IFLA_BR_: AGEING_TIME, VLAN_FILTERING, VLAN_PROTOCOL, GROUP_FWD_MASK, GROUP_ADDR, MCAST_ROUTER, MCAST_SNOOPING,
+/// MCAST_QUERIER, VLAN_DEFAULT_PVID, MCAST_IGMP_VERSION, MCAST_MLD_VERSION, MULTI_BOOLOPT.
+const BRIDGE_SETTINGS: [u16; 12] = [4, 7, 8, 9, 20, 22, 23, 25, 39, 43, 44, 46];
 /// IFLA_BRPORT_, but for what is counted, timed or found out.
 const BRPORT_SETTINGS: [u16; 22] = [
     1, 4, 5, 6, 7, 8, 9, 10, 12, 25, 27, 28, 29, 30, 31, 32, 33, 34, 39, 40, 43, 44,

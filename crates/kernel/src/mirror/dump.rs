@@ -18,6 +18,7 @@ use crate::nla::Writer;
 use crate::socket::{Channel, Dump};
 
 const RTM_GETNETCONF: u16 = 82;
+const RTM_GETMDB: u16 = 86;
 const RTM_GETNEXTHOP: u16 = 106;
 const IFLA_EXT_MASK: u16 = 29;
 const RTEXT_FILTER_SKIP_STATS: u32 = 1 << 3;
@@ -75,7 +76,7 @@ impl Dumper {
             writer.raw(&[0; decode::link::HEADER]);
             writer.attr(IFLA_EXT_MASK, &RTEXT_FILTER_SKIP_STATS.to_ne_bytes());
         })?;
-        let fixed: [(&str, u16, usize, &[i32]); 5] = [
+        let fixed: [(&str, u16, usize, &[i32]); 6] = [
             (
                 "list the addresses",
                 libc::RTM_GETADDR,
@@ -87,6 +88,12 @@ impl Dumper {
                 libc::RTM_GETNEIGH,
                 12,
                 &[libc::AF_UNSPEC, libc::AF_BRIDGE],
+            ),
+            (
+                "list who listens at bridges",
+                RTM_GETMDB,
+                decode::mdb::HEADER,
+                &[libc::AF_BRIDGE],
             ),
             (
                 "list the policy rules",

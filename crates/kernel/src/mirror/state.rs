@@ -12,6 +12,9 @@ use crate::model::*;
 
 const RTM_NEWNETCONF: u16 = 80;
 const RTM_DELNETCONF: u16 = 81;
+const RTM_NEWMDB: u16 = 84;
+const RTM_DELMDB: u16 = 85;
+const RTM_GETMDB: u16 = 86;
 const RTM_NEWCHAIN: u16 = 100;
 const RTM_DELCHAIN: u16 = 101;
 const RTM_NEWNEXTHOP: u16 = 104;
@@ -31,6 +34,9 @@ pub struct State {
     pub addrs: BTreeMap<(u32, IpAddr, u8), Addr>,
     pub neighs: BTreeMap<(u32, IpAddr), Neigh>,
     pub fdb: BTreeMap<FdbKey, Fdb>,
+    /// With whether it is excluded.
+    pub mdb: BTreeMap<MdbKey, bool>,
+    pub router_ports: BTreeSet<RouterPort>,
     pub rules: BTreeSet<Rule>,
     pub nexthops: BTreeMap<u32, Nexthop>,
     pub routes: Routes,
@@ -116,6 +122,10 @@ impl State {
                     _ => self.neigh(new, payload, events),
                 }
             }
+            // those of a dump are called what it was asked by (br_mdb_dump)
+            RTM_NEWMDB | RTM_GETMDB | RTM_DELMDB => {
+                self.mdb(message.kind != RTM_DELMDB, payload, events)
+            }
             libc::RTM_NEWRULE | libc::RTM_DELRULE if decode::mroute::is_family(payload) => {
                 events.push(Event::MruleChanged);
                 Some(())
@@ -192,6 +202,11 @@ impl State {
             }
         } else {
             self.forget_traffic_control(ifindex);
+            // the bridge's own entries go with it in silence
+            self.mdb
+                .retain(|key, _| key.bridge != ifindex && key.port != ifindex);
+            let there = |at: &RouterPort| at.bridge != ifindex && at.port != ifindex;
+            self.router_ports.retain(there);
             dirty.links_gone.insert(ifindex);
             self.links.remove(&ifindex)?;
             events.push(Event::LinkGone { ifindex });
@@ -235,6 +250,27 @@ impl State {
         } else {
             self.fdb.remove(&fdb_key(&fdb));
             events.push(Event::FdbGone(fdb));
+        }
+        Some(())
+    }
+
+    fn mdb(&mut self, new: bool, payload: &[u8], events: &mut Vec<Event>) -> Option<()> {
+        let (entries, routers) = decode::mdb::mdb(payload)?;
+        for entry in entries {
+            if !new {
+                self.mdb.remove(&entry.key);
+                events.push(Event::MdbGone(entry));
+            } else if self.mdb.insert(entry.key, entry.excluded) != Some(entry.excluded) {
+                events.push(Event::MdbChanged(entry));
+            }
+        }
+        for router in routers {
+            if !new {
+                self.router_ports.remove(&router);
+                events.push(Event::RouterPortGone(router));
+            } else if self.router_ports.insert(router) {
+                events.push(Event::RouterPortNew(router));
+            }
         }
         Some(())
     }
@@ -362,6 +398,17 @@ pub fn difference(old: &State, new: &State) -> Vec<Event> {
         Event::FdbGone,
         &mut events,
     );
+    let entry = |(&key, &excluded): (&MdbKey, &bool)| Mdb { key, excluded };
+    let news = new.mdb.iter();
+    let news = news.filter(|(key, value)| old.mdb.get(key) != Some(value));
+    events.extend(news.map(entry).map(Event::MdbChanged));
+    let gone = old.mdb.iter();
+    let gone = gone.filter(|(key, _)| !new.mdb.contains_key(key));
+    events.extend(gone.map(entry).map(Event::MdbGone));
+    let news = new.router_ports.difference(&old.router_ports);
+    events.extend(news.copied().map(Event::RouterPortNew));
+    let gone = old.router_ports.difference(&new.router_ports);
+    events.extend(gone.copied().map(Event::RouterPortGone));
     let rules = old.rules.symmetric_difference(&new.rules);
     events.extend(rules.cloned().map(Event::RuleChanged));
     let nexthops = changed_keys(&old.nexthops, &new.nexthops);

@@ -12,7 +12,7 @@ use crate::nft::SetChanges;
 pub enum Source {
     /// Links, addresses, netconf, rules, nexthops, qdiscs, filters.
     Link,
-    /// Neighbours and FDB.
+    /// Neighbours, FDB and MDB.
     Neigh,
     /// Routes and multicast forwarding.
     Route,
@@ -66,6 +66,14 @@ pub enum Event {
     FdbChanged(Fdb),
     /// An FDB entry is gone.
     FdbGone(Fdb),
+    /// Somebody listens to a group behind a bridge's port, or in another way than before.
+    MdbChanged(Mdb),
+    /// Nobody does any more.
+    MdbGone(Mdb),
+    /// A multicast router is behind a bridge's port.
+    RouterPortNew(RouterPort),
+    /// It is there no longer.
+    RouterPortGone(RouterPort),
     /// Qdiscs of a link changed.
     QdiscChanged {
         /// The link.

@@ -74,6 +74,21 @@ impl Link {
         self.is_vlan() || self.is_ppp()
     }
 
+    /// A bridge of the kernel's.
+    pub fn is_bridge(&self) -> bool {
+        self.kind.as_deref() == Some("bridge")
+    }
+
+    /// The VRF whose port it is.
+    pub fn vrf(&self) -> Option<u32> {
+        self.master.filter(|_| self.port == PortDetail::Vrf)
+    }
+
+    /// A VRF itself.
+    pub fn is_vrf(&self) -> bool {
+        matches!(self.detail, LinkDetail::Vrf { .. })
+    }
+
     /// A VLAN of the device below.
     pub fn is_vlan(&self) -> bool {
         matches!(self.detail, LinkDetail::Vlan { .. })
@@ -146,6 +161,12 @@ pub enum LinkDetail {
         stp_state: u32,
         /// Multiple spanning trees (BR_BOOLOPT_MST_ENABLE).
         mst: bool,
+        /// It knows who listens to groups (mcast_snooping).
+        snooping: bool,
+        /// It knows so for each VLAN by itself (mcast_vlan_snooping).
+        vlan_snooping: bool,
+        /// It is a multicast router itself, which all groups go to (mcast_router 2).
+        mcast_router: bool,
         /// Packets are handed to the IP hooks of netfilter (nf_call_iptables, nf_call_ip6tables).
         nf_call: bool,
         /// Differs if any setting that frames go by does.
@@ -190,6 +211,8 @@ pub enum PortDetail {
         /// Differs if any of its settings does.
         settings: u64,
     },
+    /// A port of a VRF.
+    Vrf,
     /// A bond slave.
     Bond {
         /// 0 active, 1 backup.

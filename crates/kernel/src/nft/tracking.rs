@@ -47,6 +47,24 @@ impl Ruleset {
         })
     }
 
+    /// True if the rules may put connections into zones.
+    pub fn zones(&self) -> bool {
+        /// NFT_CT_ZONE.
+        const ZONE: u32 = 17;
+        let legacy = self.legacy.iter();
+        legacy.clone().any(|table| table.content.is_none())
+            || self
+                .tables
+                .values()
+                .chain(legacy.flat_map(|table| &table.content))
+                .flat_map(expressions)
+                .any(|e| match e {
+                    Expression::CtSet { key } => *key == ZONE,
+                    Expression::Target { name, .. } => name == "CT",
+                    _ => false,
+                })
+    }
+
     /// True if the rules have conntrack hooked for an IP version.
     pub fn tracks(&self, ip: Family) -> bool {
         let own = match ip {

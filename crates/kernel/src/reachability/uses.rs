@@ -9,7 +9,7 @@ use super::packet::Packet;
 use super::registers::{Field, Origin};
 use super::walk::{Run, Values};
 use super::{AddrRange, PortRange};
-use crate::model::Family;
+use crate::model::{Family, Tuple};
 use crate::nft::{Element, SET_INTERVAL, Set, SetChanges};
 
 /// Family, table and name of a set.
@@ -41,6 +41,22 @@ pub struct Affected {
     pub addrs: Vec<AddrRange>,
     /// One of its ports is in one of these.
     pub ports: Vec<PortRange>,
+}
+
+impl Affected {
+    /// True of a flow with one of these, either end counts.
+    #[must_use]
+    pub fn hits(&self, tuple: &Tuple) -> bool {
+        let among = |ip| {
+            let mut ranges = self.addrs.iter();
+            ranges.any(|(from, to)| (*from..=*to).contains(&ip))
+        };
+        let at = |port| {
+            let mut ranges = self.ports.iter();
+            ranges.any(|(from, to)| (*from..=*to).contains(&port))
+        };
+        among(tuple.src) || among(tuple.dst) || at(tuple.sport) || at(tuple.dport)
+    }
 }
 
 impl SetUse {

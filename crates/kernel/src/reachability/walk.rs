@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
-use super::IfMatch;
 use super::evaluate::reason;
 use super::packet::{Packet, Stage};
 use super::registers::{Field, Interface, Origin, Registers, Truth};
 use super::report::{Constraint, Place, Report};
+use super::{IfMatch, Ways};
 use crate::model::Family;
 use crate::nft::*;
 
@@ -34,11 +34,12 @@ pub(super) const ANYTHING: Fate = Fate {
     accepts: true,
 };
 
-/// The hooks that a forwarded packet passes, in order: NF_INET_ numbers; ingress is of the inet family only.
-const IP_HOOKS: [u32; 4] = [5, 0, 2, 4];
+/// The hooks that a forwarded packet passes, in order: NF_INET_ numbers; ingress is of the inet family only. The second
+/// of PREROUTING is the VRF's.
+const IP_HOOKS: [(u32, bool); 5] = [(5, false), (0, false), (0, true), (2, false), (4, false)];
 
 /// Follows a packet through every hook that forwarding passes.
-pub fn follow(ruleset: &Ruleset, packet: Packet, report: &mut Report) {
+pub fn follow(ruleset: &Ruleset, packet: Packet, ways: Ways, report: &mut Report) {
     let mut walker = Walker {
         packet,
         report,
@@ -48,7 +49,7 @@ pub fn follow(ruleset: &Ruleset, packet: Packet, report: &mut Report) {
     for ((family, name), table) in &ruleset.tables {
         if matches!(*family, NFPROTO_NETDEV | NFPROTO_BRIDGE) && !table.dormant {
             for (chain, hook) in base_chains(table) {
-                walker.base_chain(*family, name, table, chain, hook);
+                walker.base_chain(*family, name, table, chain, hook, false);
             }
         }
     }
@@ -65,7 +66,8 @@ pub fn follow(ruleset: &Ruleset, packet: Packet, report: &mut Report) {
             Some((name, table.content.as_ref()?))
         })
         .collect();
-    for number in IP_HOOKS {
+    let hooks = IP_HOOKS.iter().copied();
+    for (number, of_vrf) in hooks.filter(|(_, of_vrf)| !of_vrf || ways == Ways::Vrf) {
         let mut chains = Vec::new();
         let of_nft = ruleset.tables.iter();
         let of_nft = of_nft.map(|((family, name), table)| (*family, name, table));
@@ -81,8 +83,10 @@ pub fn follow(ruleset: &Ruleset, packet: Packet, report: &mut Report) {
         }
         chains.sort_by_key(|(priority, ..)| *priority);
         for (_, family, name, table, chain, hook) in chains {
-            let certain = hook.devices.is_empty();
-            if !walker.base_chain(family, name, table, chain, hook).accepts && certain {
+            // not all pass a VRF
+            let certain = hook.devices.is_empty() && !of_vrf;
+            let fate = walker.base_chain(family, name, table, chain, hook, of_vrf);
+            if !fate.accepts && certain {
                 // Dropped for sure: such a flow does not exist.
                 return;
             }
@@ -126,7 +130,7 @@ pub(super) struct Hooked<'a> {
 }
 
 impl Walker<'_> {
-    /// Follows a base chain and its policy.
+    /// Follows a base chain and its policy; `tracked`: conntrack has seen the packet whatever the chain's priority is.
     fn base_chain(
         &mut self,
         family: u8,
@@ -134,6 +138,7 @@ impl Walker<'_> {
         table: &Table,
         chain: &str,
         hook: &Hook,
+        tracked: bool,
     ) -> Fate {
         const PASSES: Fate = Fate {
             continues: false,
@@ -147,6 +152,7 @@ impl Walker<'_> {
         let frame = matches!(family, NFPROTO_NETDEV | NFPROTO_BRIDGE) || hook.number == 5;
         let stage = match hook.number {
             _ if frame => Stage::Frame,
+            _ if tracked => Stage::AfterConntrack,
             0 if hook.priority < CONNTRACK_PRIORITY => Stage::BeforeConntrack,
             0 if hook.priority == CONNTRACK_PRIORITY => Stage::AtConntrack,
             _ => Stage::AfterConntrack,

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rows of the measurement, and the arithmetic of a 1 Gb/s link.
+//! The rows of the measurement, and what fills a link with their frames.
 
 use std::str::FromStr;
 
 use freeway_lab::frame::{FCS_BYTES, FRAME_BYTES_MAX, TAG_BYTES};
-use freeway_lab::{Direction, Family, Proto};
+use freeway_lab::{Directions, Family, Proto};
 
-/// Of the link, a second.
-const LINE_BITS: f64 = 1e9;
-/// Inter-frame gap, 12 octets, preamble and start of the frame, 8 (IEEE 802.3).
-const BETWEEN_FRAMES: u32 = 12 + 8;
+use crate::bench::line::line_pps;
+
 /// An Ethernet header without a tag.
 const ETHERNET: u32 = 14;
 
@@ -21,23 +19,23 @@ pub struct Row {
     /// The protocol.
     pub proto: Proto,
     /// Forward is from LAN to WAN.
-    pub direction: Direction,
+    pub directions: Directions,
     /// The LAN is a VLAN, and the router masquerades on the WAN.
     pub vlan_nat: bool,
 }
 
 impl Row {
-    /// All 16, in the order of the table.
+    /// The 16 of one direction, and after each pair of them the one of both: in the order of the table.
     pub fn all() -> Vec<Row> {
         let mut rows = Vec::new();
         for vlan_nat in [false, true] {
             for family in [Family::Ipv4, Family::Ipv6] {
                 for proto in [Proto::Tcp, Proto::Udp] {
-                    for direction in [Direction::Forward, Direction::Reply] {
+                    for directions in [Directions::Forward, Directions::Reply, Directions::Both] {
                         rows.push(Row {
                             family,
                             proto,
-                            direction,
+                            directions,
                             vlan_nat,
                         });
                     }
@@ -47,18 +45,47 @@ impl Row {
         rows
     }
 
-    /// Its name on the command line and in JSON: `ipv4-tcp-lan-wan`, `ipv4-tcp-lan-wan-vlan-nat`.
+    /// Those that are named, or the 16, in order; with `duplex` that of both directions of each pair among them, too.
+    pub fn asked(named: &[Row], duplex: bool) -> Vec<Row> {
+        let mut rows = Row::all();
+        rows.retain(|row| {
+            let named_or_all = match named {
+                [] => !row.is_duplex(),
+                named => named.contains(row),
+            };
+            let of_pair = |other: &Row| other.both() == *row;
+            let added = duplex && row.is_duplex();
+            named_or_all || added && (named.is_empty() || named.iter().any(of_pair))
+        });
+        rows
+    }
+
+    /// Whether frames of both directions alternate.
+    pub fn is_duplex(&self) -> bool {
+        self.directions == Directions::Both
+    }
+
+    /// The one of both directions.
+    fn both(self) -> Row {
+        Row {
+            directions: Directions::Both,
+            ..self
+        }
+    }
+
+    /// Its name on the command line and in JSON: `ipv4-tcp-lan-wan`, `ipv4-tcp-duplex-vlan-nat`.
     pub fn name(&self) -> String {
         let family = match self.family {
             Family::Ipv4 => "ipv4",
             Family::Ipv6 => "ipv6",
         };
-        let direction = match self.direction {
-            Direction::Forward => "lan-wan",
-            Direction::Reply => "wan-lan",
+        let directions = match self.directions {
+            Directions::Forward => "lan-wan",
+            Directions::Reply => "wan-lan",
+            Directions::Both => "duplex",
         };
         let shape = if self.vlan_nat { "-vlan-nat" } else { "" };
-        format!("{family}-{}-{direction}{shape}", self.proto.name())
+        format!("{family}-{}-{directions}{shape}", self.proto.name())
     }
 
     /// Its name in the table, `IPv4 TCP LAN>WAN`.
@@ -68,11 +95,12 @@ impl Row {
             Family::Ipv6 => "IPv6",
         };
         let proto = self.proto.name().to_uppercase();
-        let direction = match self.direction {
-            Direction::Forward => "LAN>WAN",
-            Direction::Reply => "WAN>LAN",
+        let directions = match self.directions {
+            Directions::Forward => "LAN>WAN",
+            Directions::Reply => "WAN>LAN",
+            Directions::Both => "duplex",
         };
-        format!("{family} {proto} {direction}")
+        format!("{family} {proto} {directions}")
     }
 
     /// The frame on the LAN or the WAN, whichever is longer; FCS counted.
@@ -94,9 +122,9 @@ impl Row {
         FRAME_BYTES_MAX - FCS_BYTES - ETHERNET - ip - l4
     }
 
-    /// Frames a second that fill the link.
+    /// Frames a second that fill the link; in a row of both directions, both ways.
     pub fn line_pps(&self) -> f64 {
-        LINE_BITS / f64::from(8 * (self.frame_bytes() + BETWEEN_FRAMES))
+        line_pps(f64::from(self.frame_bytes())) * self.directions.each().len() as f64
     }
 
     /// Megabits of payload a second at a rate of frames.
@@ -129,15 +157,33 @@ mod tests {
     }
 
     #[test]
-    fn there_are_sixteen() {
+    fn there_are_sixteen_and_eight_of_both_directions() {
         let rows = Row::all();
-        assert_eq!(rows.len(), 16);
+        assert_eq!(Row::asked(&[], false).len(), 16);
+        assert_eq!(Row::asked(&[], true), rows);
+        assert_eq!(rows.len(), 24);
         for wanted in &rows {
             assert_eq!(row(&wanted.name()), *wanted);
         }
         let error = Row::from_str("ipv5-tcp-lan-wan").unwrap_err();
         assert!(error.contains("ipv6-udp-wan-lan-vlan-nat"), "{error}");
         assert_eq!(row("ipv6-udp-wan-lan-vlan-nat").label(), "IPv6 UDP WAN>LAN");
+    }
+
+    #[test]
+    fn rows_of_both_directions_are_those_of_pairs() {
+        let asked = |names: &[&str], duplex| {
+            let named: Vec<Row> = names.iter().map(|name| row(name)).collect();
+            let rows = Row::asked(&named, duplex);
+            rows.iter().map(Row::name).collect::<Vec<_>>()
+        };
+        let reply = "ipv4-udp-wan-lan-vlan-nat";
+        let both = "ipv4-udp-duplex-vlan-nat";
+        assert_eq!(asked(&[reply], false), [reply]);
+        assert_eq!(asked(&[reply], true), [reply, both]);
+        assert_eq!(asked(&[both, both], false), [both]);
+        assert_eq!(asked(&[both], true), [both]);
+        assert_eq!(row(both).label(), "IPv4 UDP duplex");
     }
 
     #[test]
@@ -154,6 +200,7 @@ mod tests {
         near("ipv6-tcp-wan-lan", 81_274.0, 936.3);
         near("ipv4-udp-lan-wan-vlan-nat", 81_064.0, 957.1 - 2.5);
         near("ipv6-tcp-wan-lan-vlan-nat", 81_064.0, 936.3 - 2.4);
+        near("ipv4-udp-duplex", 2.0 * 81_274.4, 2.0 * 957.1);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The routers of rows that differ in protocol and direction alone.
+//! The routers of rows that differ in protocol and directions alone.
 
 use std::cell::Cell;
 use std::thread;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use freeway_lab::frame::FRAME_BYTES_MAX;
 use freeway_lab::{
-    Direction, Family, Filter, Lab, LabError, MeasureSpec, Options, Proto, Topology, Turn, Turns,
-    measure,
+    Direction, Family, Filter, Lab, MeasureSpec, Options, Proto, Topology, Turn, Turns, measure,
 };
 
 use super::row::Row;
 use crate::api::{self, FlowFilter, FlowState, PortRange};
+use crate::bench::router::{Place, Router};
 use crate::bench::{median, progress};
 use crate::cli::Imx8Args;
 use crate::exit::Stop;
@@ -31,21 +31,8 @@ const WARM: f64 = 0.99;
 /// or this has passed.
 const WARMUP_MAX: Duration = Duration::from_secs(30);
 
-/// What forwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Router {
-    /// The kernel with conntrack.
-    Kernel,
-    /// The kernel with a flow table.
-    Flowtable,
-    /// The kernel with Freeway.
-    Freeway,
-}
-
-impl Router {
-    /// All, in the order of the columns.
-    pub const ALL: [Router; 3] = [Router::Kernel, Router::Flowtable, Router::Freeway];
-}
+/// Who forwards, in the order of the columns.
+pub const ROUTERS: [Router; 3] = [Router::Kernel, Router::Flowtable, Router::Freeway];
 
 /// What a run says of a row's router.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,12 +56,24 @@ pub struct Run {
     pub routers: [Option<Figures>; 3],
 }
 
+impl Run {
+    /// Of one that is there.
+    pub fn of(&self, router: Router) -> Option<Figures> {
+        of_column(&self.routers, router).copied().flatten()
+    }
+}
+
+fn of_column<T>(columns: &[T; 3], router: Router) -> Option<&T> {
+    let mut columns = ROUTERS.iter().zip(columns);
+    columns.find_map(|(of, column)| (*of == router).then_some(column))
+}
+
 /// Three routers of one kind, or fewer and the reasons.
 pub struct Site<'a> {
     args: &'a Imx8Args,
     // Before its lab, which takes down the namespace.
     daemon: Option<RouterDaemon>,
-    labs: [Result<Lab, String>; 3],
+    places: [Result<Place, String>; 3],
     /// When all connections of UDP were opened or kept from expiring.
     primed_udp: Cell<Option<Instant>>,
 }
@@ -88,28 +87,17 @@ impl<'a> Site<'a> {
             (Family::Ipv6, false) => "routed6",
             (Family::Ipv6, true) => "nat6",
         })?;
-        let build = |router| {
-            let options = Options {
-                filter: Some(Filter::Stateful),
-                vlan: row.vlan_nat.then_some(VLAN),
-                flowtable: router == Router::Flowtable,
-                ..Options::default()
-            };
-            match Lab::build(topology, options) {
-                Ok(lab) => Ok(Ok(lab)),
-                Err(LabError::Unsupported(why)) => Ok(Err(why)),
-                Err(error) => Err(Stop::from(error)),
-            }
+        let like = Options {
+            filter: Some(Filter::Stateful),
+            vlan: row.vlan_nat.then_some(VLAN),
+            ..Options::default()
         };
-        let mut labs = [
-            build(Router::Kernel)?,
-            build(Router::Flowtable)?,
-            build(Router::Freeway)?,
-        ];
-        let [.., freeway] = &mut labs;
+        let [kernel, flowtable, freeway] = ROUTERS.map(|router| router.build(topology, &like));
+        let mut places = [kernel?, flowtable?, freeway?];
+        let [.., freeway] = &mut places;
         let mut daemon = None;
-        if let Ok(lab) = freeway {
-            match start(lab, args) {
+        if let Ok(place) = freeway {
+            match start(&place.lab, args) {
                 Ok(running) => daemon = Some(running),
                 Err(stop) => *freeway = Err(stop.to_string()),
             }
@@ -117,7 +105,7 @@ impl<'a> Site<'a> {
         let site = Self {
             args,
             daemon,
-            labs,
+            places,
             primed_udp: Cell::new(None),
         };
         site.prime(Proto::Tcp)?;
@@ -126,10 +114,8 @@ impl<'a> Site<'a> {
 
     /// Why a router is missing.
     pub fn missing(&self, router: Router) -> Option<&str> {
-        self.labs[router as usize]
-            .as_ref()
-            .err()
-            .map(String::as_str)
+        let place = of_column(&self.places, router)?;
+        place.as_ref().err().map(String::as_str)
     }
 
     /// Opens the connections; those of UDP that are there it keeps from expiring.
@@ -137,8 +123,8 @@ impl<'a> Site<'a> {
         let (flows, cpu) = (self.args.flows, Some(self.args.cpu));
         // most of the time is the wait for UDP connections to be assured
         thread::scope(|scope| {
-            let labs = self.labs.iter().flatten();
-            let primed: Vec<_> = labs
+            let primed: Vec<_> = self
+                .labs()
                 .map(|lab| scope.spawn(move || lab.prime(proto, flows, cpu)))
                 .collect();
             primed.into_iter().try_for_each(|primed| {
@@ -162,26 +148,26 @@ impl<'a> Site<'a> {
     /// Measures a row, once.
     pub fn run(&self, row: Row) -> Result<Run, Stop> {
         self.warm_up(row)?;
-        let labs: Vec<&Lab> = self.labs.iter().flatten().collect();
+        let labs: Vec<&Lab> = self.labs().collect();
         let seconds = Duration::from_secs_f64(self.args.seconds);
-        let turns = Turns::new(&labs, &self.spec(row, seconds))?;
+        let turns = Turns::new(&labs, &[], &self.spec(row, seconds))?;
         let before = self.forwarded()?;
         let samples = turns.run()?;
         let after = self.forwarded()?;
         let mut frames = turns.frames()?.into_iter();
         let mut number = 0;
         let mut routers = [None; 3];
-        for (router, figures) in Router::ALL.into_iter().zip(&mut routers) {
+        for (column, (router, figures)) in ROUTERS.into_iter().zip(&mut routers).enumerate() {
             if self.missing(router).is_some() {
                 continue;
             }
             let sent = frames.next().unwrap_or(0).max(1) as f64;
-            let came = after[router as usize].saturating_sub(before[router as usize]) as f64;
+            let came = after[column].saturating_sub(before[column]) as f64;
             *figures = Some(Figures {
                 fast_share: match router {
-                    Router::Kernel => None,
                     Router::Flowtable => Some(1.0 - came / (sent * L3_BYTES)),
                     Router::Freeway => Some(came / sent),
+                    _ => None,
                 },
                 ..figures_of(&samples, number)
             });
@@ -205,15 +191,21 @@ impl<'a> Site<'a> {
             flows: self.args.flows,
             frame_bytes: FRAME_BYTES_MAX,
             proto: row.proto,
-            direction: row.direction,
+            directions: row.directions,
             cpu: self.args.cpu,
             duration,
             ..MeasureSpec::default()
         }
     }
 
+    /// Those that are there, in the order of the columns.
+    fn labs(&self) -> impl Iterator<Item = &Lab> {
+        self.places.iter().flatten().map(|place| &place.lab)
+    }
+
     fn lab(&self, router: Router) -> Option<&Lab> {
-        self.labs[router as usize].as_ref().ok()
+        let place = of_column(&self.places, router)?.as_ref().ok()?;
+        Some(&place.lab)
     }
 
     /// By column: nothing of the kernel, what the filter saw of the flow table's, in bytes of L3, which GRO does not
@@ -236,7 +228,10 @@ impl<'a> Site<'a> {
         let wanted = (f64::from(self.args.flows) * WARM) as u64;
         let start = Instant::now();
         loop {
-            let fast = daemon.count(&self.active(lab, row))?;
+            let each = row.directions.each().iter();
+            let fast = each.map(|direction| daemon.count(&self.active(lab, row.proto, *direction)));
+            let fast = fast.collect::<Result<Vec<u64>, _>>()?;
+            let fast = fast.into_iter().min().unwrap_or(0);
             if fast >= wanted {
                 return Ok(());
             }
@@ -249,19 +244,19 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// The row's flows that are fast; the masquerade keeps their ports.
-    fn active(&self, lab: &Lab, row: Row) -> FlowFilter {
-        let spec = lab.flows(row.proto, self.args.flows, FRAME_BYTES_MAX);
+    /// Flows of a direction that are fast; the masquerade keeps their ports.
+    fn active(&self, lab: &Lab, proto: Proto, direction: Direction) -> FlowFilter {
+        let spec = lab.flows(proto, self.args.flows, FRAME_BYTES_MAX);
         let ports = Some(PortRange {
             first: spec.near_port,
             last: spec.near_port + (spec.flows - 1) as u16,
         });
-        let (sport, dport) = match row.direction {
+        let (sport, dport) = match direction {
             Direction::Forward => (ports, None),
             Direction::Reply => (None, ports),
         };
         FlowFilter {
-            proto: Some(match row.proto {
+            proto: Some(match proto {
                 Proto::Tcp => api::Proto::TCP,
                 Proto::Udp => api::Proto::UDP,
             }),

@@ -39,10 +39,37 @@ pub fn table(imx8: &Imx8, terminal: Terminal) -> String {
          generator. Mb/s: layer-4 payload that one CPU forwards at that cost. CPU %: what of it a full 1 Gb/s link takes. fast %: frames that the flow table, or \
          Freeway, forwarded. lost %: frames that did not arrive, of the worst of the three.",
     );
+    if let Some(words) = duplex(imx8) {
+        page.words("", &words);
+    }
     for words in remarks(imx8) {
         page.words("", &page.tone(Tone::Warn, &words));
     }
     page.finish()
+}
+
+/// What rows of both directions are, and which routers carry a link that is full both ways; nothing without such rows.
+fn duplex(imx8: &Imx8) -> Option<String> {
+    let rows: Vec<&Measured> = imx8.rows.iter().filter(|row| row.duplex).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let carries = ["K", "T", "F"].into_iter().enumerate();
+    let carries = carries.filter_map(|(at, name)| {
+        let costs = rows.iter().filter_map(|row| row.columns()[at].cost());
+        let carried: Vec<bool> = costs.filter_map(|cost| cost.carries_line).collect();
+        let fit = carried.iter().filter(|carried| **carried).count();
+        let all = plural(carried.len() as u64, "row");
+        (!carried.is_empty()).then(|| format!("{name} in {fit} of {all}"))
+    });
+    let carries: Vec<String> = carries.collect();
+    let whose = match carries.as_slice() {
+        [] => String::new(),
+        carries => format!(" One CPU carries it with {}.", carries.join(", with ")),
+    };
+    Some(format!(
+        "duplex: frames of both directions by turns; ns: the mean of the two; Mb/s: both ways together; CPU %: of a link that is full both ways.{whose}"
+    ))
 }
 
 /// The first row names groups, at their first columns.
@@ -73,7 +100,13 @@ fn cells(page: &Page, row: &Measured) -> Vec<String> {
     };
     each(&|cost| format!("{:.1}", cost.ns));
     each(&|cost| count(cost.mbit_s as u64));
-    each(&|cost| format!("{:.2}", cost.line_cpu * 100.0));
+    each(&|cost| {
+        let percent = format!("{:.2}", cost.line_cpu * 100.0);
+        match cost.carries_line {
+            Some(false) => page.tone(Tone::Warn, &percent),
+            _ => percent,
+        }
+    });
     let ratio = |ratio: Option<f64>| ratio.map_or(NONE.into(), |ratio| format!("{ratio:.1}"));
     let freeways = ratio(row.kernel_over_freeway);
     cells.push(page.tone(Tone::Good, &freeways));
@@ -123,9 +156,10 @@ fn remarks(imx8: &Imx8) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Row;
     use super::super::site::{Figures, Run};
-    use super::super::{Router, Row};
     use super::*;
+    use crate::bench::router::Router;
     use crate::machine::Machine;
 
     fn page(rows: Vec<Measured>) -> String {
@@ -167,7 +201,8 @@ mod tests {
             let why = |_: Router| row.vlan_nat.then(|| "this kernel has no VLANs".to_owned());
             Measured::of(row, &runs, why)
         };
-        let text = page(Row::all().into_iter().map(of).collect());
+        let text = page(Row::asked(&[], false).into_iter().map(of).collect());
+        assert!(!text.contains("duplex"), "{text}");
         let of_rows = |shape: &str| text.lines().filter(|line| line.contains(shape)).count();
         assert_eq!(
             (of_rows("  plain "), of_rows("  VLAN, NAT ")),
@@ -182,6 +217,37 @@ mod tests {
             "Without K, T, F in 8 rows: this kernel has no VLANs.",
         ];
         for words in words {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+    #[test]
+    fn rows_of_both_directions_say_who_carries_the_link() {
+        let of = |name: &str, kernel_ns| {
+            let figures = |ns| {
+                Some(Figures {
+                    ns,
+                    lost_share: 0.0,
+                    fast_share: None,
+                })
+            };
+            let run = Run {
+                source_ns: 200.0,
+                redirect_ns: 50.0,
+                routers: [figures(kernel_ns), None, figures(100.0)],
+            };
+            let why = |router: Router| (router == Router::Flowtable).then(|| "none".to_owned());
+            Measured::of(name.parse().unwrap(), &[run], why)
+        };
+        let text = page(vec![
+            of("ipv4-udp-lan-wan", 9000.0),
+            of("ipv4-udp-duplex", 9000.0),
+            of("ipv6-udp-duplex", 4000.0),
+        ]);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for words in [
+            "IPv4 UDP duplex plain 9000.0 - 100.0 1,308 - 117,760 146.29 - 1.63",
+            "One CPU carries it with K in 1 of 2 rows, with F in 2 of 2 rows.",
+        ] {
             assert!(text.contains(words), "{words}: {text}");
         }
     }

@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use freeway_lab::ruleset::policies;
 use freeway_lab::{
     Family, Fanout, FlowSpec, Generator, Load, NapiThreads, ReferenceGuard, Sink, SinkSpec, Until,
 };
@@ -11,6 +12,7 @@ use freeway_lab::{
 use crate::api::{FlowFilter, FlowState, Prefix};
 use crate::bench::port::Counters;
 use crate::bench::process::pin;
+use crate::bench::router::Router;
 use crate::cli::MulticastArgs;
 use crate::exit::Stop;
 use crate::router::RouterDaemon;
@@ -26,31 +28,6 @@ const WARMUP_MAX: Duration = Duration::from_secs(15);
 /// What a receiver may miss or have beside its copies: the router speaks, too.
 const STRAY_SHARE: f64 = 0.001;
 const STRAY: u64 = 64;
-
-/// What replicates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Router {
-    /// The kernel alone.
-    Kernel,
-    /// The kernel with Freeway.
-    Freeway,
-    /// A bare XDP broadcast.
-    Broadcast,
-}
-
-impl Router {
-    /// All.
-    pub const ALL: [Router; 3] = [Router::Kernel, Router::Freeway, Router::Broadcast];
-
-    /// As text has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Router::Kernel => "kernel",
-            Router::Freeway => "Freeway",
-            Router::Broadcast => "bare broadcast",
-        }
-    }
-}
 
 /// A router and its hosts. Fields are dropped in order.
 pub struct Site<'a> {
@@ -151,6 +128,10 @@ impl<'a> Site<'a> {
         let threads = fanout.poll_by_threads(args.cpu, args.host_cpu)?;
         for family in [Family::Ipv4, Family::Ipv6] {
             fanout.serve(&fanout.flow(family, args.frame_bytes), &served)?;
+        }
+        if let Some(rules) = args.rules {
+            let nft = fanout.router();
+            nft.tool_with_input("nft -f -", &ruleset(rules))?;
         }
         let daemon = (router == Router::Freeway).then(|| start(&fanout, args));
         let broadcast = (router == Router::Broadcast).then(|| fanout.broadcast(&served));
@@ -253,6 +234,20 @@ impl<'a> Site<'a> {
             fast: daemon.map_or(0, |stats| stats.fast.packets),
         })
     }
+}
+
+/// What accepts the source's frames, behind so many rules of each family that do not.
+fn ruleset(rules: u32) -> String {
+    let [ahead4, ahead6] = [Family::Ipv4, Family::Ipv6].map(|family| policies(family, rules));
+    format!(
+        "{ahead4}{ahead6}\
+         table inet filter {{\n\tchain forward {{\n\
+         \t\ttype filter hook forward priority filter; policy drop;\n\
+         \t\tct state established,related accept\n\
+         \t\tct state invalid drop\n\
+         \t\tiifname \"lan0\" accept\n\
+         \t}}\n}}\n"
+    )
 }
 
 fn start(fanout: &Fanout, args: &MulticastArgs) -> Result<RouterDaemon, Stop> {

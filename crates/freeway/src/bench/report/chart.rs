@@ -58,7 +58,8 @@ pub enum Extent {
 }
 
 impl Extent {
-    fn end(self) -> f64 {
+    /// Where it ends, its interval included.
+    pub fn end(self) -> f64 {
         match self {
             Extent::To(value, interval) => interval.map_or(value, |[_, high]| high.max(value)),
             Extent::Between(_, high) => high,
@@ -86,15 +87,15 @@ impl Drawing {
 }
 
 /// Units of the drawing; a page is about half as many pixels wide, a phone a third.
-const WIDTH: u32 = 960;
+pub(super) const WIDTH: u32 = 960;
 /// Around a drawing that stands alone.
-const PAD: u32 = 28;
+pub(super) const PAD: u32 = 28;
 /// Half of the axis' first and last numbers.
 const LEFT: u32 = 12;
 const RIGHT: u32 = 40;
-const FONT: f64 = 28.0;
-const TITLE: f64 = 36.0;
-const LINE: f64 = 40.0;
+pub(super) const FONT: f64 = 28.0;
+pub(super) const TITLE: f64 = 36.0;
+pub(super) const LINE: f64 = 40.0;
 const BAR: f64 = 26.0;
 const BAR_GAP: f64 = 8.0;
 const ROW_GAP: f64 = 20.0;
@@ -110,7 +111,8 @@ const SVG_SIZE: f64 = 1.24;
 
 type Failed = DrawingAreaErrorKind<std::io::Error>;
 
-fn text(size: f64, tone: Tone, weight: FontStyle) -> TextStyle<'static> {
+/// A style of text.
+pub(super) fn text(size: f64, tone: Tone, weight: FontStyle) -> TextStyle<'static> {
     let font = ("sans-serif", size * SVG_SIZE, weight).into_font();
     TextStyle {
         color: tone.color().to_backend_color(),

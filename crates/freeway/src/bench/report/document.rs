@@ -53,6 +53,8 @@ pub struct Scenario {
     pub elapsed_s: f64,
     /// Why there is no result.
     pub missing: Option<String>,
+    /// It failed, although this machine has what it needs.
+    pub failed: bool,
     /// Which bench command's result it is; none if it is missing.
     pub bench: Option<String>,
     /// What that command prints with `--json`.
@@ -67,6 +69,8 @@ struct Raw {
     command: String,
     elapsed_s: f64,
     missing: Option<String>,
+    #[serde(default)]
+    failed: bool,
     bench: Option<String>,
     result: Option<Value>,
 }
@@ -94,6 +98,7 @@ impl TryFrom<Raw> for Scenario {
             command: raw.command,
             elapsed_s: raw.elapsed_s,
             missing: raw.missing,
+            failed: raw.failed,
             bench: raw.bench,
             result,
         })

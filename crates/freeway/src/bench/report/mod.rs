@@ -2,7 +2,9 @@
 //! `freeway bench report`: all that the machine can measure, as one document and a page.
 
 mod chart;
+mod curve;
 mod document;
+mod figure;
 mod machine;
 mod outcome;
 mod page;

@@ -8,7 +8,11 @@ use super::super::bulk::Bulk;
 use super::super::compare::Comparison;
 use super::super::flood::Flood;
 use super::super::imx8::Imx8;
+use super::super::kirkwood::Kirkwood;
 use super::super::multicast::Multicast;
+use super::super::ratio;
+use super::super::rfc2544::Rfc2544;
+use super::super::router::Router;
 use super::super::setup::Setup;
 use super::super::shaper::Shaper;
 use crate::machine::Machine;
@@ -21,13 +25,17 @@ const ETHERNET_BYTES: u32 = 14;
 #[serde(untagged)]
 pub enum Outcome {
     /// `bench compare`.
-    Compare(Comparison),
+    Compare(Box<Comparison>),
     /// `bench imx8`.
     Imx8(Imx8),
+    /// `bench kirkwood`.
+    Kirkwood(Box<Kirkwood>),
     /// `bench bulk`.
     Bulk(Bulk),
     /// `bench multicast`.
     Multicast(Multicast),
+    /// `bench rfc2544`.
+    Rfc2544(Rfc2544),
     /// `bench flood`.
     Flood(Flood),
     /// `bench setup`.
@@ -37,25 +45,33 @@ pub enum Outcome {
 }
 
 /// Fields that only one command's result has.
-const MARKS: [(&str, &str); 7] = [
+const MARKS: [(&str, &str); 9] = [
     ("compare", "over_redirect"),
     ("imx8", "rows"),
+    ("kirkwood", "tcp"),
     ("bulk", "streams"),
     ("multicast", "families"),
+    ("rfc2544", "sizes"),
     ("flood", "kinds"),
     ("setup", "packets"),
     ("shaper", "discipline"),
 ];
 
 /// Fields that say what was measured.
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 16] = [
+    "scenario",
+    "quick",
+    "changes_per_s",
+    "proto",
     "wire_bytes",
     "path",
     "flows",
     "refused",
+    "rules",
     "idle_connections",
     "ports",
     "mtu",
+    "directions",
     "discipline",
     "rate_mbit",
     "packets",
@@ -91,34 +107,6 @@ pub const OF_FLOWTABLE: &str = "kernel / flow table";
 const OVER_REDIRECT: &str = "Freeway / bare redirect";
 const OVER_BROADCAST: &str = "Freeway / bare broadcast";
 
-/// Who forwarded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Router {
-    /// The kernel alone.
-    Kernel,
-    /// The kernel with nf_flowtable.
-    Flowtable,
-    /// Freeway.
-    Freeway,
-    /// Freeway's tc programs.
-    Tc,
-    /// A bare redirect or broadcast.
-    Redirect,
-}
-
-impl Router {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Router::Kernel => "kernel",
-            Router::Flowtable => "flow table",
-            Router::Freeway => "Freeway",
-            Router::Tc => "Freeway in tc",
-            Router::Redirect => "bare redirect",
-        }
-    }
-}
-
 /// What a frame costs, nanoseconds of CPU, of each run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
@@ -136,8 +124,10 @@ impl Outcome {
         let outcome = match bench {
             "compare" => serde_json::from_value(value).map(Outcome::Compare),
             "imx8" => serde_json::from_value(value).map(Outcome::Imx8),
+            "kirkwood" => serde_json::from_value(value).map(Outcome::Kirkwood),
             "bulk" => serde_json::from_value(value).map(Outcome::Bulk),
             "multicast" => serde_json::from_value(value).map(Outcome::Multicast),
+            "rfc2544" => serde_json::from_value(value).map(Outcome::Rfc2544),
             "flood" => serde_json::from_value(value).map(Outcome::Flood),
             "setup" => serde_json::from_value(value).map(Outcome::Setup),
             "shaper" => serde_json::from_value(value).map(Outcome::Shaper),
@@ -157,8 +147,10 @@ impl Outcome {
         match self {
             Outcome::Compare(_) => "compare",
             Outcome::Imx8(_) => "imx8",
+            Outcome::Kirkwood(_) => "kirkwood",
             Outcome::Bulk(_) => "bulk",
             Outcome::Multicast(_) => "multicast",
+            Outcome::Rfc2544(_) => "rfc2544",
             Outcome::Flood(_) => "flood",
             Outcome::Setup(_) => "setup",
             Outcome::Shaper(_) => "shaper",
@@ -178,8 +170,10 @@ impl Outcome {
         match self {
             Outcome::Compare(result) => &result.machine,
             Outcome::Imx8(result) => &result.machine,
+            Outcome::Kirkwood(result) => &result.machine,
             Outcome::Bulk(result) => &result.machine,
             Outcome::Multicast(result) => &result.machine,
+            Outcome::Rfc2544(result) => &result.machine,
             Outcome::Flood(result) => &result.machine,
             Outcome::Setup(result) => &result.machine,
             Outcome::Shaper(result) => &result.machine,
@@ -205,11 +199,11 @@ impl Outcome {
     pub fn ratios(&self) -> Vec<Ratio> {
         let mut ratios = Ratios(Vec::new());
         match self {
-            Outcome::Compare(c) => {
-                let s = &c.samples;
-                let (kernel, freeway) = (&s.kernel_net_ns, &s.freeway_net_ns);
-                ratios.more("", SPEEDUP, kernel, freeway);
-                ratios.less("", OVER_REDIRECT, freeway, &s.redirect_net_ns);
+            Outcome::Compare(c) => ratios.of_comparison("", c),
+            Outcome::Kirkwood(kirkwood) => {
+                for (case, of) in kirkwood.cases() {
+                    ratios.of_comparison(case, of);
+                }
             }
             Outcome::Imx8(imx8) => {
                 for row in &imx8.rows {
@@ -239,6 +233,15 @@ impl Outcome {
                     let freeway = &family.freeway.samples;
                     ratios.more(case, SPEEDUP, &family.kernel.samples, freeway);
                     ratios.less(case, OVER_BROADCAST, freeway, &family.broadcast.samples);
+                }
+            }
+            Outcome::Rfc2544(result) => {
+                for size in &result.sizes {
+                    // what the generator limited is not the router's
+                    for (name, [over, under]) in size.rates() {
+                        let samples = |pps: Option<f64>| pps.into_iter().collect::<Vec<f64>>();
+                        ratios.more(&size.label, name, &samples(over), &samples(under));
+                    }
                 }
             }
             Outcome::Flood(flood) => {
@@ -280,18 +283,69 @@ impl Outcome {
         ratios.0
     }
 
+    /// What should have been otherwise, sentences without an end.
+    pub fn remarks(&self) -> Vec<String> {
+        match self {
+            Outcome::Compare(c) => c.remarks(),
+            Outcome::Kirkwood(kirkwood) => {
+                let of_case = |(case, of): (&str, &Comparison)| {
+                    let remarks = of.remarks().into_iter();
+                    remarks
+                        .map(move |words| format!("{case}: {words}"))
+                        .collect::<Vec<_>>()
+                };
+                kirkwood.cases().into_iter().flat_map(of_case).collect()
+            }
+            Outcome::Imx8(imx8) => {
+                let of_row = |row: &super::super::imx8::Measured| {
+                    let case = imx8_case(&row.label, row.vlan_nat);
+                    let remarks = row.remarks.iter();
+                    remarks
+                        .map(|words| format!("{case}: {words}"))
+                        .collect::<Vec<_>>()
+                };
+                imx8.rows.iter().flat_map(of_row).collect()
+            }
+            Outcome::Multicast(multicast) => multicast.remarks(),
+            Outcome::Rfc2544(result) => result.remarks.clone(),
+            Outcome::Bulk(_) | Outcome::Flood(_) | Outcome::Setup(_) | Outcome::Shaper(_) => {
+                Vec::new()
+            }
+        }
+    }
+
+    /// Who could not be measured beside the others: each with its name and why.
+    pub fn missing_peers(&self) -> Vec<(&'static str, &str)> {
+        let of = match self {
+            Outcome::Compare(c) => c.as_ref(),
+            Outcome::Kirkwood(kirkwood) => &kirkwood.udp,
+            _ => return Vec::new(),
+        };
+        let missing = of.peers.iter().filter_map(|peer| {
+            let why = peer.missing.as_deref()?;
+            Some((peer.router.name(), why))
+        });
+        missing.collect()
+    }
+
+    /// The kernel's time over Freeway's with the generator in both; nothing of commands that do not measure with it.
+    pub fn gross_speedups(&self) -> Vec<(&'static str, f64)> {
+        let of = |c: &Comparison| ratio(&c.samples.kernel_ns, &c.samples.freeway_ns);
+        match self {
+            Outcome::Compare(c) => vec![("", of(c))],
+            Outcome::Kirkwood(kirkwood) => kirkwood.cases().map(|(case, c)| (case, of(c))).to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
     /// What frames cost; nothing of commands that do not say.
     pub fn costs(&self) -> Vec<Costs> {
         match self {
-            Outcome::Compare(c) => vec![Costs {
-                case: String::new(),
-                unit: format!("{}-byte frame", c.wire_bytes),
-                routers: present([
-                    (Router::Kernel, c.samples.kernel_net_ns.clone()),
-                    (Router::Freeway, c.samples.freeway_net_ns.clone()),
-                    (Router::Redirect, c.samples.redirect_net_ns.clone()),
-                ]),
-            }],
+            Outcome::Compare(c) => vec![of_comparison("", c)],
+            Outcome::Kirkwood(kirkwood) => {
+                let of_cases = kirkwood.cases().map(|(case, of)| of_comparison(case, of));
+                of_cases.to_vec()
+            }
             Outcome::Imx8(imx8) => {
                 let of_row = |row: &super::super::imx8::Measured| {
                     let [kernel, flowtable, freeway] = row.columns().map(|column| {
@@ -338,7 +392,9 @@ impl Outcome {
                 };
                 multicast.families.iter().map(of_family).collect()
             }
-            Outcome::Flood(_) | Outcome::Setup(_) | Outcome::Shaper(_) => Vec::new(),
+            Outcome::Rfc2544(_) | Outcome::Flood(_) | Outcome::Setup(_) | Outcome::Shaper(_) => {
+                Vec::new()
+            }
         }
     }
 }
@@ -360,9 +416,24 @@ fn family_name(family: freeway_lab::Family) -> &'static str {
     }
 }
 
+/// The kernel as it is there, the peers, Freeway and the bare redirect.
+fn of_comparison(case: &str, c: &Comparison) -> Costs {
+    let kernel = c.kernel.unwrap_or(Router::Kernel);
+    let mut routers = vec![(kernel, c.samples.kernel_net_ns.clone())];
+    let peers = c.peers.iter();
+    routers.extend(peers.map(|peer| (peer.router, peer.samples.clone())));
+    routers.push((Router::Freeway, c.samples.freeway_net_ns.clone()));
+    routers.push((Router::Redirect, c.samples.redirect_net_ns.clone()));
+    Costs {
+        case: case.to_owned(),
+        unit: format!("{}-byte frame", c.wire_bytes),
+        routers: present(routers),
+    }
+}
+
 /// Those with figures.
-fn present<const N: usize>(routers: [(Router, Vec<f64>); N]) -> Vec<(Router, Vec<f64>)> {
-    let mut routers = routers.to_vec();
+fn present(routers: impl Into<Vec<(Router, Vec<f64>)>>) -> Vec<(Router, Vec<f64>)> {
+    let mut routers: Vec<_> = routers.into();
     routers.retain(|(_, samples)| !samples.is_empty());
     routers
 }
@@ -370,6 +441,16 @@ fn present<const N: usize>(routers: [(Router, Vec<f64>); N]) -> Vec<(Router, Vec
 struct Ratios(Vec<Ratio>);
 
 impl Ratios {
+    fn of_comparison(&mut self, case: &str, c: &Comparison) {
+        let s = &c.samples;
+        let (kernel, freeway) = (&s.kernel_net_ns, &s.freeway_net_ns);
+        self.more(case, SPEEDUP, kernel, freeway);
+        self.less(case, OVER_REDIRECT, freeway, &s.redirect_net_ns);
+        for peer in &c.peers {
+            self.more(case, peer.router.over_freeway(), &peer.samples, freeway);
+        }
+    }
+
     fn more(&mut self, case: &str, name: &'static str, over: &[f64], under: &[f64]) {
         self.push(case, name, Better::More, over, under);
     }

@@ -3,19 +3,19 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::chart::{Chart, Drawing};
 use super::document::{Report, Scenario};
+use super::figure::Figure;
 use super::outcome::{Outcome, Ratio};
 use super::plots::{between, ns, speedup_rows, times, times_between};
 use super::sources::{Ours, PUBLISHED};
-use super::tables::{Table, of_outcome};
+use super::tables::{Table, cpu_shares, latencies, of_outcome};
 use super::theme;
 use crate::bench::statistics::{INTERVAL_METHOD, summary};
 
 const STYLE: &str = include_str!("page.css");
 
 /// The page of a report with its plots.
-pub fn page(report: &Report, plots: &[(Chart, Drawing)]) -> String {
+pub fn page(report: &Report, plots: &[Figure]) -> String {
     let machine = &report.machine.machine;
     let page = html! {
         (DOCTYPE)
@@ -39,11 +39,11 @@ pub fn page(report: &Report, plots: &[(Chart, Drawing)]) -> String {
                 main {
                     (tiles(report))
                     p .muted { "Intervals are " (INTERVAL_METHOD) "." }
-                    @for (chart, drawing) in plots {
-                        section id=(chart.name) {
-                            h2 { (chart.title) }
-                            figure { (PreEscaped(inline(chart, drawing))) }
-                            (table_of(chart.name, report))
+                    @for plot in plots {
+                        section id=(plot.name) {
+                            h2 { (plot.title) }
+                            figure { (PreEscaped(inline(plot))) }
+                            (table_of(plot.name, report))
                         }
                     }
                     (others(report))
@@ -57,9 +57,10 @@ pub fn page(report: &Report, plots: &[(Chart, Drawing)]) -> String {
 }
 
 /// The drawing as a part of the page, which has its style.
-fn inline(chart: &Chart, drawing: &Drawing) -> String {
-    let label = html! { (chart.title) ": " (chart.subtitle) }.into_string();
+fn inline(plot: &Figure) -> String {
+    let label = html! { (plot.title) ": " (plot.subtitle) }.into_string();
     let label = label.replace('"', "&quot;");
+    let drawing = &plot.bare;
     let start = drawing.themed.find("<svg").unwrap_or(0);
     let svg = &drawing.themed[start..];
     let view = svg.find("viewBox").unwrap_or(0);
@@ -77,8 +78,44 @@ fn tiles(report: &Report) -> Markup {
                 }
             }
             p {
-                "How many times less CPU than the kernel Freeway takes for a frame, from the router's input to its output. \
-                 Where the generator shares the CPU, what it and the port's receiving take is measured and subtracted."
+                "Net: how many times less CPU than the kernel Freeway takes for a frame, from the router's input to its output. \
+                 Where the generator shares the CPU, what it and the port's receiving take is measured and subtracted. "
+                (gross(report))
+            }
+            (remarks(report))
+        }
+    }
+}
+
+/// The same with the generator in both sides.
+fn gross(report: &Report) -> String {
+    let mut of = Vec::new();
+    for (scenario, outcome) in report.measured() {
+        for (case, speedup) in outcome.gross_speedups() {
+            let case = if case.is_empty() { "" } else { " " }.to_owned() + case;
+            of.push(format!("{}{case} {}", scenario.name, times(speedup)));
+        }
+    }
+    if of.is_empty() {
+        return String::new();
+    }
+    format!(
+        "Gross, generator and receiving in both sides: {}.",
+        of.join(", ")
+    )
+}
+
+/// What should have been otherwise, where it cannot be overlooked.
+fn remarks(report: &Report) -> Markup {
+    let mut all = Vec::new();
+    for (scenario, outcome) in report.measured() {
+        let of = outcome.remarks().into_iter();
+        all.extend(of.map(|words| (scenario.name.as_str(), words)));
+    }
+    html! {
+        @if !all.is_empty() {
+            ul #remarks {
+                @for (name, words) in &all { li { strong { "Mind " (name) ": " } (words) "." } }
             }
         }
     }
@@ -111,7 +148,28 @@ fn table_of(plot: &str, report: &Report) -> Markup {
         "imx8" => costs(report, true),
         "line-cpu" => line_cpu(report),
         "sources" => sources(report),
+        "latency" => latency(report),
         _ => html! {},
+    }
+}
+
+fn latency(report: &Report) -> Markup {
+    let Some(Outcome::Rfc2544(result)) = report.result("rfc2544") else {
+        return html! {};
+    };
+    let of = latencies(result);
+    let cpu = cpu_shares(result);
+    html! {
+        details {
+            summary { "All sizes" }
+            (table(of.heads, of.heads.len() - 1, &of.rows))
+        }
+        @if !cpu.rows.is_empty() {
+            details {
+                summary { "CPU at these loads" }
+                (table(cpu.heads, cpu.heads.len() - 1, &cpu.rows))
+            }
+        }
     }
 }
 
@@ -180,6 +238,26 @@ fn costs(report: &Report, of_imx8: bool) -> Markup {
         }
         @if of_imx8 {
             (missing_rows(report))
+        } @else {
+            (missing_peers(report))
+        }
+    }
+}
+
+/// Peers without figures, each reason once.
+fn missing_peers(report: &Report) -> Markup {
+    let mut whys: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for (scenario, outcome) in report.measured() {
+        for (name, why) in outcome.missing_peers() {
+            match whys.iter_mut().find(|of| (of.0, of.1) == (name, why)) {
+                Some((.., scenarios)) => scenarios.push(&scenario.name),
+                None => whys.push((name, why, vec![&scenario.name])),
+            }
+        }
+    }
+    html! {
+        @for (name, why, scenarios) in &whys {
+            p .muted { "Without " (name) " in " (scenarios.join(", ")) ": " (why) "." }
         }
     }
 }
@@ -372,17 +450,12 @@ mod tests {
     use scraper::{Html, Selector};
 
     use super::super::document::tests::example;
-    use super::super::plots;
+    use super::super::figure::figures;
     use super::*;
 
     fn example_page() -> String {
         let report = example();
-        let draw = |chart: Chart| {
-            let drawing = chart.draw(false).unwrap();
-            (chart, drawing)
-        };
-        let plots: Vec<_> = plots::all(&report).into_iter().map(draw).collect();
-        page(&report, &plots)
+        page(&report, &figures(&report).unwrap())
     }
 
     fn texts(page: &Html, selector: &str) -> Vec<String> {
@@ -427,7 +500,14 @@ mod tests {
             "runs <of nothing> & \"none\".",
             "A. Mikanovich",
             "freeway bench report --quick --output out",
-            "there is no scenario with 1,000 policies",
+            "there is no scenario that drops",
+            "kernel, conntrack",
+            "plain kernel",
+            "Net: how many times less CPU",
+            "Gross, generator and receiving in both sides: routed 3.8",
+            "Mind policies: 2.00 % of the frames were lost in one of the runs (Freeway).",
+            "Without FIB from XDP in nat: the scenario translates addresses",
+            "Without flow table in routed, nat, policies, kirkwood: this kernel has no flow tables",
         ] {
             assert!(all.contains(words), "{words}");
         }

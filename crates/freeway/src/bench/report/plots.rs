@@ -3,27 +3,33 @@
 
 use super::chart::{Bar, Chart, Extent, Row};
 use super::document::{Report, Scenario};
-use super::outcome::{Costs, Outcome, Router, SPEEDUP, imx8_case};
+use super::outcome::{Costs, Outcome, SPEEDUP, imx8_case};
 use super::sources::{IMX8_LINE_CPU, Ours, PUBLISHED};
 use super::theme::Tone;
 use crate::bench::imx8::{Column, Measured};
-use crate::bench::median;
+use crate::bench::router::Router;
 use crate::bench::statistics::{Summary, summary};
+use crate::bench::{median, rfc2544};
 use crate::render::count;
 
+/// Of the chart of rates by frame size.
+const RATES: &str = "rates";
 const MISSING: &str = "not measured";
 const OURS: &str = "Freeway, here";
 const THEIRS: &str = "published";
 
-impl Router {
-    fn tone(self) -> Tone {
-        match self {
-            Router::Kernel => Tone::Kernel,
-            Router::Flowtable => Tone::Flowtable,
-            Router::Freeway => Tone::Freeway,
-            Router::Tc => Tone::Tc,
-            Router::Redirect => Tone::Redirect,
-        }
+fn tone(router: Router) -> Tone {
+    match router {
+        Router::Kernel => Tone::Kernel,
+        Router::KernelStateless => Tone::Less,
+        Router::KernelPlain => Tone::Plain,
+        Router::KernelStateful => Tone::More,
+        Router::Flowtable => Tone::Flowtable,
+        Router::FlowtableXdp => Tone::FlowtableXdp,
+        Router::Fib => Tone::Fib,
+        Router::Freeway => Tone::Freeway,
+        Router::Tc => Tone::Tc,
+        Router::Redirect | Router::Broadcast => Tone::Redirect,
     }
 }
 
@@ -35,9 +41,38 @@ pub fn all(report: &Report) -> Vec<Chart> {
         imx8(report),
         line_cpu(report),
     ];
+    charts.push(rates(report));
     charts.push(sources(report));
     charts.retain(|chart| !chart.rows.is_empty());
+    // sizes of frames are far apart by nature
+    let cuttable = charts.iter_mut().filter(|chart| chart.name != RATES);
+    cuttable.for_each(cut);
     charts
+}
+
+/// So many times longer than those of all other rows, a row's bars would leave nothing to be seen of these;
+const FAR_OUT: f64 = 4.0;
+/// they are cut off a little behind them, and say so.
+const CUT: f64 = 1.3;
+
+fn cut(chart: &mut Chart) {
+    let longest = |row: &Row| {
+        let ends = row.bars.iter().map(|bar| bar.extent.end());
+        ends.fold(0.0, f64::max)
+    };
+    let mut ends: Vec<f64> = chart.rows.iter().map(longest).collect();
+    ends.sort_by(|a, b| b.total_cmp(a));
+    let [first, second, ..] = ends[..] else {
+        return;
+    };
+    if second <= 0.0 || first < FAR_OUT * second {
+        return;
+    }
+    let bars = chart.rows.iter_mut().flat_map(|row| &mut row.bars);
+    for bar in bars.filter(|bar| bar.extent.end() > CUT * second) {
+        bar.extent = Extent::To(CUT * second, None);
+        bar.words.push_str(", cut off");
+    }
 }
 
 /// Of a disturbed run that takes less than nothing there is no bar.
@@ -92,28 +127,34 @@ fn medians(of: &[&[f64]]) -> Vec<f64> {
     (0..runs).map(middle).collect()
 }
 
-/// What each scenario's speed-up is; the rows of the i.MX 8 in two groups.
+/// What each scenario's speed-up is.
 pub fn speedup_rows(report: &Report) -> Vec<(String, Summary)> {
+    let measured = report.measured();
+    measured
+        .flat_map(|(scenario, outcome)| speedup_rows_of(scenario, outcome))
+        .collect()
+}
+
+/// What a scenario's speed-up is; the rows of the i.MX 8 in two groups.
+pub fn speedup_rows_of(scenario: &Scenario, outcome: &Outcome) -> Vec<(String, Summary)> {
+    let mut ratios = outcome.ratios();
+    ratios.retain(|ratio| ratio.name == SPEEDUP);
     let mut rows = Vec::new();
-    for (scenario, outcome) in report.measured() {
-        let mut ratios = outcome.ratios();
-        ratios.retain(|ratio| ratio.name == SPEEDUP);
-        if matches!(outcome, Outcome::Imx8(_)) {
-            for vlan_nat in [false, true] {
-                let group = ratios.iter();
-                let group = group.filter(|ratio| ratio.case.ends_with("VLAN, NAT") == vlan_nat);
-                let group: Vec<&[f64]> = group.map(|ratio| ratio.samples.as_slice()).collect();
-                let shape = if vlan_nat { "VLAN and NAT" } else { "plain" };
-                let case = format!("{} {shape} rows", group.len());
-                let summary = summary(&medians(&group));
-                rows.extend(summary.map(|summary| (label(scenario, &case), summary)));
-            }
-            continue;
+    if matches!(outcome, Outcome::Imx8(_)) {
+        for vlan_nat in [false, true] {
+            let group = ratios.iter();
+            let group = group.filter(|ratio| ratio.case.ends_with("VLAN, NAT") == vlan_nat);
+            let group: Vec<&[f64]> = group.map(|ratio| ratio.samples.as_slice()).collect();
+            let shape = if vlan_nat { "VLAN and NAT" } else { "plain" };
+            let case = format!("{} {shape} rows", group.len());
+            let summary = summary(&medians(&group));
+            rows.extend(summary.map(|summary| (label(scenario, &case), summary)));
         }
-        for ratio in &ratios {
-            let summary = summary(&ratio.samples);
-            rows.extend(summary.map(|summary| (label(scenario, &ratio.case), summary)));
-        }
+        return rows;
+    }
+    for ratio in &ratios {
+        let summary = summary(&ratio.samples);
+        rows.extend(summary.map(|summary| (label(scenario, &ratio.case), summary)));
     }
     rows
 }
@@ -141,7 +182,7 @@ fn cost_row(label: String, costs: &Costs) -> Row {
     let bar = |(router, samples): &(Router, Vec<f64>)| {
         let of = summary(samples)?;
         Some(Bar {
-            tone: router.tone(),
+            tone: tone(*router),
             name: router.name(),
             extent: extent(&of),
             words: ns(of.median),
@@ -168,7 +209,7 @@ fn costs(report: &Report) -> Chart {
     Chart {
         name: "cost",
         title: "Cost of a frame by scenario",
-        subtitle: "ns of one CPU, net of the generator; less is better".into(),
+        subtitle: "ns of one CPU, net of generator and XDP drop; less is better".into(),
         reference: None,
         rows,
     }
@@ -191,7 +232,7 @@ fn imx8_row(row: &Measured, bar: impl Fn(&crate::bench::imx8::Cost) -> (Extent, 
             Column::Missing { .. } => (Extent::Missing, MISSING.to_owned()),
         };
         Bar {
-            tone: router.tone(),
+            tone: tone(router),
             name: router.name(),
             extent,
             words,
@@ -250,6 +291,56 @@ fn line_cpu(report: &Report) -> Chart {
         name: "line-cpu",
         title: "CPU at line rate",
         subtitle: "% of one CPU that a full 1 Gb/s link takes; less is better".into(),
+        reference: None,
+        rows,
+    }
+}
+
+/// What was measured of a router itself; of what the generator limited there is no bar.
+fn rates(report: &Report) -> Chart {
+    let mut rows = Vec::new();
+    if let Some(Outcome::Rfc2544(result)) = report.result("rfc2544") {
+        for size in &result.sizes {
+            for name in ["NDR", "PDR"] {
+                let bar = |(router, figures): (rfc2544::Router, &rfc2544::Figures)| {
+                    let of = match name {
+                        "NDR" => &figures.ndr.rate,
+                        _ => &figures.pdr.rate,
+                    };
+                    let extent = of
+                        .pps
+                        .map_or(Extent::Missing, |pps| Extent::To(pps * 1e-6, None));
+                    let words = match of.at_least_pps {
+                        Some(_) => format!("{}: the generator's limit", rfc2544::mpps(of)),
+                        None => rfc2544::mpps(of),
+                    };
+                    let (tone, name) = match router {
+                        rfc2544::Router::Kernel => (Tone::Kernel, Router::Kernel.name()),
+                        rfc2544::Router::Freeway => (Tone::Freeway, Router::Freeway.name()),
+                    };
+                    Bar {
+                        tone,
+                        name,
+                        extent,
+                        words,
+                    }
+                };
+                rows.push(Row {
+                    label: format!("{}, {name}", size.label),
+                    bars: size.routers().map(bar).to_vec(),
+                });
+            }
+        }
+    }
+    // without any bar there is nothing to see
+    let bars = rows.iter().flat_map(|row| &row.bars);
+    if bars.into_iter().all(|bar| bar.extent == Extent::Missing) {
+        rows.clear();
+    }
+    Chart {
+        name: "rates",
+        title: "Rate by frame size",
+        subtitle: "Mpps without loss (NDR) and with 0.5 % (PDR); more is better".into(),
         reference: None,
         rows,
     }
@@ -316,6 +407,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_far_out_is_cut_off() {
+        let charts = all(&example());
+        let cost = charts.iter().find(|chart| chart.name == "cost").unwrap();
+        let bars = |wanted: bool| {
+            let of = cost.rows.iter();
+            let of = of.filter(move |row| row.label.starts_with("policies") == wanted);
+            of.flat_map(|row| &row.bars)
+        };
+        let cut: Vec<_> = bars(true)
+            .filter(|bar| bar.words.ends_with(", cut off"))
+            .collect();
+        assert_eq!(cut.len(), 1);
+        assert!(cut[0].words.starts_with("8,637 ns"), "{}", cut[0].words);
+        let longest = bars(false).map(|bar| bar.extent.end()).fold(0.0, f64::max);
+        assert!(
+            matches!(cut[0].extent, Extent::To(to, None) if to > longest && to < 2.0 * longest)
+        );
+        assert!(bars(false).all(|bar| !bar.words.contains("cut")));
+    }
+
+    #[test]
     fn speedups_are_medians_of_runs() {
         let rows = speedup_rows(&example());
         let labels: Vec<_> = rows.iter().map(|(label, _)| label.as_str()).collect();
@@ -325,6 +437,9 @@ mod tests {
                 "routed",
                 "routed6",
                 "nat",
+                "policies",
+                "kirkwood, TCP",
+                "kirkwood, UDP",
                 "imx8, 8 plain rows",
                 "bulk, 1 stream",
                 "multicast, IPv4",

@@ -2,7 +2,7 @@
 //! Tables of results that no plot shows.
 
 use super::outcome::Outcome;
-use crate::bench::{flood::Flood, setup::Setup, shaper::Shaper};
+use crate::bench::{flood::Flood, rfc2544::Rfc2544, setup::Setup, shaper::Shaper};
 use crate::render::count;
 
 /// A table; the first column is words, the others numbers.
@@ -19,15 +19,116 @@ pub struct Table {
 /// Of a result without a plot of its own.
 pub fn of_outcome(outcome: &Outcome) -> Option<Table> {
     match outcome {
+        Outcome::Rfc2544(result) => Some(of_rfc2544(result)),
         Outcome::Flood(flood) => Some(of_flood(flood)),
         Outcome::Setup(setup) => Some(of_setup(setup)),
         Outcome::Shaper(shaper) => Some(of_shaper(shaper)),
-        Outcome::Compare(_) | Outcome::Imx8(_) | Outcome::Bulk(_) | Outcome::Multicast(_) => None,
+        Outcome::Compare(_)
+        | Outcome::Kirkwood(_)
+        | Outcome::Imx8(_)
+        | Outcome::Bulk(_)
+        | Outcome::Multicast(_) => None,
     }
 }
 
 fn percent(part: u64, whole: u64) -> String {
     format!("{:.2} %", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+fn of_rfc2544(result: &Rfc2544) -> Table {
+    let mut rows = Vec::new();
+    for size in &result.sizes {
+        for (router, figures) in size.routers() {
+            let burst = figures.back_to_back.as_ref();
+            let burst = burst.map(|burst| count(burst.frames.round() as u64));
+            let frmol = figures.frmol.as_ref().map(crate::bench::rfc2544::mpps);
+            rows.push(vec![
+                format!("{}, {}", size.label, router.name()),
+                crate::bench::rfc2544::mpps(&figures.ndr.rate),
+                crate::bench::rfc2544::mpps(&figures.pdr.rate),
+                frmol.unwrap_or_else(|| "-".into()),
+                burst.unwrap_or_else(|| "-".into()),
+                format!("{:.2} Mpps", size.ceiling_pps * 1e-6),
+            ]);
+        }
+    }
+    Table {
+        heads: &[
+            "frames",
+            "NDR",
+            "PDR",
+            "at the largest load",
+            "burst",
+            "the generator alone",
+        ],
+        rows,
+        words: format!(
+            "Scenario {}, {}, router and generator on a CPU each. NDR: no loss; PDR: at most 0.5 %, by MLRsearch (RFC 9971). \
+             What is within 5 % of the generator's own rate, or what the generator fell short of exceeding, is not the router's: \u{201c}at least\u{201d}. A burst is of frames back to back without loss.",
+            result.scenario,
+            match result.directions {
+                1 => "one direction",
+                _ => "both directions at once, figures of one",
+            }
+        ),
+    }
+}
+
+/// Percentiles of one-way latencies.
+pub fn latencies(result: &Rfc2544) -> Table {
+    let mut rows = Vec::new();
+    for size in &result.sizes {
+        for (router, figures) in size.routers() {
+            for l in &figures.latency {
+                let load = match l.percent_of_pdr {
+                    0 => "no load".into(),
+                    percent if figures.pdr_is_generators() => {
+                        format!("{percent} % of the generator's rate")
+                    }
+                    percent => format!("{percent} % of PDR"),
+                };
+                let mut row = vec![format!("{}, {}, {load}", size.label, router.name())];
+                row.extend(l.cells());
+                row.push(count(l.samples));
+                rows.push(row);
+            }
+        }
+    }
+    Table {
+        heads: &["us", "p50", "p90", "p99", "p99.9", "max", "frames timed"],
+        rows,
+        words: String::new(),
+    }
+}
+
+/// CPU by an idle loop.
+pub fn cpu_shares(result: &Rfc2544) -> Table {
+    let mut rows = Vec::new();
+    for size in &result.sizes {
+        for (router, figures) in size.routers() {
+            rows.extend(figures.cpu.iter().map(|share| {
+                let load = share.load(figures.pdr_is_generators());
+                vec![
+                    format!("{}, {}, {load}", size.label, router.name()),
+                    count(share.offered_pps as u64),
+                    format!("{:.2} %", share.loss_ratio * 100.0),
+                    format!("{:.1} %", share.router_cpu * 100.0),
+                    format!("{:.1} %", share.cpu_share * 100.0),
+                ]
+            }));
+        }
+    }
+    Table {
+        heads: &[
+            "of the router's CPU",
+            "frames/s",
+            "lost",
+            "its threads had",
+            "an idle loop did not get",
+        ],
+        rows,
+        words: String::new(),
+    }
 }
 
 fn of_flood(flood: &Flood) -> Table {

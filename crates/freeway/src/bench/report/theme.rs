@@ -19,8 +19,18 @@ pub enum Tone {
     Grid,
     /// The kernel.
     Kernel,
+    /// A kernel that does less than that.
+    Less,
+    /// A kernel that does more.
+    More,
+    /// A kernel that has less to do.
+    Plain,
     /// nf_flowtable.
     Flowtable,
+    /// The same from XDP.
+    FlowtableXdp,
+    /// The kernel's FIB from XDP.
+    Fib,
     /// Freeway.
     Freeway,
     /// Freeway's tc programs.
@@ -31,12 +41,17 @@ pub enum Tone {
     Published,
 }
 
-const TONES: [Tone; 9] = [
+const TONES: [Tone; 14] = [
     Tone::Ink,
     Tone::Muted,
     Tone::Grid,
     Tone::Kernel,
+    Tone::Less,
+    Tone::More,
+    Tone::Plain,
     Tone::Flowtable,
+    Tone::FlowtableXdp,
+    Tone::Fib,
     Tone::Freeway,
     Tone::Tc,
     Tone::Redirect,
@@ -50,7 +65,12 @@ impl Tone {
             Tone::Muted => "muted",
             Tone::Grid => "grid",
             Tone::Kernel => "kernel",
+            Tone::Less => "less",
+            Tone::More => "more",
+            Tone::Plain => "plain",
             Tone::Flowtable => "flowtable",
+            Tone::FlowtableXdp => "flowtable-xdp",
+            Tone::Fib => "fib",
             Tone::Freeway => "freeway",
             Tone::Tc => "tc",
             Tone::Redirect => "redirect",
@@ -65,7 +85,12 @@ impl Tone {
             Tone::Muted => [0x59636e, 0x9aa4af],
             Tone::Grid => [0xdde2e7, 0x30373f],
             Tone::Kernel => [0x6f7a86, 0x939eab],
+            Tone::Less => [0x98a4b0, 0x77828e],
+            Tone::More => [0x464f59, 0xc2cad3],
+            Tone::Plain => [0xa9987f, 0x8d7d66],
             Tone::Flowtable => [0xc47a10, 0xdf9f3a],
+            Tone::FlowtableXdp => [0x9c4a1f, 0xd98a5c],
+            Tone::Fib => [0x2a8c5c, 0x4fbf88],
             Tone::Freeway => [0x1f6fd6, 0x5aa2ff],
             Tone::Tc => [0x7fb0ea, 0x3a78c2],
             Tone::Redirect => [0xb4bec8, 0x5d6874],
@@ -164,7 +189,10 @@ mod tests {
             (Tone::Ink, 7.0),
             (Tone::Muted, 4.5),
             (Tone::Kernel, 3.0),
+            (Tone::More, 3.0),
             (Tone::Flowtable, 3.0),
+            (Tone::FlowtableXdp, 3.0),
+            (Tone::Fib, 3.0),
             (Tone::Freeway, 4.5),
             (Tone::Published, 3.0),
         ] {

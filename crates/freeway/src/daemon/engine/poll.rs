@@ -9,7 +9,7 @@ use freeway_kernel::Memberships;
 use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::ethtool::Ethtool;
 use freeway_kernel::hooks;
-use freeway_kernel::model::{Connection, Link, LinkDetail, Tuple};
+use freeway_kernel::model::{Connection, Link, Tuple};
 use freeway_kernel::netdev::{self, XdpFeatures};
 use freeway_kernel::nft::{self, LegacyTable};
 use freeway_kernel::pppoe;
@@ -187,7 +187,7 @@ impl Polled {
             bridge_hooks,
             promiscuous: places
                 .iter()
-                .filter(|link| matches!(link.detail, LinkDetail::Bridge { .. }))
+                .filter(|link| link.is_bridge())
                 .map(|link| link.ifindex)
                 .filter(|index| promiscuous.contains(index))
                 .collect(),

@@ -125,6 +125,16 @@ impl Port {
         self.xdp_program.take_if(|program| !program.holds());
     }
 
+    /// Its tc programs see what leaves, and what XDP has passed.
+    pub(super) fn has_tc(&self) -> bool {
+        !self.tc_programs.is_empty()
+    }
+
+    /// Its tc programs see all that comes in, and know that XDP does not.
+    pub(super) fn sees_all_in_tc(&self) -> bool {
+        self.alone && self.has_tc()
+    }
+
     /// XDP sees its frames.
     fn has_xdp(&self) -> bool {
         self.xdp_program.is_some() || self.carried.is_some()
@@ -208,7 +218,16 @@ impl Ports {
                 )));
             }
         }
-        Ok(())
+        let vrf = |name: &&String| {
+            let link = mirror.link_by_name(name);
+            link.is_some_and(Link::is_vrf)
+        };
+        match config.port.keys().find(vrf) {
+            Some(name) => Err(DaemonError::Config(format!(
+                "[port] table {name}: a VRF has no path of its own; have a table for each of its ports"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Programs that somebody else has taken off, of all ports.
@@ -233,6 +252,11 @@ impl Ports {
     /// True if programs are to be attached to new ports.
     pub(super) fn waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// True if this one is such a port.
+    pub(super) fn waits(&self, ifindex: u32) -> bool {
+        self.waiting.contains(&ifindex)
     }
 
     /// Indices of the ports that would take part, were there room for them.
@@ -262,9 +286,19 @@ pub(super) fn without_xdp(link: &Link, config: &Config) -> Option<String> {
     wants_tc(link, config).or_else(|| kinds::without_xdp(link, wire_true))
 }
 
+/// Ports that a name in the policy means: a VRF's are all that belong to it.
+fn named(name: &str, links: &BTreeMap<u32, Link>) -> Vec<u32> {
+    let link = links.values().find(|link| link.name == name);
+    let Some(link) = link else { return Vec::new() };
+    let vrf = link.is_vrf().then_some(link.ifindex);
+    let is_meant = |of: &&Link| of.ifindex == link.ifindex || (vrf.is_some() && of.vrf() == vrf);
+    let meant = links.values().filter(is_meant);
+    meant.map(|link| link.ifindex).collect()
+}
+
 /// The configuration's policy in the manager's terms.
 pub(super) fn policy(config: &Config, mirror: &Mirror) -> Policy {
-    let index = |name: &String| mirror.link_by_name(name).map(|l| l.ifindex);
+    let links = mirror.links();
     let networks = |list: &[crate::api::Prefix]| {
         list.iter()
             .map(|p| Prefix {
@@ -280,7 +314,8 @@ pub(super) fn policy(config: &Config, mirror: &Mirror) -> Policy {
         dst: networks(&e.dst),
         sport: ranges(&e.sport),
         dport: ranges(&e.dport),
-        ifindex: (!e.port.is_empty()).then(|| e.port.iter().filter_map(index).collect()),
+        ifindex: (!e.port.is_empty())
+            .then(|| e.port.iter().flat_map(|name| named(name, links)).collect()),
     };
     Policy {
         tcp: config.policy.tcp,
@@ -326,7 +361,7 @@ impl Engine {
         // a VLAN or session is as fit for XDP as the device below
         links.sort_by_cached_key(|link| (self.carriers(link), link.ifindex));
         for ifindex in &gone {
-            self.forget_bridged(*ifindex, &mut ops);
+            self.forget_bridged(*ifindex, now_tick, &mut ops);
             self.manager.remove_port(*ifindex, now_tick, &mut ops);
         }
         // no flow may name a slot that leads elsewhere
@@ -346,6 +381,7 @@ impl Engine {
             unknown |= self.polled.obstacles(link.ifindex).is_none();
             self.update_port(link, now_tick, &mut ops);
         }
+        self.tell_snooping(now_tick, &mut ops);
         if unknown {
             self.ask_poller();
         }
@@ -378,7 +414,7 @@ impl Engine {
     fn carriers(&self, link: &Link) -> usize {
         let links = self.mirror.links();
         let below = |link: &&Link| {
-            if link.kind.as_deref() == Some("bridge") {
+            if link.is_bridge() {
                 return links.values().find(|l| l.master == Some(link.ifindex));
             }
             let lower = match link.is_vlan() {
@@ -431,7 +467,7 @@ impl Engine {
     }
 
     /// The device below a VLAN or a PPPoE session, and what is around its packets there.
-    fn carrier(&self, link: &Link) -> Option<(u32, Option<Tag>, Option<Session>)> {
+    pub(super) fn carrier(&self, link: &Link) -> Option<(u32, Option<Tag>, Option<Session>)> {
         match link.detail {
             LinkDetail::Vlan {
                 id,
@@ -520,7 +556,7 @@ impl Engine {
         let mut port = port.unwrap_or_default();
         self.judge(link, &mut port);
         port.up = link.up && link.carrier;
-        self.tell_bridged(link, &port, ops);
+        self.tell_bridged(link, &port, now_tick, ops);
         self.manager.set_port(
             ManagedPort {
                 ifindex: link.ifindex,
@@ -535,6 +571,7 @@ impl Engine {
                 xdp: port.xdp,
                 by_station: port.stations_of.is_some(),
                 tc: port.tc,
+                vrf: link.vrf().unwrap_or(0),
             },
             now_tick,
             ops,
@@ -753,6 +790,7 @@ impl Engine {
                 ..Obstacles::default()
             },
         };
+        obstacles.all.extend(self.kept_for_vrf(link));
         let foreign = |f: &&freeway_kernel::model::Filter| {
             !f.prog_id
                 .is_some_and(|id| self.datapath.prog_ids().contains(&id))
@@ -862,6 +900,7 @@ pub(super) fn attach_tc(
 mod tests {
     use super::*;
     use crate::kinds::tests::link;
+    use freeway_kernel::model::PortDetail;
 
     #[test]
     fn slots_rest_before_they_are_used_again() {
@@ -889,5 +928,28 @@ mod tests {
         assert!(without_xdp(&veth, &config("[port.p1]\nwire_true = true\n")).is_some());
         let tc = config("[port.p0]\nwire_true = true\npath = \"tc\"\n");
         assert!(without_xdp(&veth, &tc).unwrap().contains("configuration"));
+    }
+
+    #[test]
+    fn a_vrf_means_its_ports() {
+        let port = |ifindex, name: &str, vrf: Option<u32>| Link {
+            ifindex,
+            name: name.into(),
+            master: vrf,
+            port: vrf.map_or_else(PortDetail::default, |_| PortDetail::Vrf),
+            ..link(None)
+        };
+        let mut blue = port(4, "blue", None);
+        blue.detail = LinkDetail::Vrf { table: 10 };
+        let links = [
+            port(2, "lan0", Some(4)),
+            port(3, "wan0", None),
+            blue,
+            port(5, "lan1", Some(4)),
+        ];
+        let links = links.into_iter().map(|link| (link.ifindex, link)).collect();
+        assert_eq!(named("blue", &links), [2, 4, 5]);
+        assert_eq!(named("lan0", &links), [2]);
+        assert!(named("lan9", &links).is_empty());
     }
 }

@@ -8,7 +8,7 @@ use freeway_kernel::model::{Family, Link, Tuple};
 use freeway_kernel::nft::{self, FrameChain, SetChanges};
 use freeway_kernel::reachability::{Finding, IfMatch, PacketState, SetName, SetUse, analyse_state};
 
-use super::Engine;
+use super::{Engine, vrf};
 use crate::api::RulesetStatus;
 use crate::daemon::DaemonError;
 
@@ -26,6 +26,8 @@ pub(super) struct Ruleset {
     bare: usize,
     /// Conntrack sees IPv4, IPv6.
     tracks: [bool; 2],
+    /// Connections may be in zones.
+    pub zones: bool,
     /// The flows that each finding concerns.
     scopes: Vec<RuleScope>,
     /// All named sets, and how the way of a flow's packets looks into them.
@@ -71,10 +73,11 @@ impl Engine {
         }
         match nft::Ruleset::read() {
             Ok(rules) => {
-                let mut analysis = analyse_state(&rules, PacketState::Established);
-                let new = analyse_state(&rules, PacketState::New);
+                let ways = vrf::ways(&self.mirror);
+                let mut analysis = analyse_state(&rules, PacketState::Established, ways);
+                let new = analyse_state(&rules, PacketState::New, ways);
                 let findings = analysis.findings.iter().map(Finding::to_string);
-                let untracked = analyse_state(&rules, PacketState::Untracked);
+                let untracked = analyse_state(&rules, PacketState::Untracked, ways);
                 let of_all =
                     |f: &&Finding| analysis.findings.contains(f) || analysis.marks.contains(f);
                 let bare: Vec<Finding> = match rules.bypasses_conntrack() {
@@ -93,6 +96,7 @@ impl Engine {
                 ruleset.marks = analysis.marks.len();
                 ruleset.status.generation = rules.generation;
                 ruleset.bare = bare.len();
+                ruleset.zones = rules.zones();
                 ruleset.tracks = [Family::Ipv4, Family::Ipv6].map(|ip| rules.tracks(ip));
                 ruleset
                     .status
@@ -134,7 +138,7 @@ impl Engine {
         self.manager.set_one_way(one_way, now_tick, &mut ops);
         self.execute(ops)?;
         self.set_ruleset()?;
-        if before.frame_chains != self.ruleset.frame_chains {
+        if before.frame_chains != self.ruleset.frame_chains || before.zones != self.ruleset.zones {
             self.update_ports()?;
         }
         self.set_tracking(before.tracks)
@@ -158,6 +162,7 @@ impl Engine {
         &mut self,
         name: &SetName,
         changes: &SetChanges,
+        now_tick: u32,
         ops: &mut Vec<Op>,
     ) -> bool {
         let Some(used) = self.ruleset.uses.get(name) else {
@@ -170,7 +175,8 @@ impl Engine {
         match used.affected(changes) {
             Some(affected) => {
                 let everywhere = used.postrouting;
-                self.manager.elements_changed(&affected, everywhere, ops);
+                self.manager
+                    .elements_changed(&affected, everywhere, now_tick, ops);
             }
             None => self.manager.new_epoch(ops),
         }
@@ -197,21 +203,23 @@ impl Engine {
     }
 
     fn scopes(&self, ruleset: &Ruleset) -> Vec<RuleScope> {
-        let ports = |wanted: &[IfMatch], of_device: bool| {
+        let links = self.mirror.links();
+        let ports = |wanted: &[IfMatch], of_device: bool, input: bool| {
             (!wanted.is_empty()).then(|| {
-                let links = self.mirror.links().values();
                 let named = |l: &Link| wanted.iter().any(|w| w.matches(l.ifindex, &l.name));
-                // the hooks of the device below see a VLAN's frames, too
-                let hit = |l: &&Link| {
-                    named(l)
-                        || (of_device && l.is_carried() && self.chain(l).into_iter().any(named))
+                let vrf = |l: &Link| links.get(&l.vrf()?);
+                let hit = |l: &&Link| match of_device {
+                    // the hooks of the device below see a VLAN's frames, too
+                    true => named(l) || (l.is_carried() && self.chain(l).into_iter().any(named)),
+                    // to most rules the input of what comes in at a port of a VRF is the VRF
+                    false => named(l) || (input && vrf(l).is_some_and(named)),
                 };
-                links.filter(hit).map(|l| l.ifindex).collect()
+                links.values().filter(hit).map(|l| l.ifindex).collect()
             })
         };
         let scope = |f: &Finding| RuleScope {
-            iif: ports(&f.iif, f.of_device),
-            oif: ports(&f.oif, f.of_device),
+            iif: ports(&f.iif, f.of_device, true),
+            oif: ports(&f.oif, f.of_device, false),
             ipv4: f.ip.is_empty() || f.ip.contains(&Family::Ipv4),
             ipv6: f.ip.is_empty() || f.ip.contains(&Family::Ipv6),
             protos: f.protocols.clone(),

@@ -124,6 +124,7 @@ impl Engine {
                 state: match (port.up, port.is_fit() || bridges) {
                     (false, _) => PortState::Down,
                     (true, true) => PortState::Fast,
+                    (true, false) if self.ports.waits(*ifindex) => PortState::Attaching,
                     (true, false) => PortState::Kernel,
                 },
                 path: match (port.xdp == Fitness::FULL, port.tc.any(), port.xdp.any()) {

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! CPU time by what is left of it: a thread that runs when nothing else wants a CPU (SCHED_IDLE) counts turns of a loop.
+//!
+//! What it does not get, others had: threads, but also interrupts and softirqs, which the scheduler's accounts may leave out or
+//! charge to whoever was interrupted, and the host of a virtual machine.
+
+use std::hint::spin_loop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{io, panic};
+
+use crate::clock::pin;
+use crate::error::{Context, LabError};
+use crate::task_clock::TaskClock;
+
+/// Pauses in a turn, so that counting takes next to nothing.
+const PAUSES: u32 = 16;
+/// Of calibration, at least so much CPU time,
+const CALIBRATION: Duration = Duration::from_millis(20);
+/// in so many looks at it,
+const LOOK: Duration = Duration::from_millis(5);
+/// and no longer than this.
+const CALIBRATION_MAX: Duration = Duration::from_secs(10);
+
+/// A loop at work on a CPU. Dropping it ends it.
+#[derive(Debug)]
+pub struct IdleLoop {
+    cpu: usize,
+    turns: Arc<AtomicU64>,
+    clock: TaskClock,
+    /// Turns in a nanosecond of CPU time of its own.
+    speed: f64,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A moment of a loop.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    at: Instant,
+    turns: u64,
+}
+
+impl IdleLoop {
+    /// Starts it on a CPU that has no load, and finds out how fast it is there. What disturbs it meanwhile does not matter: its
+    /// speed is that in the CPU time that it has itself. Fails if it has next to none for ten seconds.
+    pub fn start(cpu: usize) -> Result<Self, LabError> {
+        let (turns, stop) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (tell, told) = mpsc::channel();
+        let (count, end) = (Arc::clone(&turns), Arc::clone(&stop));
+        let thread = thread::Builder::new()
+            .name("lab-idle-loop".into())
+            .spawn(move || {
+                let ready =
+                    be_idle(cpu).and_then(|()| TaskClock::of(nix::unistd::gettid().as_raw()));
+                let fails = ready.is_err();
+                if tell.send(ready).is_ok() && !fails {
+                    turn(&count, &end);
+                }
+            })
+            .context("start the idle loop's thread")?;
+        let clock = match first(&told) {
+            Ok(clock) => clock,
+            Err(error) => {
+                join(thread);
+                return Err(error);
+            }
+        };
+        let mut of_cpu = Self {
+            cpu,
+            turns,
+            clock,
+            speed: 0.0,
+            stop,
+            thread: Some(thread),
+        };
+        of_cpu.calibrate()?;
+        Ok(of_cpu)
+    }
+
+    /// Finds out again how fast it is, without load.
+    pub fn calibrate(&mut self) -> Result<(), LabError> {
+        let began = Instant::now();
+        let (time, turns) = (self.clock.read()?, self.count());
+        loop {
+            thread::sleep(LOOK);
+            let (had, more) = (
+                self.clock.read()?.saturating_sub(time),
+                self.count() - turns,
+            );
+            if had >= CALIBRATION && more > 0 {
+                self.speed = more as f64 / had.as_nanos() as f64;
+                return Ok(());
+            }
+            if began.elapsed() >= CALIBRATION_MAX {
+                let cpu = self.cpu;
+                return Err(LabError::Incomplete(format!(
+                    "CPU {cpu} is never idle: what runs there must end before its load is measured"
+                )));
+            }
+        }
+    }
+
+    /// Now.
+    pub fn moment(&self) -> Moment {
+        Moment {
+            at: Instant::now(),
+            turns: self.count(),
+        }
+    }
+
+    /// CPU time that all others have had since then: the time passed, less what the loop's turns took.
+    pub fn taken_since(&self, then: Moment) -> Duration {
+        let turns = self.count().saturating_sub(then.turns);
+        let had = Duration::from_nanos((turns as f64 / self.speed) as u64);
+        then.at.elapsed().saturating_sub(had)
+    }
+
+    fn count(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for IdleLoop {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            join(thread);
+        }
+    }
+}
+
+fn join(thread: JoinHandle<()>) {
+    if let Err(cause) = thread.join()
+        && !thread::panicking()
+    {
+        panic::resume_unwind(cause);
+    }
+}
+
+fn first(told: &Receiver<Result<TaskClock, LabError>>) -> Result<TaskClock, LabError> {
+    let ended = |_| LabError::Incomplete("the idle loop's thread ended at once".into());
+    told.recv().map_err(ended)?
+}
+
+/// Binds the calling thread to a CPU, where all others go ahead of it.
+fn be_idle(cpu: usize) -> Result<(), LabError> {
+    pin(cpu)?;
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameter outlives the call; 0 is the calling thread.
+    let rc = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const priority) };
+    let result = if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    };
+    result.context("lower the idle loop's priority")
+}
+
+/// Pauses leave the core to its other hardware thread, whose work would slow the loop down and so count as this CPU's.
+fn turn(count: &AtomicU64, end: &AtomicBool) {
+    while !end.load(Ordering::Relaxed) {
+        for _ in 0..PAUSES {
+            spin_loop();
+        }
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Until the loop has had some CPU time; on a machine that is busy all the time that may take long.
+    fn left_alone(of_cpu: &IdleLoop) -> [Duration; 3] {
+        let began = Instant::now();
+        let (then, time) = (of_cpu.moment(), of_cpu.clock.read().unwrap());
+        loop {
+            thread::sleep(Duration::from_millis(5));
+            let (passed, taken) = (then.at.elapsed(), of_cpu.taken_since(then));
+            let had = of_cpu.clock.read().unwrap() - time;
+            if had >= Duration::from_millis(50) {
+                return [passed, taken, had];
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "{had:?}");
+        }
+    }
+
+    /// Those who run this test may have lowered its priority.
+    fn be_usual() {
+        let usual = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the parameter outlives the call; 0 is the calling thread.
+        let rc = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const usual) };
+        assert_eq!(rc, 0);
+        // SAFETY: takes numbers.
+        let rc = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
+        assert_eq!(rc, 0);
+    }
+
+    #[test]
+    fn a_busy_thread_takes_nearly_all() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: counters need root");
+            return;
+        }
+        let cpu = 0;
+        let of_cpu = IdleLoop::start(cpu).unwrap();
+        // Alone, what is told to be taken is what the loop did not have itself, within the noise of a machine.
+        let [passed, taken, had] = left_alone(&of_cpu);
+        let not_had = passed.saturating_sub(had);
+        assert!(
+            taken.abs_diff(not_had) < passed.mul_f64(0.3),
+            "{passed:?} {taken:?} {had:?}"
+        );
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (tell, told) = mpsc::channel();
+            let end = &stop;
+            scope.spawn(move || {
+                pin(cpu).unwrap();
+                be_usual();
+                tell.send(()).unwrap();
+                while !end.load(Ordering::Relaxed) {
+                    spin_loop();
+                }
+            });
+            told.recv().unwrap();
+            let then = of_cpu.moment();
+            thread::sleep(Duration::from_millis(200));
+            let (passed, taken) = (then.at.elapsed(), of_cpu.taken_since(then));
+            stop.store(true, Ordering::Relaxed);
+            assert!(taken > passed.mul_f64(0.8), "{taken:?} of {passed:?}");
+        });
+        // Afterwards it has the CPU again.
+        let [passed, taken, had] = left_alone(&of_cpu);
+        assert!(
+            taken < passed.saturating_sub(had.mul_f64(0.5)),
+            "{passed:?} {taken:?} {had:?}"
+        );
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_told() {
+        let error = IdleLoop::start(1023).unwrap_err().to_string();
+        assert!(error.contains("1023"), "{error}");
+    }
+}

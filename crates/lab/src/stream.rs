@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! UDP frames at a constant load, as RFC 1242 has it: evenly, in sizes of a mix, in one direction or in both.
+//!
+//! The pace is the program's. It looks at the clock when it is asked for a frame, and gives none until one is due. A sender
+//! that was held up makes up for 128 frames at most, half of what a veth's queue holds, and leaves out the others.
+
+use std::io;
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::attach::{element, load_only, program, set_device_at};
+use crate::clock::{monotonic_ns, pin};
+use crate::error::{Context, LabError};
+use crate::frame::{Direction, FlowSpec, Proto, low32};
+use crate::generator::Parked;
+use crate::lab::Port;
+use crate::mix::Mix;
+use crate::netns::Netns;
+use crate::skel::stream::{StreamSkelBuilder, types};
+use crate::topology::Family;
+
+/// Calls of the program in which nothing else of the CPU runs,
+const BATCH: u32 = 64;
+/// and where frames have the time in them, which wait for the end of it.
+const BATCH_STAMPED: u32 = 4;
+/// A system call takes so long, for each sets up a pool of pages.
+const SLICE_NS: u64 = 50_000_000;
+/// A call of the program takes so long until it is known better: more than one that gives no frame, less than one that does.
+/// What is called for too much gives none.
+const CALL_NS: u64 = 250;
+/// More frames a second would be no number that the program can count with.
+const PER_S_MAX: u64 = 100_000_000;
+
+/// Where frames leave, and what they are.
+#[derive(Clone, Copy, Debug)]
+pub struct Way<'a> {
+    /// The port.
+    pub port: &'a Port,
+    /// The flows. A stream's are of UDP and without a tag, and their frame size is the mix's.
+    pub flows: FlowSpec,
+}
+
+/// What a stream is to offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Frames a second in each direction, at most 100 million in all; without it, as many as the CPU can.
+    pub pps: Option<u64>,
+    /// How long.
+    pub duration: Duration,
+    /// It ends after so many frames, if that is sooner.
+    pub frames: Option<u64>,
+    /// Mean time between frames that have the time in them. Zero: all of them, but one of a burst that a delay has made.
+    pub stamps: Option<Duration>,
+    /// The CPU it runs on.
+    pub cpu: usize,
+}
+
+impl Offer {
+    /// A load for some time.
+    pub fn load(pps: u64, duration: Duration, cpu: usize) -> Self {
+        Self {
+            pps: Some(pps),
+            duration,
+            frames: None,
+            stamps: None,
+            cpu,
+        }
+    }
+
+    /// As fast as the CPU can.
+    pub fn full(duration: Duration, cpu: usize) -> Self {
+        Self {
+            pps: None,
+            ..Self::load(0, duration, cpu)
+        }
+    }
+}
+
+/// What was offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offered {
+    /// Frames, of all directions.
+    pub frames: u64,
+    /// Frames that were due and left out, for the sender was held up or too slow.
+    pub left_out: u64,
+    /// Frames with the time in them.
+    pub stamped: u64,
+    /// Nanoseconds in which frames could leave.
+    pub elapsed_ns: u64,
+}
+
+/// A loaded stream. Flows and sizes go on from one run to the next.
+#[derive(Debug)]
+pub struct Stream {
+    netns: Netns,
+    program: OwnedFd,
+    state: MapHandle,
+    template: Vec<u8>,
+    ways: u64,
+    /// As with the generator.
+    _parked: Parked,
+}
+
+impl Stream {
+    /// Loads a stream of one or two directions, which take turns frame by frame.
+    pub fn new(ways: &[Way<'_>], mix: &Mix) -> Result<Self, LabError> {
+        let invalid = |what: &str| Err(LabError::Invalid(what.into()));
+        let Some(first) = ways.first().filter(|_| ways.len() <= 2) else {
+            return invalid("a stream has one direction or two");
+        };
+        let family = first.flows.family();
+        let order = mix.order()?;
+        let mut config = types::stream_config {
+            order_len: order.len() as u32,
+            ways_len: ways.len() as u32,
+            flows: first.flows.flows,
+            ..Default::default()
+        };
+        config.order[..order.len()].copy_from_slice(&order);
+        let mut longest = Vec::new();
+        for (way, place) in ways.iter().zip(&mut config.ways) {
+            let flows = way.flows;
+            let odd = flows.proto != Proto::Udp || flows.vlan.is_some() || flows.headroom != 0;
+            if odd || flows.family() != family || flows.flows != first.flows.flows {
+                return invalid("a stream's frames are UDP, of one family and untagged");
+            }
+            place.near_addr = low32(flows.near);
+            place.near_port = flows.near_port;
+            place.far_port = flows.far_port;
+            place.reverse = (flows.direction == Direction::Reply).into();
+            place.near_fixed = flows.near_fixed.into();
+            for (size, shape) in mix.sizes().zip(&mut place.shapes) {
+                let spec = FlowSpec {
+                    frame_bytes: size,
+                    stamped: true,
+                    ..flows
+                };
+                spec.check()?;
+                let (template, ip_sum, l4_sum) = spec.template();
+                for (word, bytes) in shape.words.iter_mut().zip(template.chunks_exact(8)) {
+                    let mut memory = [0; 8];
+                    memory.copy_from_slice(bytes);
+                    *word = u64::from_ne_bytes(memory);
+                }
+                shape.ip_sum = ip_sum.into();
+                shape.l4_sum = l4_sum.into();
+                shape.len = template.len() as u32;
+                if template.len() > longest.len() {
+                    longest = template;
+                }
+            }
+        }
+        config.len = longest.len() as u32;
+        let mut storage = MaybeUninit::uninit();
+        let mut open = StreamSkelBuilder::default()
+            .open(&mut storage)
+            .context("open the stream")?;
+        let rodata = open.maps.rodata_data.as_deref_mut();
+        let rodata = rodata.ok_or_else(|| LabError::Invalid("the stream has no data".into()))?;
+        rodata.config = config;
+        let wanted = match family {
+            Family::Ipv4 => "offer_udp4",
+            Family::Ipv6 => "offer_udp6",
+        };
+        load_only(open.open_object_mut(), wanted);
+        let skel = open.load().context("load the stream")?;
+        let program = program(skel.object(), wanted)?;
+        let out = MapHandle::try_from(&skel.maps.out).context("open the stream's port map")?;
+        let state = MapHandle::try_from(&skel.maps.bss).context("open the stream's state")?;
+        for (index, way) in (0..).zip(ways) {
+            set_device_at(&out, index, way.port)?;
+        }
+        let netns = &first.port.netns;
+        Ok(Self {
+            netns: netns.clone(),
+            state,
+            template: longest,
+            ways: ways.len() as u64,
+            _parked: Parked::new(netns, &program)?,
+            program,
+        })
+    }
+
+    /// Runs in a thread of its own and waits for it.
+    pub fn run(&self, offer: &Offer) -> Result<Offered, LabError> {
+        self.netns.enter(|| {
+            pin(offer.cpu)?;
+            self.drive(offer)
+        })?
+    }
+
+    fn drive(&self, offer: &Offer) -> Result<Offered, LabError> {
+        let duration_ns = offer.duration.as_nanos() as u64;
+        let start_ns = monotonic_ns();
+        let end_ns = start_ns + duration_ns;
+        let spread = if offer.stamps.is_some_and(|every| every > Duration::ZERO) {
+            15
+        } else {
+            0
+        };
+        // the program waits for it: zero would be none
+        let stamp_ns = offer
+            .stamps
+            .map_or(0, |every| every.as_nanos().max(1) as u64);
+        self.begin(&types::stream_load {
+            start_ns,
+            end_ns,
+            per_s: offer
+                .pps
+                .map_or(0, |pps| pps.saturating_mul(self.ways).clamp(1, PER_S_MAX)),
+            frames: offer.frames.unwrap_or(0),
+            stamp_ns,
+            stamp_spread: spread,
+        })?;
+        let batch = if stamp_ns > 0 { BATCH_STAMPED } else { BATCH };
+        let mut offered = Offered::default();
+        let mut call_ns = CALL_NS;
+        loop {
+            let now_ns = monotonic_ns();
+            let done = offer.frames.is_some_and(|wanted| offered.frames >= wanted);
+            if now_ns >= end_ns || done {
+                offered.elapsed_ns = now_ns.min(end_ns) - start_ns;
+                return Ok(offered);
+            }
+            let mut repeat = (end_ns - now_ns).min(SLICE_NS) / call_ns;
+            if let (Some(wanted), None) = (offer.frames, offer.pps) {
+                // each call gives one
+                repeat = repeat.min(wanted - offered.frames);
+            }
+            let repeat = repeat.clamp(u64::from(batch), 1 << 24) as u32;
+            self.emit(repeat, batch)?;
+            let took_ns = monotonic_ns() - now_ns;
+            call_ns = (took_ns / u64::from(repeat)).clamp(10, 100_000);
+            offered = self.offered()?;
+        }
+    }
+
+    /// Sets the load and clears the counts; no program runs.
+    fn begin(&self, load: &types::stream_load) -> Result<(), LabError> {
+        let mut value = element(&self.state)?;
+        let mut put = |at: usize, word: u64| value[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+        let at = offset_of!(types::bss, load);
+        for (field, word) in [
+            (offset_of!(types::stream_load, start_ns), load.start_ns),
+            (offset_of!(types::stream_load, end_ns), load.end_ns),
+            (offset_of!(types::stream_load, per_s), load.per_s),
+            (offset_of!(types::stream_load, frames), load.frames),
+            (offset_of!(types::stream_load, stamp_ns), load.stamp_ns),
+            (
+                offset_of!(types::stream_load, stamp_spread),
+                load.stamp_spread,
+            ),
+        ] {
+            put(at + field, word);
+        }
+        let at = offset_of!(types::bss, state);
+        for field in [
+            offset_of!(types::stream_state, frames),
+            offset_of!(types::stream_state, left_out),
+            offset_of!(types::stream_state, stamped),
+            offset_of!(types::stream_state, next_stamp_ns),
+            // with the frames until the next time
+            offset_of!(types::stream_state, credit),
+        ] {
+            put(at + field, 0);
+        }
+        self.state
+            .update(&0u32.to_ne_bytes(), &value, MapFlags::ANY)
+            .context("set the stream's load")
+    }
+
+    fn offered(&self) -> Result<Offered, LabError> {
+        let value = element(&self.state)?;
+        let at = offset_of!(types::bss, state);
+        let word = |field: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&value[at + field..at + field + 8]);
+            u64::from_ne_bytes(bytes)
+        };
+        Ok(Offered {
+            frames: word(offset_of!(types::stream_state, frames)),
+            left_out: word(offset_of!(types::stream_state, left_out)),
+            stamped: word(offset_of!(types::stream_state, stamped)),
+            elapsed_ns: 0,
+        })
+    }
+
+    /// One test run of so many calls, or fewer if a signal cuts it short.
+    fn emit(&self, repeat: u32, batch: u32) -> Result<(), LabError> {
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+            data_in: self.template.as_ptr().cast(),
+            data_size_in: self.template.len() as u32,
+            repeat: repeat.cast_signed(),
+            flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+            batch_size: batch.min(repeat),
+            ..Default::default()
+        };
+        // SAFETY: the options point to data that outlives the call, and nothing is written back but to them.
+        let rc = unsafe {
+            libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options)
+        };
+        match -rc {
+            0 => Ok(()),
+            libc::EINTR => {
+                // whoever ends the program comes to it
+                thread::yield_now();
+                Ok(())
+            }
+            errno => Err(io::Error::from_raw_os_error(errno)).context("run the stream"),
+        }
+    }
+}
