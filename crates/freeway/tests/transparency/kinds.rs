@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! VLANs, bridges, bonds and PPPoE in the place of wires, two by two. `FREEWAY_LONG=1`: each with each, both families, with and
-//! without NAT, or those pairs alone that `FREEWAY_PAIRS=FROM..TO` has the numbers of; else two by two.
+//! without NAT, or those pairs alone that `FREEWAY_PAIRS=FROM..TO,...` has the numbers of; else two by two.
 
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use freeway_lab::Twins;
 use freeway_lab::twins::{Kind, PORTS};
@@ -22,6 +22,8 @@ const SESSION_CASES: usize = 12;
 /// IPv6 or not, translated or not.
 const TRAFFIC: [(bool, bool); 4] = [(false, true), (true, false), (false, false), (true, true)];
 const TRAFFIC_OF_A_PAIR: usize = 1;
+/// Until a port or a flow has the path that it is fit for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Those that this kernel has.
 fn kinds() -> Vec<Kind> {
@@ -47,9 +49,14 @@ fn pairs(kinds: &[Kind]) -> Vec<[Kind; 2]> {
         let Ok(range) = std::env::var("FREEWAY_PAIRS") else {
             return pairs;
         };
-        let (from, to) = range.split_once("..").expect("FREEWAY_PAIRS is FROM..TO");
-        let [from, to] = [from, to].map(|number| number.parse().expect("a number"));
-        pairs[from..to].to_vec()
+        let some = |range: &str| {
+            let (from, to) = range
+                .split_once("..")
+                .expect("FREEWAY_PAIRS is FROM..TO,...");
+            let [from, to] = [from, to].map(|number| number.parse().expect("a number"));
+            pairs[from..to].to_vec()
+        };
+        range.split(',').flat_map(some).collect()
     } else {
         let pair = |pair: &[Kind]| [pair[0], *pair.get(1).unwrap_or(&Kind::Wire)];
         let others: Vec<Kind> = kinds
@@ -123,11 +130,14 @@ fn ports_of_other_kinds_send_what_the_kernel_sends() {
         let mut seed = SEED + SEEDS_OF_A_PAIR * (8 * lan as u64 + wan as u64);
         let mut bench = Bench::build("auto", kinds);
         cases += dial(&mut bench, kinds, &tally, &mut seed, frames);
-        let in_xdp = bench.in_xdp();
-        for (port, kind) in PORTS.iter().zip(kinds) {
-            let is = in_xdp.iter().any(|name| name == port);
-            assert_eq!(is, for_xdp(kind), "{port}, {kind:?}: {}", bench.ports());
-        }
+        let fit: Vec<&str> = (PORTS.into_iter().zip(kinds))
+            .filter_map(|(port, kind)| for_xdp(kind).then_some(port))
+            .collect();
+        common::until("the ports' paths", PATIENCE, || {
+            let in_xdp = bench.in_xdp();
+            let has = |port: &&str| in_xdp.iter().any(|name| name == port);
+            (PORTS.iter().filter(|port| has(port)).eq(&fit)).then_some(())
+        });
         let wanted = if for_xdp(lan) && for_xdp(wan) {
             "xdp"
         } else {
@@ -143,14 +153,21 @@ fn ports_of_other_kinds_send_what_the_kernel_sends() {
             examine(&mut bench, &case, &tally);
             cases += 1;
             for [from, to] in [[PORTS[0], PORTS[1]], [PORTS[1], PORTS[0]]] {
-                let paths = bench.paths(from, to);
                 // answers come in at the third port
                 let none = from == PORTS[1] && case.setup.uplinks == Uplinks::Asymmetric;
-                assert!(
-                    (none || !paths.is_empty()) && paths.iter().all(|path| path == wanted),
-                    "{from} to {to}, {lan:?} and {wan:?}: {paths:?}, not {wanted}\n{}",
-                    bench.ports()
-                );
+                let end = Instant::now() + PATIENCE;
+                loop {
+                    let paths = bench.paths(from, to);
+                    if (none || !paths.is_empty()) && paths.iter().all(|path| path == wanted) {
+                        break;
+                    }
+                    assert!(
+                        Instant::now() < end,
+                        "{from} to {to}, {lan:?} and {wan:?}: {paths:?}, not {wanted}\n{}",
+                        bench.ports()
+                    );
+                    std::thread::sleep(Duration::from_millis(100));
+                }
             }
         }
         println!("row: {lan:?} and {wan:?}: {wanted}");
