@@ -337,6 +337,11 @@ pub enum BenchCommand {
     /// Masquerade and a stateful firewall; established connections whose frames come in turn. What a frame costs one CPU,
     /// net of the generator, and the kernel's cost over Freeway's beside what the source gained by its fast path.
     Kirkwood(KirkwoodArgs),
+    /// Measure what a frame costs by how many flows there are
+    ///
+    /// `compare` with different numbers of flows, one after the other, in routers and with a daemon that have the greatest
+    /// number's connections from the start: the kernel, Freeway and a bare XDP redirect, net of the generator.
+    Flows(ByFlowsArgs),
     /// Measure what a copy of a multicast frame costs the router
     ///
     /// One source and as many receivers as asked for, each at a port of its own; IPv4 and IPv6, small UDP frames. The
@@ -532,6 +537,32 @@ pub struct KirkwoodArgs {
     /// Start Freeway once for each protocol, not anew for each run
     #[arg(long)]
     pub one_daemon: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `bench flows`.
+#[derive(Debug, Args)]
+pub struct ByFlowsArgs {
+    /// What to measure in
+    #[arg(long, value_name = "NAME", default_value = "nat")]
+    pub scenario: Scenario,
+    /// Flows, in turn; repeat for more
+    #[arg(long, value_name = "NUMBER", default_values_t = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub flows: Vec<u32>,
+    /// Runs; figures are their medians
+    #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Seconds of each sample of each router, 0.5 to 3600
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = sample_seconds)]
+    pub seconds: f64,
+    /// The path of Freeway's ports
+    #[arg(long, value_name = "PATH", default_value = "auto")]
+    pub path: PathChoice,
+    /// CPU of generator and router
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub cpu: usize,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -68,6 +68,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Bench(BenchCommand::Shaper(args)) => bench::shaper(&args),
         Command::Bench(BenchCommand::Imx8(args)) => bench::imx8(&args),
         Command::Bench(BenchCommand::Kirkwood(args)) => bench::kirkwood(&args),
+        Command::Bench(BenchCommand::Flows(args)) => bench::flows(&args),
         Command::Bench(BenchCommand::Multicast(args)) => bench::multicast(&args),
         Command::Bench(BenchCommand::Rfc2544(args)) => bench::rfc2544(&args),
         Command::Bench(BenchCommand::Report(args)) => bench::report(&args),

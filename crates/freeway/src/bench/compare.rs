@@ -12,7 +12,7 @@ mod scenario;
 mod session;
 mod table;
 
-use freeway_lab::{FLOWS_MAX, Topology};
+use freeway_lab::{FLOWS_MAX, SinkCost};
 use serde::{Deserialize, Serialize};
 
 use self::bench::{Bench, Figures, Run};
@@ -23,7 +23,7 @@ use crate::cli::CompareArgs;
 use crate::exit::{Exit, Stop};
 use crate::lab;
 use crate::machine::Machine;
-use crate::render;
+use crate::render::{self, plural};
 
 /// Fewer of the frames on the fast path than this deserve a remark.
 const SHARE_EXPECTED: f64 = 0.98;
@@ -196,6 +196,70 @@ fn mpps(gross_ns: impl Iterator<Item = f64>) -> f64 {
 }
 
 impl Comparison {
+    /// Of the runs with so many flows.
+    fn of(
+        args: &CompareArgs,
+        flows: u32,
+        bench: &Bench<'_>,
+        sink: Option<&SinkCost>,
+        runs: &[Run],
+    ) -> Self {
+        let mut samples = Samples::default();
+        runs.iter().for_each(|run| samples.push(run));
+        let lost = |of: fn(&Run) -> &Figures| {
+            let shares = runs.iter().map(|run| of(run).lost_share());
+            shares.fold(0.0, f64::max)
+        };
+        let freeway = &samples.freeway_net_ns;
+        let there = bench.peers().enumerate().map(|(at, router)| {
+            let of: Vec<Figures> = runs.iter().map(|run| run.peers[at]).collect();
+            Peer::of(router, &of, freeway)
+        });
+        let there: Vec<Peer> = there.collect();
+        let peers = Definition::of(args.scenario).peers.iter().filter_map(|of| {
+            let missing = bench.missing(*of).map(|why| Peer::missing(*of, why));
+            missing.or_else(|| there.iter().find(|peer| peer.router == *of).cloned())
+        });
+        Self {
+            scenario: args.scenario.name().into(),
+            proto: args.proto.name().into(),
+            frame_bytes: args.frame_bytes(),
+            wire_bytes: bench.wire_bytes(),
+            path: args.path.name().into(),
+            flows,
+            runs: args.runs,
+            seconds: args.seconds,
+            kernel: Some(bench.kernel_shape()),
+            source_ns: median(samples.source_ns.clone()),
+            kernel_ns: median(samples.kernel_net_ns.clone()),
+            freeway_ns: median(freeway.clone()),
+            redirect_ns: median(samples.redirect_net_ns.clone()),
+            kernel_mpps: mpps(samples.kernel_ns.iter().copied()),
+            freeway_mpps: mpps(samples.freeway_ns.iter().copied()),
+            redirect_mpps: mpps(samples.redirect_ns.iter().copied()),
+            speedup: ratio(&samples.kernel_net_ns, freeway),
+            over_redirect: ratio(freeway, &samples.redirect_net_ns),
+            over_kernel: median(samples.over_kernel.clone()),
+            program_ns: (!samples.program_ns.is_empty())
+                .then(|| median(samples.program_ns.clone())),
+            changes_per_s: args.changes(),
+            real_changes_per_s: runs
+                .iter()
+                .filter_map(|run| run.changes_per_s)
+                .reduce(f64::min),
+            refused: args.refused,
+            idle_connections: args.idle_connections,
+            sink_skb_ns: sink.map(|sink| sink.skb_ns),
+            sink_xdp_ns: sink.map(|sink| sink.xdp_ns),
+            fast_share: samples.fast_share.iter().copied().fold(1.0, f64::min),
+            kernel_lost_share: lost(|run| &run.kernel),
+            freeway_lost_share: lost(|run| &run.freeway),
+            peers: peers.collect(),
+            samples,
+            machine: Machine::this(),
+        }
+    }
+
     /// Frames that an XDP drop at the router's input takes, millions a second: no router is faster here.
     pub fn drop_mpps(&self) -> f64 {
         mpps(self.samples.source_ns.iter().copied())
@@ -271,12 +335,44 @@ pub fn compare(args: &CompareArgs) -> Result<(), Stop> {
 
 /// Runs it.
 pub fn measured(args: &CompareArgs) -> Result<Comparison, Stop> {
-    let topology = Definition::of(args.scenario).topology()?;
-    lab::prepare()?;
-    run(args, topology)
+    let bench = built(args)?;
+    let sink = if args.brief {
+        None
+    } else {
+        progress("what the sink costs");
+        Some(bench.sink()?)
+    };
+    let runs = bench.runs(|number, run| {
+        say(&bench, run, &format!("run {number} of {}", args.runs));
+    })?;
+    Ok(Comparison::of(
+        args,
+        args.flows(),
+        &bench,
+        sink.as_ref(),
+        &runs,
+    ))
 }
 
-fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, Stop> {
+/// Runs it with each of these numbers of flows, of which the arguments have the greatest.
+pub fn measured_of(args: &CompareArgs, counts: &[u32]) -> Result<Vec<Comparison>, Stop> {
+    let bench = built(args)?;
+    let runs = bench.runs_of(counts, |flows, number, run| {
+        let flows = plural(flows.into(), "flow");
+        say(
+            &bench,
+            run,
+            &format!("{flows}, run {number} of {}", args.runs),
+        );
+    })?;
+    let of = |(flows, runs): (&u32, Vec<Run>)| Comparison::of(args, *flows, &bench, None, &runs);
+    Ok(counts.iter().zip(runs).map(of).collect())
+}
+
+/// The routers.
+fn built(args: &CompareArgs) -> Result<Bench<'_>, Stop> {
+    let topology = Definition::of(args.scenario).topology()?;
+    lab::prepare()?;
     if args.changes.is_some() && args.changes() == 0 {
         let message = "--changes is of `--scenario churn` alone";
         return Err(Stop::new(Exit::Usage, message));
@@ -292,69 +388,7 @@ fn run(args: &CompareArgs, topology: &'static Topology) -> Result<Comparison, St
         "building the routers of `{}`",
         args.scenario.name()
     ));
-    let bench = Bench::build(args, topology)?;
-    let sink = if args.brief {
-        None
-    } else {
-        progress("what the sink costs");
-        Some(bench.sink()?)
-    };
-    let runs = bench.runs(|number, run| {
-        say(&bench, run, &format!("run {number} of {}", args.runs));
-    })?;
-    let mut samples = Samples::default();
-    runs.iter().for_each(|run| samples.push(run));
-    let lost = |of: fn(&Run) -> &Figures| {
-        let shares = runs.iter().map(|run| of(run).lost_share());
-        shares.fold(0.0, f64::max)
-    };
-    let freeway = &samples.freeway_net_ns;
-    let there = bench.peers().enumerate().map(|(at, router)| {
-        let of: Vec<Figures> = runs.iter().map(|run| run.peers[at]).collect();
-        Peer::of(router, &of, freeway)
-    });
-    let there: Vec<Peer> = there.collect();
-    let peers = Definition::of(args.scenario).peers.iter().filter_map(|of| {
-        let missing = bench.missing(*of).map(|why| Peer::missing(*of, why));
-        missing.or_else(|| there.iter().find(|peer| peer.router == *of).cloned())
-    });
-    Ok(Comparison {
-        scenario: args.scenario.name().into(),
-        proto: args.proto.name().into(),
-        frame_bytes: args.frame_bytes(),
-        wire_bytes: bench.wire_bytes(),
-        path: args.path.name().into(),
-        flows: args.flows(),
-        runs: args.runs,
-        seconds: args.seconds,
-        kernel: Some(Router::kernel_of(topology)),
-        source_ns: median(samples.source_ns.clone()),
-        kernel_ns: median(samples.kernel_net_ns.clone()),
-        freeway_ns: median(freeway.clone()),
-        redirect_ns: median(samples.redirect_net_ns.clone()),
-        kernel_mpps: mpps(samples.kernel_ns.iter().copied()),
-        freeway_mpps: mpps(samples.freeway_ns.iter().copied()),
-        redirect_mpps: mpps(samples.redirect_ns.iter().copied()),
-        speedup: ratio(&samples.kernel_net_ns, freeway),
-        over_redirect: ratio(freeway, &samples.redirect_net_ns),
-        over_kernel: median(samples.over_kernel.clone()),
-        program_ns: (!samples.program_ns.is_empty()).then(|| median(samples.program_ns.clone())),
-        changes_per_s: args.changes(),
-        real_changes_per_s: runs
-            .iter()
-            .filter_map(|run| run.changes_per_s)
-            .reduce(f64::min),
-        refused: args.refused,
-        idle_connections: args.idle_connections,
-        sink_skb_ns: sink.as_ref().map(|sink| sink.skb_ns),
-        sink_xdp_ns: sink.as_ref().map(|sink| sink.xdp_ns),
-        fast_share: samples.fast_share.iter().copied().fold(1.0, f64::min),
-        kernel_lost_share: lost(|run| &run.kernel),
-        freeway_lost_share: lost(|run| &run.freeway),
-        peers: peers.collect(),
-        samples,
-        machine: Machine::this(),
-    })
+    Bench::build(args, topology)
 }
 
 fn say(bench: &Bench<'_>, run: &Run, number: &str) {

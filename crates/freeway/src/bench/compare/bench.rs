@@ -185,11 +185,17 @@ impl<'a> Bench<'a> {
         missing.find_map(|(of, why)| (*of == router).then_some(why.as_str()))
     }
 
+    /// Which of its shapes the kernel has.
+    pub fn kernel_shape(&self) -> Router {
+        Router::kernel_of(self.kernel.lab.topology())
+    }
+
     /// Size of the frames that are sent, FCS counted.
     pub fn wire_bytes(&self) -> u32 {
         self.flows().wire_bytes()
     }
 
+    /// All of them.
     fn flows(&self) -> FlowSpec {
         let (flows, frame_bytes) = (self.args.flows(), self.args.frame_bytes());
         let lab = &self.freeway.lab;
@@ -199,13 +205,14 @@ impl<'a> Bench<'a> {
     /// What the sink costs.
     pub fn sink(&self) -> Result<SinkCost, Stop> {
         self.prime(self.args.flows())?;
-        Ok(measure_sink(&self.freeway.lab, &self.spec(SINK))?)
+        let spec = self.spec(self.args.flows(), SINK);
+        Ok(measure_sink(&self.freeway.lab, &spec)?)
     }
 
-    fn spec(&self, duration: Duration) -> MeasureSpec {
+    fn spec(&self, flows: u32, duration: Duration) -> MeasureSpec {
         let CompareArgs { proto, cpu, .. } = *self.args;
         MeasureSpec {
-            flows: self.args.flows(),
+            flows,
             frame_bytes: self.args.frame_bytes(),
             proto,
             cpu,
@@ -255,12 +262,12 @@ impl<'a> Bench<'a> {
     }
 
     /// Flows become fast here, outside the sample.
-    fn warm_up(&self, daemon: &RouterDaemon) -> Result<(), Stop> {
-        let enough = (f64::from(self.args.flows()) * WARM) as u64;
+    fn warm_up(&self, daemon: &RouterDaemon, flows: u32) -> Result<(), Stop> {
+        let enough = (f64::from(flows) * WARM) as u64;
         let start = Instant::now();
         let mut said = start;
         loop {
-            measure(&self.freeway.lab, &self.spec(WARMUP))?;
+            measure(&self.freeway.lab, &self.spec(flows, WARMUP))?;
             let active = daemon.status()?.flows.active;
             if active >= enough || self.args.refused || start.elapsed() >= WARMUP_MAX {
                 return Ok(());
@@ -279,7 +286,7 @@ impl<'a> Bench<'a> {
         };
         let _counting = Counting::begin()?;
         let before = program.run_time()?;
-        measure(&self.freeway.lab, &self.spec(COUNTED))?;
+        measure(&self.freeway.lab, &self.spec(self.args.flows(), COUNTED))?;
         Ok(Some(program.run_time()?.since(before).mean_ns()))
     }
 
@@ -313,27 +320,56 @@ impl<'a> Bench<'a> {
         let number = self.args.runs as usize;
         let at_once = if self.args.one_daemon { number } else { 1 };
         let mut runs = Vec::with_capacity(number);
+        let flows = self.args.flows();
         while runs.len() < number {
-            self.with_daemon(|daemon, turns, program_ns| {
-                for _ in 0..at_once {
-                    let run = Run {
-                        program_ns,
-                        ..self.run(daemon, turns)?
-                    };
-                    said(runs.len() + 1, &run);
-                    runs.push(run);
-                }
-                Ok(())
-            })?;
+            let daemon = self.start()?;
+            self.warm_up(&daemon, flows)?;
+            let program_ns = if self.args.brief {
+                None
+            } else {
+                self.program_ns()?
+            };
+            let turns = self.turns(flows)?;
+            for _ in 0..at_once {
+                let run = Run {
+                    program_ns,
+                    ..self.run(&daemon, &turns)?
+                };
+                said(runs.len() + 1, &run);
+                runs.push(run);
+            }
+            drop(turns);
+            daemon.stop()?;
         }
         Ok(runs)
     }
 
-    /// Starts a daemon, and lets its flows become fast.
-    fn with_daemon(
+    /// Measures as often as asked for with each of these numbers of flows, by one daemon. Connections are there for all.
+    pub fn runs_of(
         &self,
-        measured: impl FnOnce(&RouterDaemon, &Turns, Option<f64>) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
+        counts: &[u32],
+        said: impl Fn(u32, usize, &Run),
+    ) -> Result<Vec<Vec<Run>>, Stop> {
+        let daemon = self.start()?;
+        let mut all = Vec::with_capacity(counts.len());
+        for flows in counts {
+            self.keep()?;
+            self.warm_up(&daemon, *flows)?;
+            let turns = self.turns(*flows)?;
+            let mut runs = Vec::new();
+            for number in 1..=self.args.runs as usize {
+                let run = self.run(&daemon, &turns)?;
+                said(*flows, number, &run);
+                runs.push(run);
+            }
+            all.push(runs);
+        }
+        daemon.stop()?;
+        Ok(all)
+    }
+
+    /// A daemon, to which its ports have been shown.
+    fn start(&self) -> Result<RouterDaemon, Stop> {
         self.keep()?;
         let lab = &self.freeway.lab;
         let daemon = RouterDaemon::start_on(lab, self.args.path, &self.config)?;
@@ -342,18 +378,14 @@ impl<'a> Bench<'a> {
         if self.args.idle_connections > 0 {
             self.prime(self.args.flows())?;
         }
-        self.warm_up(&daemon)?;
-        let program_ns = if self.args.brief {
-            None
-        } else {
-            self.program_ns()?
-        };
+        Ok(daemon)
+    }
+
+    fn turns(&self, flows: u32) -> Result<Turns, Stop> {
         let seconds = Duration::from_secs_f64(self.args.seconds);
         let peers: Vec<&Lab> = self.peers.iter().map(|place| &place.lab).collect();
-        let turns = Turns::new(&[&self.kernel.lab, lab], &peers, &self.spec(seconds))?;
-        measured(&daemon, &turns, program_ns)?;
-        drop(turns);
-        daemon.stop()
+        let routers = [&self.kernel.lab, &self.freeway.lab];
+        Ok(Turns::new(&routers, &peers, &self.spec(flows, seconds))?)
     }
 
     fn run(&self, daemon: &RouterDaemon, turns: &Turns) -> Result<Run, Stop> {

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All plots of a report, drawn.
 
+use super::by_flows::by_flows;
 use super::chart::Drawing;
+use super::curve::Curves;
 use super::document::Report;
-use super::{curve, plots};
+use super::latency::latency;
+use super::plots;
 
 /// A plot.
 #[derive(Clone, Debug)]
@@ -32,17 +35,22 @@ pub fn figures(report: &Report) -> Result<Vec<Figure>, String> {
             subtitle: chart.subtitle,
         });
     }
-    if let Some(curves) = curve::latency(report) {
-        let rates = figures.iter().position(|figure| figure.name == "rates");
-        let at = rates.map_or(figures.len(), |rates| rates + 1);
-        let figure = Figure {
-            titled: curves.draw(true)?,
-            bare: curves.draw(false)?,
-            name: curves.name,
-            title: curves.title,
-            subtitle: curves.subtitle,
-        };
-        figures.insert(at, figure);
+    for (curves, chart) in [(by_flows(report), "cost"), (latency(report), "rates")] {
+        if let Some(curves) = curves {
+            let before = figures.iter().position(|figure| figure.name == chart);
+            let at = before.map_or(figures.len(), |before| before + 1);
+            figures.insert(at, drawn(curves)?);
+        }
     }
     Ok(figures)
+}
+
+fn drawn(curves: Curves) -> Result<Figure, String> {
+    Ok(Figure {
+        titled: curves.draw(true)?,
+        bare: curves.draw(false)?,
+        name: curves.name,
+        title: curves.title,
+        subtitle: curves.subtitle,
+    })
 }

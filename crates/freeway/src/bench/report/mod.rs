@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway bench report`: all that the machine can measure, as one document and a page.
 
+mod by_flows;
 mod chart;
 mod curve;
 mod document;
 mod figure;
+mod latency;
 mod machine;
 mod outcome;
 mod page;

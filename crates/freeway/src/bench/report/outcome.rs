@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::super::bulk::Bulk;
 use super::super::compare::Comparison;
 use super::super::flood::Flood;
+use super::super::flows::ByFlows;
 use super::super::imx8::Imx8;
 use super::super::kirkwood::Kirkwood;
 use super::super::multicast::Multicast;
@@ -30,6 +31,8 @@ pub enum Outcome {
     Imx8(Imx8),
     /// `bench kirkwood`.
     Kirkwood(Box<Kirkwood>),
+    /// `bench flows`.
+    Flows(ByFlows),
     /// `bench bulk`.
     Bulk(Bulk),
     /// `bench multicast`.
@@ -45,10 +48,11 @@ pub enum Outcome {
 }
 
 /// Fields that only one command's result has.
-const MARKS: [(&str, &str); 9] = [
+const MARKS: [(&str, &str); 10] = [
     ("compare", "over_redirect"),
     ("imx8", "rows"),
     ("kirkwood", "tcp"),
+    ("flows", "counts"),
     ("bulk", "streams"),
     ("multicast", "families"),
     ("rfc2544", "sizes"),
@@ -125,6 +129,7 @@ impl Outcome {
             "compare" => serde_json::from_value(value).map(Outcome::Compare),
             "imx8" => serde_json::from_value(value).map(Outcome::Imx8),
             "kirkwood" => serde_json::from_value(value).map(Outcome::Kirkwood),
+            "flows" => serde_json::from_value(value).map(Outcome::Flows),
             "bulk" => serde_json::from_value(value).map(Outcome::Bulk),
             "multicast" => serde_json::from_value(value).map(Outcome::Multicast),
             "rfc2544" => serde_json::from_value(value).map(Outcome::Rfc2544),
@@ -148,6 +153,7 @@ impl Outcome {
             Outcome::Compare(_) => "compare",
             Outcome::Imx8(_) => "imx8",
             Outcome::Kirkwood(_) => "kirkwood",
+            Outcome::Flows(_) => "flows",
             Outcome::Bulk(_) => "bulk",
             Outcome::Multicast(_) => "multicast",
             Outcome::Rfc2544(_) => "rfc2544",
@@ -171,6 +177,7 @@ impl Outcome {
             Outcome::Compare(result) => &result.machine,
             Outcome::Imx8(result) => &result.machine,
             Outcome::Kirkwood(result) => &result.machine,
+            Outcome::Flows(result) => &result.machine,
             Outcome::Bulk(result) => &result.machine,
             Outcome::Multicast(result) => &result.machine,
             Outcome::Rfc2544(result) => &result.machine,
@@ -216,6 +223,11 @@ impl Outcome {
                     ratios.more(&case, SPEEDUP, kernel, freeway);
                     ratios.more(&case, OF_FLOWTABLE, kernel, flowtable);
                     ratios.less(&case, OVER_REDIRECT, freeway, &row.redirect_samples);
+                }
+            }
+            Outcome::Flows(flows) => {
+                for of in &flows.counts {
+                    ratios.of_comparison(&flows_case(of), of);
                 }
             }
             Outcome::Bulk(bulk) => {
@@ -306,6 +318,16 @@ impl Outcome {
                 };
                 imx8.rows.iter().flat_map(of_row).collect()
             }
+            Outcome::Flows(flows) => {
+                let of_count = |of: &Comparison| {
+                    let remarks = of.remarks().into_iter();
+                    let case = flows_case(of);
+                    remarks
+                        .map(|words| format!("{case}: {words}"))
+                        .collect::<Vec<_>>()
+                };
+                flows.counts.iter().flat_map(of_count).collect()
+            }
             Outcome::Multicast(multicast) => multicast.remarks(),
             Outcome::Rfc2544(result) => result.remarks.clone(),
             Outcome::Bulk(_) | Outcome::Flood(_) | Outcome::Setup(_) | Outcome::Shaper(_) => {
@@ -345,6 +367,10 @@ impl Outcome {
             Outcome::Kirkwood(kirkwood) => {
                 let of_cases = kirkwood.cases().map(|(case, of)| of_comparison(case, of));
                 of_cases.to_vec()
+            }
+            Outcome::Flows(flows) => {
+                let of_count = |of| of_comparison(&flows_case(of), of);
+                flows.counts.iter().map(of_count).collect()
             }
             Outcome::Imx8(imx8) => {
                 let of_row = |row: &super::super::imx8::Measured| {
@@ -403,6 +429,10 @@ impl Outcome {
 pub fn imx8_case(label: &str, vlan_nat: bool) -> String {
     let shape = if vlan_nat { ", VLAN, NAT" } else { "" };
     format!("{label}{shape}")
+}
+
+fn flows_case(of: &Comparison) -> String {
+    crate::render::plural(of.flows.into(), "flow")
 }
 
 fn streams(number: u32) -> String {

@@ -6,7 +6,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::document::{Report, Scenario};
 use super::figure::Figure;
 use super::outcome::{Outcome, Ratio};
-use super::plots::{between, ns, speedup_rows, times, times_between};
+use super::plots::{between, cost_plot, ns, speedup_rows, times, times_between};
 use super::sources::{Ours, PUBLISHED};
 use super::tables::{Table, cpu_shares, latencies, of_outcome};
 use super::theme;
@@ -144,8 +144,7 @@ fn table(heads: &[&str], numbers: usize, rows: &[Vec<String>]) -> Markup {
 fn table_of(plot: &str, report: &Report) -> Markup {
     match plot {
         "speedup" => ratios(report),
-        "cost" => costs(report, false),
-        "imx8" => costs(report, true),
+        "cost" | "imx8" | "flows" => costs(report, plot),
         "line-cpu" => line_cpu(report),
         "sources" => sources(report),
         "latency" => latency(report),
@@ -204,10 +203,10 @@ fn ratios(report: &Report) -> Markup {
     }
 }
 
-fn costs(report: &Report, of_imx8: bool) -> Markup {
+fn costs(report: &Report, plot: &str) -> Markup {
     let mut rows = Vec::new();
     for (scenario, outcome) in report.measured() {
-        if matches!(outcome, Outcome::Imx8(_)) != of_imx8 {
+        if cost_plot(outcome) != plot {
             continue;
         }
         for costs in outcome.costs() {
@@ -236,10 +235,10 @@ fn costs(report: &Report, of_imx8: bool) -> Markup {
             summary { "The figures" }
             (table(&["scenario", "for a", "router", "median", "interval"], 2, &rows))
         }
-        @if of_imx8 {
-            (missing_rows(report))
-        } @else {
-            (missing_peers(report))
+        @match plot {
+            "imx8" => (missing_rows(report)),
+            "cost" => (missing_peers(report)),
+            _ => {}
         }
     }
 }

@@ -18,7 +18,8 @@ const MISSING: &str = "not measured";
 const OURS: &str = "Freeway, here";
 const THEIRS: &str = "published";
 
-fn tone(router: Router) -> Tone {
+/// A router's colour.
+pub fn tone(router: Router) -> Tone {
     match router {
         Router::Kernel => Tone::Kernel,
         Router::KernelStateless => Tone::Less,
@@ -194,11 +195,20 @@ fn cost_row(label: String, costs: &Costs) -> Row {
     }
 }
 
-/// The cost of a frame in each scenario but the i.MX 8's, which have a plot of their own.
+/// The plot of what frames cost that has these figures.
+pub fn cost_plot(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Imx8(_) => "imx8",
+        Outcome::Flows(_) => "flows",
+        _ => "cost",
+    }
+}
+
+/// The cost of a frame in each scenario without a plot of its own.
 fn costs(report: &Report) -> Chart {
     let mut rows = Vec::new();
     for (scenario, outcome) in report.measured() {
-        if matches!(outcome, Outcome::Imx8(_)) {
+        if cost_plot(outcome) != "cost" {
             continue;
         }
         for costs in outcome.costs() {

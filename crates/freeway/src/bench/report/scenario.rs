@@ -28,7 +28,7 @@ pub struct Definition {
 }
 
 /// All of them, in the order of the page.
-pub const ALL: [Definition; 17] = [
+pub const ALL: [Definition; 18] = [
     Definition {
         name: "routed",
         title: "IPv4 routing without connection tracking",
@@ -99,6 +99,15 @@ pub const ALL: [Definition; 17] = [
         quick_s: 13.0,
         long: "compare --scenario pppoe --runs 5 --seconds 20",
         long_s: 380.0,
+        cpus: 1,
+    },
+    Definition {
+        name: "flows",
+        title: "IPv4 masquerade by number of flows",
+        quick: "flows --flows 1 --flows 100 --flows 10000 --runs 3 --seconds 0.5",
+        quick_s: 22.0,
+        long: "flows --runs 5 --seconds 5",
+        long_s: 420.0,
         cpus: 1,
     },
     Definition {
@@ -223,6 +232,7 @@ impl Definition {
             BenchCommand::Kirkwood(args) => {
                 Outcome::Kirkwood(Box::new(bench::kirkwood::measured(&args)?))
             }
+            BenchCommand::Flows(args) => Outcome::Flows(bench::flows::measured(&args)?),
             BenchCommand::Bulk(args) => Outcome::Bulk(bench::bulk::measured(&args)?),
             BenchCommand::Multicast(args) => Outcome::Multicast(bench::multicast::measured(&args)?),
             BenchCommand::Rfc2544(args) => Outcome::Rfc2544(bench::rfc2544::measured(&args)?),

@@ -26,6 +26,7 @@ pub fn of_outcome(outcome: &Outcome) -> Option<Table> {
         Outcome::Compare(_)
         | Outcome::Kirkwood(_)
         | Outcome::Imx8(_)
+        | Outcome::Flows(_)
         | Outcome::Bulk(_)
         | Outcome::Multicast(_) => None,
     }
