@@ -31,7 +31,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// Loading programs takes a second or two where the machine is busy, attaching to hundreds of ports many.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_secs(120);
 /// How long a daemon may take to end.
 const END: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
