@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::forwarded::Forwarded;
 use super::process::pin;
 use super::program::input_program;
-use super::{median, options, progress, ratio};
+use super::{at_once, median, options, progress, ratio};
 use crate::cli::BulkArgs;
 use crate::config::PathChoice;
 use crate::exit::Stop;
@@ -288,17 +288,11 @@ impl Site {
 }
 
 fn run(args: &BulkArgs, topology: &'static Topology) -> Result<Bulk, Stop> {
-    // most of the time is the wait for links to be up; processes end with the thread that starts them
-    let labs = thread::scope(|scope| {
-        let builders = [(); 3].map(|()| scope.spawn(|| Site::lab(topology, true)));
-        let failed = |_| Stop::failure("a thread that builds a router ended badly");
-        builders.map(|builder| builder.join().map_err(failed)?)
-    });
-    let [kernel, auto, tc] = labs;
+    let [kernel, auto, tc] = at_once([(); 3], |()| Site::lab(topology, true))?;
     let sites = [
-        Site::start("kernel", kernel?, None, args)?,
-        Site::start("Freeway", auto?, Some(PathChoice::Auto), args)?,
-        Site::start("tc", tc?, Some(PathChoice::Tc), args)?,
+        Site::start("kernel", kernel, None, args)?,
+        Site::start("Freeway", auto, Some(PathChoice::Auto), args)?,
+        Site::start("tc", tc, Some(PathChoice::Tc), args)?,
     ];
     let mut streams = Vec::new();
     for number in &args.streams {

@@ -23,8 +23,12 @@ mod setup;
 mod shaper;
 mod statistics;
 
+use std::thread;
+
 use freeway_datapath::FLOWS_MAX;
 use freeway_lab::{Options, Sample};
+
+use crate::exit::Stop;
 
 pub use bulk::bulk;
 pub use compare::compare;
@@ -39,6 +43,25 @@ pub use report::{names as report_scenarios, report};
 pub use rfc2544::{Size, rfc2544};
 pub use setup::setup;
 pub use shaper::shaper;
+
+/// Builds each in a thread of its own, for most of the time is the wait for links to be up. Processes end with the thread that
+/// starts them.
+pub fn at_once<I: Send, T: Send, const N: usize>(
+    of: [I; N],
+    build: impl Fn(I) -> Result<T, Stop> + Sync,
+) -> Result<[T; N], Stop> {
+    let build = &build;
+    let built = thread::scope(|scope| {
+        let threads = of.map(|one| scope.spawn(move || build(one)));
+        threads.map(|thread| {
+            let failed = |_| Stop::failure("a thread that builds a router ended badly");
+            thread.join().map_err(failed)?
+        })
+    });
+    let built: Vec<T> = built.into_iter().collect::<Result<_, _>>()?;
+    let lost = |_| Stop::failure("a router was lost");
+    built.try_into().map_err(lost)
+}
 
 /// The lab for so many flows: conntrack must have room for them.
 pub fn options(flows: u32) -> Options {

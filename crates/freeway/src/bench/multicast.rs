@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use self::site::{Site, Turn};
 use super::router::Router;
-use super::{median, progress, ratio};
+use super::{at_once, median, progress, ratio};
 use crate::cli::MulticastArgs;
 use crate::exit::Stop;
 use crate::lab;
@@ -175,8 +175,14 @@ pub fn multicast(args: &MulticastArgs) -> Result<(), Stop> {
 pub fn measured(args: &MulticastArgs) -> Result<Multicast, Stop> {
     lab::prepare()?;
     progress("building the routers");
-    let [kernel, freeway, broadcast] = ROUTERS.map(|router| Site::build(router, args));
-    let sites = [kernel?, freeway?, broadcast?];
+    let fanouts = at_once(ROUTERS, |_| Site::fanout(args))?;
+    let [kernel, freeway, broadcast] = ROUTERS;
+    let [of_kernel, of_freeway, of_broadcast] = fanouts;
+    let sites = [
+        Site::build(kernel, of_kernel, args)?,
+        Site::build(freeway, of_freeway, args)?,
+        Site::build(broadcast, of_broadcast, args)?,
+    ];
     let families = [Family::Ipv4, Family::Ipv6].into_iter();
     let families = families.map(|family| measure(&sites, family, args));
     let families = families.collect::<Result<_, _>>()?;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::discipline::{self, MARK};
 use super::forwarded::Forwarded;
-use super::{median, progress};
+use super::{at_once, median, progress};
 use crate::cli::ShaperArgs;
 use crate::exit::Stop;
 use crate::iperf::{Client, Server, Spec};
@@ -121,10 +121,11 @@ pub fn measured(args: &ShaperArgs) -> Result<Shaper, Stop> {
 }
 
 fn run(args: &ShaperArgs, topology: &'static Topology) -> Result<Shaper, Stop> {
+    let [kernel, kernel_again, freeway] = at_once([(); 3], |()| Site::lab(topology))?;
     let sites = [
-        Site::build("kernel", topology, false, args)?,
-        Site::build("kernel", topology, false, args)?,
-        Site::build("Freeway", topology, true, args)?,
+        Site::build("kernel", kernel, false, args)?,
+        Site::build("kernel", kernel_again, false, args)?,
+        Site::build("Freeway", freeway, true, args)?,
     ];
     let mut samples = [const { Vec::new() }; 3];
     for _ in 0..args.runs {
@@ -199,12 +200,7 @@ struct Site {
 }
 
 impl Site {
-    fn build(
-        name: &'static str,
-        topology: &'static Topology,
-        freeway: bool,
-        args: &ShaperArgs,
-    ) -> Result<Site, Stop> {
+    fn lab(topology: &'static Topology) -> Result<Lab, Stop> {
         let options = Options {
             extra_nft: format!(
                 "table inet classes {{\n\
@@ -216,7 +212,10 @@ impl Site {
             ),
             ..super::options(0)
         };
-        let lab = Lab::build(topology, options)?;
+        Ok(Lab::build(topology, options)?)
+    }
+
+    fn build(name: &'static str, lab: Lab, freeway: bool, args: &ShaperArgs) -> Result<Site, Stop> {
         let ports = [lab.lan_port(), lab.wan_port()].map(|port| port.name.as_str());
         let commands = discipline::commands(args.discipline, ports, args.rate);
         lab.router().tool_with_input("tc -batch -", &commands)?;

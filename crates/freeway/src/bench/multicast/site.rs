@@ -117,11 +117,14 @@ impl Counted {
 }
 
 impl<'a> Site<'a> {
-    /// Builds it.
-    pub fn build(router: Router, args: &'a MulticastArgs) -> Result<Self, Stop> {
-        let ports = args.ports as usize;
-        let served: Vec<usize> = (0..ports).collect();
-        let fanout = Fanout::build(ports + 1)?;
+    /// The receivers that are served, and one who is not.
+    pub fn fanout(args: &MulticastArgs) -> Result<Fanout, Stop> {
+        Ok(Fanout::build(args.ports as usize + 1)?)
+    }
+
+    /// Makes a router of it.
+    pub fn build(router: Router, fanout: Fanout, args: &'a MulticastArgs) -> Result<Self, Stop> {
+        let served: Vec<usize> = (0..args.ports as usize).collect();
         let sinks = fanout.receivers().iter();
         let sinks = sinks.map(|port| Sink::attach(port, SinkSpec::plain()));
         let sinks = sinks.collect::<Result<_, _>>()?;
