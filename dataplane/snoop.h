@@ -129,11 +129,12 @@ __noinline __u32 fw_group_left(struct __sk_buff *ctx, __u32 token)
 	struct fw_tag tag = fw_skb_tag(ctx);
 	__u32 now = fw_now(), first_tick, copy;
 	struct fw_crossing *crossing = fw_crossing_of(token, now);
-	enum fw_reason reason = FW_R_NONE;
+	enum fw_reason reason = FW_R_NONE, offered;
 	struct fw_offer *made = NULL;
 	struct fw_offer_key offer;
 	struct fw_group group;
 	struct fw_path *path;
+	int waits = 0;
 
 	if (!crossing || !fw_head_group(&group, crossing->head))
 		return FW_R_LEARN_STALE_TOKEN;
@@ -147,19 +148,22 @@ __noinline __u32 fw_group_left(struct __sk_buff *ctx, __u32 token)
 			fw_group_contradicts(path, crossing);
 		return FW_R_LEARN_CHANGED;
 	}
-	if (path)
+	if (path) {
+		waits = FW_READ_ONCE(path->epoch) != fw_ctl.epoch;
 		reason = fw_group_known(path, crossing, fw_port(ctx), &tag, now);
-	/* all copies of a frame are offered, or none */
-	if (copy ? !crossing->offered : reason != FW_R_NONE)
+	}
+	/* all copies of a frame are offered, or none; while the path waits also one that confirms
+	 * it, for another may follow that does not */
+	if (copy ? !crossing->offered : reason != FW_R_NONE && !waits)
 		return reason ? reason : FW_R_LEARN_COPIES;
 	if (crossing->epoch != fw_ctl.epoch)
 		return FW_R_LEARN_EPOCH;
 	offer = fw_group_offer(&crossing->key, &group);
 	if (!copy) {
-		reason = fw_offer(&offer, fw_mix(offer.hash, crossing->epoch), token, now, &made,
-				  &first_tick);
-		if (reason || !made)
-			return reason;
+		offered = fw_offer(&offer, fw_mix(offer.hash, crossing->epoch), token, now, &made,
+				   &first_tick);
+		if (offered || !made)
+			return reason ? reason : offered;
 		fw_offer_made(made, now);
 		crossing->offered = 1;
 	}

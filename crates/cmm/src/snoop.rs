@@ -151,8 +151,8 @@ pub(crate) struct Snooped {
     gathering: HashMap<Whose, Gathering>,
     /// How the copies of the frame before left.
     before: HashMap<Whose, Vec<BridgedLeg>>,
-    /// When who listens at a bridge last changed: what came in until then says nothing.
-    changed_tick: BTreeMap<u32, u32>,
+    /// When who listens to a group at a bridge last changed, or to all (none): what came in until then says nothing.
+    changed_tick: BTreeMap<(u32, Option<IpAddr>), u32>,
 }
 
 impl Snooped {
@@ -200,6 +200,14 @@ impl Snooped {
         let ports = entries.filter(|(_, excluded)| !**excluded);
         let ports: BTreeSet<u32> = ports.map(|(key, _)| key.port).collect();
         (!ports.contains(&bridge)).then_some(ports)
+    }
+
+    /// Did who listens change since?
+    fn is_stale(&self, bridge: u32, whose: &Whose, tick: u32) -> bool {
+        [None, Some(whose.group)].into_iter().any(|group| {
+            let changed = self.changed_tick.get(&(bridge, group));
+            changed.is_some_and(|changed| tick.wrapping_sub(*changed).cast_signed() <= 0)
+        })
     }
 
     fn is_router(&self, bridge: u32, port: u32) -> bool {
@@ -271,7 +279,7 @@ impl Bridges {
             }
             _ => return,
         };
-        snooped.changed_tick.insert(bridge, now_tick);
+        snooped.changed_tick.insert((bridge, group), now_tick);
         let concerns = |whose: &Whose| group.is_none_or(|group| whose.group == group);
         self.doubt_groups(bridge, concerns, ops);
     }
@@ -358,9 +366,8 @@ impl Bridges {
             return;
         };
         let bridge = self.ports.get(&first.key.port).map(|port| port.bridge);
-        let changed = bridge.and_then(|bridge| self.snooped.changed_tick.get(&bridge));
-        let stale = |changed: &u32| first.tick.wrapping_sub(*changed).cast_signed() <= 0;
-        if first.epoch != epoch || changed.is_some_and(stale) {
+        let stale = bridge.is_some_and(|bridge| self.snooped.is_stale(bridge, whose, first.tick));
+        if first.epoch != epoch || stale {
             // the bridge may do otherwise now
             self.snooped.before.remove(whose);
             ops.push(BridgeOp::ForgetOffer { set: first.set });

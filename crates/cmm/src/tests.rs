@@ -191,6 +191,7 @@ struct World {
 }
 
 /// A view without borrowing the world.
+#[derive(Default)]
 struct States {
     states: BTreeMap<u32, fw_state>,
     seen: RefCell<BTreeSet<u32>>,

@@ -142,6 +142,18 @@ fn igmp(from: u8, joins: bool) -> Vec<u8> {
     frame
 }
 
+/// IGMPv2: a general query, to be answered within 0.1 s.
+fn query(from: u8) -> Vec<u8> {
+    let mut message = vec![0x11, 1, 0, 0, 0, 0, 0, 0];
+    let sum = checksum(&message);
+    message[2..4].copy_from_slice(&sum.to_be_bytes());
+    let all = Ipv4Addr::new(224, 0, 0, 1);
+    let mut frame = link(all.into(), from, None);
+    frame.extend(ip4(2, &[0x94, 4, 0, 0], all, &message));
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
 /// A router whose only ports are those of a bridge.
 struct Site {
     // In this order: the daemon ends before its namespace.
@@ -265,6 +277,11 @@ impl Site {
     fn fast(&self) -> u64 {
         let stats = self.daemon.json(&["stats"]);
         stats["bridged"]["packets"].as_u64().unwrap()
+    }
+
+    fn paths(&self) -> u64 {
+        let stats = self.daemon.json(&["stats"]);
+        stats["bridged"]["paths"].as_u64().unwrap()
     }
 
     fn refused(&self, name: &str) -> u64 {
@@ -547,6 +564,53 @@ fn the_ports_settings_hold() {
         }
         thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// A port with a router behind it has all as soon as it is open again.
+#[test]
+fn a_routers_port_that_opens_misses_nothing() {
+    let Some(_machine) = machine() else { return };
+    let Some(mut site) = Site::new("", "bridge link set dev lan3 mcast_router 2") else {
+        return;
+    };
+    site.listen(GROUP, &[1, 2]);
+    for _ in 0..3 {
+        site.tool("bridge link set dev lan3 state 0");
+        thread::sleep(Duration::from_millis(100));
+        site.warm(GROUP);
+        assert!(site.is_fast(GROUP, &[1, 2]));
+        site.tool("bridge link set dev lan3 state 3");
+        // the daemon has heard of it
+        thread::sleep(Duration::from_millis(50));
+        site.check(GROUP, &[1, 2, 3], 100);
+    }
+}
+
+/// Of a querier that has gone nobody tells: the kernel floods then, and a path to the one listener, whom the flood serves first, ends.
+#[test]
+fn a_querier_that_falls_silent_is_noticed() {
+    let Some(_machine) = machine() else { return };
+    // behind the source's port, which counts as no router's for that
+    let commands = "ip link set br0 type bridge mcast_querier 0 mcast_querier_interval 300\n\
+                    bridge link set dev lan0 mcast_router 0";
+    let Some(mut site) = Site::new("", commands) else {
+        return;
+    };
+    site.listen(GROUP, &[4]);
+    let asks = |site: &Site| site.injectors[0].send(&query(9)).unwrap();
+    asks(&site);
+    thread::sleep(Duration::from_millis(300));
+    site.warm(GROUP);
+    asks(&site);
+    assert!(site.is_fast(GROUP, &[4]));
+    until("the end of the path", PATIENCE, || {
+        for _ in 0..50 {
+            site.send(GROUP);
+            thread::sleep(Duration::from_millis(2));
+        }
+        (site.paths() == 0).then_some(())
+    });
+    assert_eq!(site.check(GROUP, &[1, 2, 3, 4], 100), 0);
 }
 
 /// IPv6 as well, once the bridge has an address to ask from.

@@ -9,6 +9,7 @@ use freeway_abi::{
 };
 use freeway_kernel::model::{Event, Fdb, Mac, Mdb, MdbKey, RouterPort};
 
+use crate::tests::States;
 use crate::{
     BridgeOp, BridgePort, BridgeRefusal, BridgedLeg, Bridges, Fitness, Manager, RoutedPort,
     Settings, Stations,
@@ -428,6 +429,32 @@ fn tags_tell_the_vlan() {
 }
 
 #[test]
+fn who_listens_to_other_groups_keeps_nothing_from_being_learned() {
+    let mut other = entry(4);
+    other.key.group = [239, 9, 9, 9].into();
+    let router = RouterPort {
+        bridge: BRIDGE,
+        port: 4,
+        vlan: 0,
+    };
+    for (event, learned) in [
+        (Event::MdbChanged(other), true),
+        (Event::MdbChanged(entry(3)), false),
+        (Event::RouterPortGone(router), false),
+    ] {
+        let mut world = World::new();
+        let mut ops = Vec::new();
+        for _ in 0..3 {
+            // when the frame comes
+            let at = world.now + 1;
+            world.bridges.kernel_event(&event, at, &mut ops);
+            ops.extend(world.sent(&[2, 3]));
+        }
+        assert_eq!(legs(&ops).is_some(), learned, "{event:?}");
+    }
+}
+
+#[test]
 fn lists_are_used_again_once_nobody_can_hold_them() {
     let mut manager = Manager::new(Settings {
         hz: HZ,
@@ -446,15 +473,16 @@ fn lists_are_used_again_once_nobody_can_hold_them() {
     let list = lists.remove(0);
     assert_eq!(list.nexthop.valid, FW_NH_OLIST);
     assert_eq!(list.nexthop.devmap_slot, list.number);
+    let number = list.number;
     let leg = list.legs[0];
     assert_eq!((leg.port, leg.devmap_slot, leg.outer_len), (2, 102, 4));
     assert_eq!(leg.tag[0].tci_be, 0x2003u16.to_be());
     assert_eq!(leg.l2[..14], [&GROUP_MAC[..], &A, &[8, 0]].concat());
     manager.leave_bridged_list(list.index, 1000);
-    assert!(
-        manager
-            .take_bridged_list(&stations(), 0x0800, &legs)
-            .is_none()
-    );
+    let again = |manager: &mut Manager| manager.take_bridged_list(&stations(), 0x0800, &legs);
+    assert!(again(&mut manager).is_none());
+    manager.tick(1000 + 2 * HZ, &States::default(), &mut Vec::new());
+    let list = again(&mut manager).map(|again| again.number);
+    assert_eq!(list, Some(number));
     let _: fw_stations = stations().record();
 }

@@ -260,7 +260,9 @@ impl State {
             if !new {
                 self.mdb.remove(&entry.key);
                 events.push(Event::MdbGone(entry));
-            } else if self.mdb.insert(entry.key, entry.excluded) != Some(entry.excluded) {
+            } else {
+                // several listeners of a port may have an entry each, of which no message tells which it is
+                self.mdb.insert(entry.key, entry.excluded);
                 events.push(Event::MdbChanged(entry));
             }
         }

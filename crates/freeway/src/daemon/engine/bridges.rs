@@ -358,6 +358,9 @@ impl Engine {
     fn snoops(&self, link: &Link) -> bool {
         let watched = self.ports.by_index.get(&link.ifindex);
         let watched = watched.is_some_and(Port::sees_all_in_tc);
+        if !self.config.policy.multicast || !watched || !kinds::snoops(link) {
+            return false;
+        }
         // where it routes multicast it may be given all of it
         let routes = |index: u32| {
             let mut netconf = self.mirror.netconf().values();
@@ -379,12 +382,7 @@ impl Engine {
             let port = self.ports.by_index.get(&member.ifindex);
             port.is_some_and(Port::has_tc)
         });
-        self.config.policy.multicast
-            && watched
-            && shown
-            && kinds::snoops(link)
-            && !routes(link.ifindex)
-            && !upper.any(|upper| routes(upper.ifindex))
+        shown && !routes(link.ifindex) && !upper.any(|upper| routes(upper.ifindex))
     }
 
     /// What stations send is learned anew where it is better off.
@@ -449,7 +447,11 @@ impl Engine {
             Event::LinkChanged(link) if self.bridges.is_served(link.ifindex) => Some(link.ifindex),
             Event::LinkChanged(link) => {
                 let lower = link.link.filter(|_| link.link_netnsid.is_none());
-                of_port(link.ifindex).or_else(|| of_port(lower?))
+                // a port that bridges nothing may have begun to
+                let master = || link.master.filter(|of| self.bridges.is_served(*of));
+                of_port(link.ifindex)
+                    .or_else(|| of_port(lower?))
+                    .or_else(master)
             }
             Event::LinkGone { ifindex } => of_port(*ifindex),
             _ => None,
