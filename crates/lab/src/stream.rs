@@ -92,6 +92,8 @@ pub struct Offered {
     pub stamped: u64,
     /// Nanoseconds in which frames could leave.
     pub elapsed_ns: u64,
+    /// Nanoseconds until the last of them were due: an offer of so many frames goes on a little longer.
+    pub last_ns: u64,
 }
 
 /// A loaded stream. Flows and sizes go on from one run to the next.
@@ -225,6 +227,7 @@ impl Stream {
             let done = offer.frames.is_some_and(|wanted| offered.frames >= wanted);
             if now_ns >= end_ns || done {
                 offered.elapsed_ns = now_ns.min(end_ns) - start_ns;
+                offered.last_ns = offered.last_ns.saturating_sub(start_ns);
                 return Ok(offered);
             }
             let mut repeat = (end_ns - now_ns).min(SLICE_NS) / call_ns;
@@ -264,6 +267,7 @@ impl Stream {
             offset_of!(types::stream_state, left_out),
             offset_of!(types::stream_state, stamped),
             offset_of!(types::stream_state, next_stamp_ns),
+            offset_of!(types::stream_state, last_ns),
             // with the frames until the next time
             offset_of!(types::stream_state, credit),
         ] {
@@ -287,6 +291,7 @@ impl Stream {
             left_out: word(offset_of!(types::stream_state, left_out)),
             stamped: word(offset_of!(types::stream_state, stamped)),
             elapsed_ns: 0,
+            last_ns: word(offset_of!(types::stream_state, last_ns)),
         })
     }
 

@@ -457,7 +457,7 @@ fn prime(labs: &[&Lab], args: &Rfc2544Args) -> Result<(), Stop> {
 }
 
 /// Waits until nothing comes any more.
-fn settle(offered: &Offered, received: impl Fn() -> Result<u64, LabError>) -> Result<(), LabError> {
+pub fn settle(offered: &Offered, received: impl Fn() -> Result<u64, LabError>) -> Result<(), LabError> {
     let began = Instant::now();
     let (mut last, mut since) = (received()?, began);
     while last < offered.frames && since.elapsed() < SETTLE && began.elapsed() < SETTLE_MAX {
