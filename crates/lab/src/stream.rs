@@ -209,12 +209,13 @@ impl Stream {
         let stamp_ns = offer
             .stamps
             .map_or(0, |every| every.as_nanos().max(1) as u64);
+        let per_s = offer
+            .pps
+            .map_or(0, |pps| pps.saturating_mul(self.ways).clamp(1, PER_S_MAX));
         self.begin(&types::stream_load {
             start_ns,
             end_ns,
-            per_s: offer
-                .pps
-                .map_or(0, |pps| pps.saturating_mul(self.ways).clamp(1, PER_S_MAX)),
+            per_s,
             frames: offer.frames.unwrap_or(0),
             stamp_ns,
             stamp_spread: spread,
@@ -231,9 +232,16 @@ impl Stream {
                 return Ok(offered);
             }
             let mut repeat = (end_ns - now_ns).min(SLICE_NS) / call_ns;
-            if let (Some(wanted), None) = (offer.frames, offer.pps) {
+            match (offer.frames, per_s) {
                 // each call gives one
-                repeat = repeat.min(wanted - offered.frames);
+                (Some(wanted), 0) => repeat = repeat.min(wanted - offered.frames),
+                // the last is due then
+                (Some(wanted), _) => {
+                    let due_ns = u128::from(wanted) * 1_000_000_000 / u128::from(per_s);
+                    let left_ns = (u128::from(start_ns) + due_ns).saturating_sub(now_ns.into());
+                    repeat = repeat.min(left_ns as u64 / call_ns);
+                }
+                (None, _) => {}
             }
             let repeat = repeat.clamp(u64::from(batch), 1 << 24) as u32;
             self.emit(repeat, batch)?;

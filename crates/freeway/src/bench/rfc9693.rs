@@ -32,7 +32,7 @@ const SCENARIO: &str = "nat";
 /// The generator's own rate is the median of so many.
 const CEILINGS: usize = 3;
 /// Where it is not the rate that is measured: this share of the one that holds,
-const SAFE_SHARE: f64 = 0.25;
+const SAFE_SHARE: f64 = 0.1;
 /// or so many connections a second if none does.
 const SAFE_PER_S: u64 = 1000;
 /// Fewer fast flows than this share of those that there should be deserve a remark.
@@ -151,7 +151,11 @@ pub fn measured(args: &Rfc9693Args) -> Result<Rfc9693, Stop> {
         progress(&format!(
             "{}: room for {}{} connections",
             gateway.router.name(),
-            if of.capacity.at_least { "at least " } else { "" },
+            if of.capacity.at_least {
+                "at least "
+            } else {
+                ""
+            },
             of.capacity.connections
         ));
         if of.capacity.connections > 0 {

@@ -262,12 +262,7 @@ impl Outcome {
                         .unwrap_or_default()
                 };
                 let (over, under) = (made(freeway), made(kernel));
-                ratios.more(
-                    "new connections",
-                    "rate, Freeway / kernel",
-                    &over,
-                    &under,
-                );
+                ratios.more("new connections", "rate, Freeway / kernel", &over, &under);
                 ratios.more(
                     "deleted connections",
                     "rate, Freeway / kernel",

@@ -5,12 +5,9 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use super::gateway::{ASSURED_AFTER, Gateway, Trial};
+use super::gateway::{ASSURED_AFTER, Gateway};
 use super::search::next_count;
 use crate::exit::Stop;
-
-/// A number that fails is tried again: at that rate a router loses nothing, but other work may hold it up.
-const TRIES: u32 = 2;
 
 /// The connection tracking table's capacity (RFC 9693, 4.9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,9 +16,9 @@ pub struct Capacity {
     pub connections: u32,
     /// Set if more were not tried.
     pub at_least: bool,
-    /// Connections a second at which they were made.
+    /// Connections a second at which they were made, at most.
     pub rate_per_s: u64,
-    /// Trials.
+    /// Numbers of connections that were tried.
     pub trials: u64,
 }
 
@@ -51,20 +48,12 @@ pub fn search(
     };
     let (mut failed, mut kept) = (None, None);
     while let Some(count) = next_count(capacity.connections, failed, kept, first, max) {
-        let mut tries = TRIES;
-        loop {
-            capacity.trials += 1;
-            let trial = gateway.establish(count, rate_per_s, rate_per_s)?;
-            tries -= 1;
-            if trial == Trial::Held {
-                capacity.connections = count;
-                break;
-            }
-            if tries == 0 {
-                failed = Some(count);
-                kept = u32::try_from(gateway.connections()?).ok();
-                break;
-            }
+        capacity.trials += 1;
+        if gateway.fill(count, rate_per_s)? {
+            capacity.connections = count;
+        } else {
+            failed = Some(count);
+            kept = u32::try_from(gateway.connections()?).ok();
         }
     }
     capacity.at_least = failed.is_none();
@@ -80,9 +69,7 @@ pub fn flow_table(
     let Some(room) = gateway.flow_room()? else {
         return Ok(None);
     };
-    gateway.empty()?;
-    gateway.preliminary(connections, rate_per_s)?;
-    gateway.validation(connections, rate_per_s)?;
+    gateway.fill(connections, rate_per_s)?;
     thread::sleep(ASSURED_AFTER);
     let flows = gateway.real(connections)?;
     Ok(Some(FlowTable {

@@ -79,9 +79,7 @@ impl Establishment {
         Self {
             per_s: spread.filter(|_| !limited),
             // the lower bounds' median is one of the median
-            at_least_per_s: spread
-                .filter(|_| limited)
-                .map(|spread| spread.median),
+            at_least_per_s: spread.filter(|_| limited).map(|spread| spread.median),
             validated: spread.map_or(0, |_| connections),
             trials: runs.iter().map(|found| found.trials).sum(),
             samples,
@@ -115,13 +113,19 @@ mod tests {
     fn what_the_generator_limits_is_said() {
         let own = found(400_000, 900_000);
         let held = own.held.unwrap();
-        assert!((396_000..=400_000).contains(&held) && !own.limited, "{own:?}");
+        assert!(
+            (396_000..=400_000).contains(&held) && !own.limited,
+            "{own:?}"
+        );
         // it fell short of more
         let short = found(400_000, 300_000);
         assert!(short.limited && short.held.unwrap() <= 300_000, "{short:?}");
         // there is no more
         let all = found(2_000_000, 2_000_000);
-        assert_eq!((all.held, all.limited, all.trials), (Some(1_000_000), true, 1));
+        assert_eq!(
+            (all.held, all.limited, all.trials),
+            (Some(1_000_000), true, 1)
+        );
         let none = found(0, 2_000_000);
         assert_eq!((none.held, none.limited), (None, false));
     }
@@ -136,12 +140,18 @@ mod tests {
         let own = [Some(100), Some(300), Some(200)].map(|held| run(held, false));
         let of = Establishment::of(&own, 50);
         let spread = of.per_s.unwrap();
-        assert_eq!([spread.median, spread.least, spread.most], [200.0, 100.0, 300.0]);
+        assert_eq!(
+            [spread.median, spread.least, spread.most],
+            [200.0, 100.0, 300.0]
+        );
         assert_eq!((of.at_least_per_s, of.validated, of.trials), (None, 50, 21));
         assert_eq!(of.lower_per_s(), Some(100.0));
         let limited = Establishment::of(&[run(Some(100), false), run(Some(300), true)], 50);
         assert_eq!((limited.per_s, limited.at_least_per_s), (None, Some(200.0)));
         let none = Establishment::of(&[run(None, false)], 50);
-        assert_eq!((none.per_s, none.at_least_per_s, none.validated), (None, None, 0));
+        assert_eq!(
+            (none.per_s, none.at_least_per_s, none.validated),
+            (None, None, 0)
+        );
     }
 }

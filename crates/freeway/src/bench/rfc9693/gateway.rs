@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use freeway_kernel::{Conntrack, Error};
 use freeway_lab::{
-    Direction, FlowSpec, Lab, Loopback, Meter, Mix, NapiThreads, Offer, Options, Proto, Stream,
-    Topology, Way,
+    Direction, Directions, FlowSpec, Lab, Loopback, Meter, Mix, NapiThreads, Offer, Options, Proto,
+    Stream, Topology, Way,
 };
 
 use super::SCENARIO;
@@ -32,16 +32,24 @@ const TABLE_COUNT: &str = "/proc/sys/net/netfilter/nf_conntrack_count";
 const TABLE_LIMIT: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
 /// A sender that was slower than this share of a rate did not offer it, and tries again, so often.
 const REACHED: f64 = 0.98;
-const TRIES: u32 = 3;
+const TRIES: u32 = 5;
+/// A table is filled so often before it is said not to hold so many.
+const FILLS: u32 = 3;
+/// A second has no more of them: a queue that holds a few frames does not see all of a small number at once.
+const FILLS_PER_S: u64 = 10;
+/// What is missing is lost if nothing has come for so long.
+const SETTLE: Duration = Duration::from_millis(100);
 /// What a phase takes at most, beside twice the time that its frames take.
 const LATE: Duration = Duration::from_secs(1);
 /// An emptied table is waited for, for so long at most.
 const EMPTY_MAX: Duration = Duration::from_secs(30);
+/// What is there after so long came in since connections were deleted, and is deleted, too.
+const BELATED: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(1);
 /// A UDP connection is assured by a packet at an age of two seconds (nf_conntrack_udp_packet).
 pub const ASSURED_AFTER: Duration = Duration::from_millis(2200);
 /// The real phase before flows are counted: frames a second of a direction,
-const REAL_PPS: u64 = 200_000;
+const REAL_PPS: u64 = 100_000;
 /// in this many rounds at least; more, as long as so many flows are missing and their number grows,
 const ROUNDS: u32 = 2;
 const FAST_SHARE: f64 = 0.99;
@@ -53,6 +61,8 @@ pub struct Gateway {
     /// Who it is.
     pub router: Router,
     daemon: Option<RouterDaemon>,
+    /// The last of each kind: loading one takes longer than many a phase.
+    streams: Vec<Loaded>,
     initiator: Meter,
     responder: Meter,
     conntrack: Conntrack,
@@ -62,15 +72,22 @@ pub struct Gateway {
     table_max: Option<u32>,
 }
 
+/// A stream of so many connections.
+struct Loaded {
+    directions: Directions,
+    connections: u32,
+    stream: Stream,
+}
+
 /// What came of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passed {
+struct Passed {
     /// That were sent.
-    pub sent: u64,
+    sent: u64,
     /// That arrived.
-    pub received: u64,
+    received: u64,
     /// From the first until the last was due.
-    pub time: Duration,
+    time: Duration,
 }
 
 /// What came of new connections at a rate.
@@ -122,6 +139,7 @@ impl Gateway {
             lab,
             host_cpu: args.host_cpu,
             table_max: args.table_max,
+            streams: Vec::new(),
         })
     }
 
@@ -141,23 +159,20 @@ impl Gateway {
     }
 
     /// The preliminary phase: the Initiator sends a frame of each connection, all of them new.
-    pub fn preliminary(&self, connections: u32, pps: u64) -> Result<Passed, Stop> {
-        self.pass(&[Direction::Forward], connections, pps)
+    fn preliminary(&mut self, connections: u32, pps: u64) -> Result<Passed, Stop> {
+        self.pass(Directions::Forward, connections, pps)
     }
 
     /// The validation: the Responder sends a frame through each connection.
-    pub fn validation(&self, connections: u32, pps: u64) -> Result<Passed, Stop> {
-        self.pass(&[Direction::Reply], connections, pps)
+    fn validation(&mut self, connections: u32, pps: u64) -> Result<Passed, Stop> {
+        self.pass(Directions::Reply, connections, pps)
     }
 
     /// A frame of each connection in each of the directions.
-    fn pass(&self, directions: &[Direction], connections: u32, pps: u64) -> Result<Passed, Stop> {
-        let ways = directions.iter().map(|direction| Way {
-            port: self.lab.sender(*direction),
-            flows: self.flows(*direction, connections),
-        });
-        let ways: Vec<Way<'_>> = ways.collect();
-        let stream = Stream::new(&ways, &Mix::of(FRAME_BYTES))?;
+    fn pass(&mut self, directions: Directions, connections: u32, pps: u64) -> Result<Passed, Stop> {
+        let number = self.load(directions, connections)?;
+        let stream = &self.streams[number].stream;
+        let directions = directions.each();
         let meters = directions.iter().map(|direction| match direction {
             Direction::Forward => &self.responder,
             Direction::Reply => &self.initiator,
@@ -171,7 +186,7 @@ impl Gateway {
         };
         let offered = stream.run(&offer)?;
         let received = || meters.iter().map(|meter| meter.frames()).sum();
-        settle(&offered, received)?;
+        settle(&offered, SETTLE, received)?;
         Ok(Passed {
             sent: offered.frames,
             received: received()?,
@@ -179,13 +194,29 @@ impl Gateway {
         })
     }
 
+    /// Loads what sends for so many connections, unless it is there, and says which it is.
+    fn load(&mut self, directions: Directions, connections: u32) -> Result<usize, Stop> {
+        let of = |loaded: &Loaded| loaded.directions == directions;
+        let fit = |loaded: &Loaded| of(loaded) && loaded.connections == connections;
+        if let Some(number) = self.streams.iter().position(fit) {
+            return Ok(number);
+        }
+        self.streams.retain(|loaded| !of(loaded));
+        let ways = directions.each().iter().map(|direction| Way {
+            port: self.lab.sender(*direction),
+            flows: self.flows(*direction, connections),
+        });
+        let ways: Vec<Way<'_>> = ways.collect();
+        self.streams.push(Loaded {
+            directions,
+            connections,
+            stream: Stream::new(&ways, &Mix::of(FRAME_BYTES))?,
+        });
+        Ok(self.streams.len() - 1)
+    }
+
     /// Both phases from an empty table: new connections at a rate, and a frame back through each at another.
-    pub fn establish(
-        &mut self,
-        connections: u32,
-        pps: u64,
-        back_pps: u64,
-    ) -> Result<Trial, Stop> {
+    pub fn establish(&mut self, connections: u32, pps: u64, back_pps: u64) -> Result<Trial, Stop> {
         let mut tried = 1;
         loop {
             self.empty()?;
@@ -206,17 +237,28 @@ impl Gateway {
         Ok(if all { Trial::Held } else { Trial::Failed })
     }
 
+    /// Both phases from an empty table at a rate far below what the router can do, and again if something was missing: other
+    /// work may have held it up. Says whether all connections are there.
+    pub fn fill(&mut self, connections: u32, pps: u64) -> Result<bool, Stop> {
+        let pps = pps.min(u64::from(connections) * FILLS_PER_S).max(1);
+        for _ in 0..FILLS {
+            self.empty()?;
+            let made = self.preliminary(connections, pps)?;
+            let back = self.validation(connections, pps)?;
+            if made.received.min(back.received) >= u64::from(connections) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The real phase: frames of assured connections in both directions, until Freeway has taken what it takes. Says how many
     /// flows those are.
-    pub fn real(&self, connections: u32) -> Result<u64, Stop> {
+    pub fn real(&mut self, connections: u32) -> Result<u64, Stop> {
         let wanted = u64::from(connections) * 2;
         let (mut most, mut since, mut round) = (0, Instant::now(), 0);
         loop {
-            self.pass(
-                &[Direction::Forward, Direction::Reply],
-                connections,
-                REAL_PPS,
-            )?;
+            self.pass(Directions::Both, connections, REAL_PPS)?;
             round += 1;
             let fast = self.flows_held()?;
             if fast > most {
@@ -236,6 +278,7 @@ impl Gateway {
         }
         let began = Instant::now();
         self.conntrack.flush().map_err(failed)?;
+        let mut flushed = Instant::now();
         let in_time = |left: u64, what: &str| {
             if began.elapsed() < EMPTY_MAX {
                 thread::sleep(POLL);
@@ -253,6 +296,10 @@ impl Gateway {
                 break;
             }
             in_time(left, "connections")?;
+            if flushed.elapsed() > BELATED {
+                self.conntrack.flush().map_err(failed)?;
+                flushed = Instant::now();
+            }
         }
         let table = began.elapsed();
         loop {

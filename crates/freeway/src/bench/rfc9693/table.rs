@@ -74,11 +74,17 @@ pub fn table(result: &Rfc9693, terminal: Terminal) -> String {
         ),
     );
     if let Some(table) = r.freeway.flow_table {
-        let words = format!("Freeway's own table has room for {} flows.", count(table.room));
+        let words = format!(
+            "Freeway's own table has room for {} flows.",
+            count(table.room)
+        );
         page.words("", &words);
     }
     let figures = r.routers();
-    if figures.iter().any(|(_, of)| of.establishment.at_least_per_s.is_some()) {
+    if figures
+        .iter()
+        .any(|(_, of)| of.establishment.at_least_per_s.is_some())
+    {
         let words = "New connections, \"at least\": not the router's own rate, but what the generator can do.";
         page.words("", &page.tone(Tone::Warn, words));
     }

@@ -62,9 +62,7 @@ pub fn run(
     rates_per_s: [u64; 2],
 ) -> Result<[Run; 2], Stop> {
     for (gateway, rate) in gateways.iter_mut().zip(rates_per_s) {
-        gateway.empty()?;
-        gateway.preliminary(connections, rate)?;
-        gateway.validation(connections, rate)?;
+        gateway.fill(connections, rate)?;
     }
     thread::sleep(ASSURED_AFTER);
     let [kernel, freeway] = gateways.each_mut().map(|gateway| {
