@@ -356,6 +356,14 @@ pub enum BenchCommand {
     /// that a loop of the lowest priority does not get. What the generator can do by itself is measured first; a rate within 5 % of that is told as "at least", and is no result.
     #[command(after_help = RFC2544_HELP)]
     Rfc2544(Rfc2544Args),
+    /// Measure stateful NAT as RFC 9693 does: new connections, their tear-down, and how many there can be
+    ///
+    /// Masquerade and a stateful firewall, the kernel and Freeway by turns, UDP frames from one CPU through a router on another. The
+    /// maximum connection establishment rate by bisection: a frame of each connection, all of which have to arrive, and one
+    /// back through each. The tear-down rate: how soon a full table is empty, and Freeway's, too. The capacity: the most
+    /// connections of which none is missing. What the generator can do by itself is measured first; a rate that it limited is told as "at least".
+    #[command(after_help = RFC9693_HELP)]
+    Rfc9693(Rfc9693Args),
     /// Measure all that this machine can, and write a page about it
     ///
     /// Runs the other bench commands, in a short form with --quick, and writes to the folder report.json with the figures
@@ -479,6 +487,42 @@ pub struct Rfc2544Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub cpu: usize,
     /// CPU of sender, receiver and the daemon
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub host_cpu: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const RFC9693_HELP: &str = "\
+Example: freeway bench rfc9693 --quick
+         freeway bench rfc9693 --connections 100000 --runs 20
+         freeway bench rfc9693 --capacity-max 1000000
+
+Throughput of the connections afterwards, in both directions at once: freeway bench rfc2544 --scenario nat --bidirectional";
+
+/// Arguments of `bench rfc9693`.
+#[derive(Debug, Args)]
+pub struct Rfc9693Args {
+    /// Connections of a rate's test [default: 50000; 10000 with --quick]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    pub connections: Option<u32>,
+    /// Runs; figures are their medians [default: 5; 1 with --quick]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: Option<u32>,
+    /// Fewer connections and runs, and coarse bounds
+    #[arg(long)]
+    pub quick: bool,
+    /// Have the router's rules admit so many connections [default: what the kernel's table holds]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    pub table_max: Option<u32>,
+    /// Look for the capacity up to so many connections [default: 300000; 50000 with --quick]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    pub capacity_max: Option<u32>,
+    /// CPU of the router
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub cpu: usize,
+    /// CPU of Initiator, Responder and the daemon
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub host_cpu: usize,
     /// Print JSON

@@ -66,6 +66,21 @@ fn bad_input_exits_with_64() {
         (&["bench", "compare", "--flows", "0"], "--flows"),
         (&["bench", "imx8", "--row", "ipv4"], "ipv4-tcp-lan-wan"),
         (&["bench", "multicast", "--ports", "0"], "--ports"),
+        (
+            &[
+                "bench",
+                "rfc9693",
+                "--connections",
+                "500",
+                "--table-max",
+                "400",
+            ],
+            "--table-max 400 does not admit them",
+        ),
+        (
+            &["bench", "rfc9693", "--cpu", "1"],
+            "router and generator need a CPU each",
+        ),
         (&["bench", "rfc2544", "--size", "9000"], "one page"),
         (&["bench", "rfc2544", "--size", "65"], "imix"),
         (&["bench", "rfc2544", "--scenario", "churn"], "churn"),

@@ -505,6 +505,53 @@ fn check_latency(latency: &Value) {
 }
 
 #[test]
+fn the_rfc9693_bench_counts_every_connection() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    let (connections, most) = (300, 400);
+    let (bench, words) = measure(&[
+        "bench",
+        "rfc9693",
+        "--quick",
+        "--connections",
+        &connections.to_string(),
+        "--table-max",
+        &most.to_string(),
+        "--capacity-max",
+        "2000",
+    ]);
+    assert!(bench["generator_pps"].as_f64().unwrap() > 0.0, "{bench:#}");
+    for router in ["kernel", "freeway"] {
+        let figures = &bench[router];
+        let made = &figures["establishment"];
+        // whoever limits it on a machine that does other work
+        let rate = ["per_s", "at_least_per_s"].map(|field| &made[field]);
+        assert!(rate.iter().any(|rate| !rate.is_null()), "{bench:#}");
+        assert_eq!(made["validated"], connections, "{bench:#}");
+        let torn = &figures["tear_down"];
+        assert_eq!(torn["connections"], connections, "{bench:#}");
+        assert_eq!(torn["left"], 0, "{bench:#}");
+        assert!(torn["all_ms"].as_f64() >= torn["table_ms"].as_f64());
+        // one more is not there
+        let capacity = &figures["capacity"];
+        assert_eq!(capacity["connections"], most, "{words}\n{bench:#}");
+        assert_eq!(capacity["at_least"], false, "{bench:#}");
+    }
+    let none = &bench["kernel"];
+    assert_eq!(none["tear_down"]["flows"], 0, "{bench:#}");
+    assert!(none["flow_table"].is_null(), "{bench:#}");
+    let torn = bench["freeway"]["tear_down"]["flows"].as_u64().unwrap();
+    assert!((1..=2 * connections).contains(&torn), "{bench:#}");
+    let table = &bench["freeway"]["flow_table"];
+    assert_eq!(table["connections"], most, "{bench:#}");
+    let flows = table["flows"].as_u64().unwrap();
+    assert!((1..=2 * most).contains(&flows), "{bench:#}");
+    assert!(flows <= table["room"].as_u64().unwrap(), "{bench:#}");
+    assert_eq!(table["at_least"], flows == 2 * most, "{bench:#}");
+}
+
+#[test]
 fn the_rfc2544_bench_holds_together() {
     let Some(_machine) = machine() else {
         return;

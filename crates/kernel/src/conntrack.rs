@@ -15,6 +15,8 @@ use crate::socket::Channel;
 const CT_NEW: u16 = 1 << 8;
 /// IPCTNL_MSG_CT_GET.
 const CT_GET: u16 = (1 << 8) | 1;
+/// IPCTNL_MSG_CT_DELETE: without a tuple, of all connections.
+const CT_DELETE: u16 = (1 << 8) | 2;
 /// Messages in one system call: they must fit into the socket's send buffer, and the answers of all, should they
 /// fail, into its receive buffer.
 const BATCH: usize = 512;
@@ -141,6 +143,13 @@ impl Conntrack {
             Err(error) => Err(error),
             Ok(()) => Ok(found),
         }
+    }
+
+    /// Deletes all connections of the namespace, and returns when the kernel has.
+    pub fn flush(&mut self) -> Result<()> {
+        let body = |writer: &mut Writer| writer.raw(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
+        let what = "delete all connections";
+        self.channel.request(what, CT_DELETE, body, &mut |_| {})
     }
 
     /// All connections that the filter lets through.

@@ -72,6 +72,7 @@ struct stream_state {
 	__u64 left_out;
 	__u64 stamped;
 	__u64 next_stamp_ns;
+	__u64 last_ns; /* when a frame was due last, CLOCK_MONOTONIC */
 	__u32 credit;
 	__u32 stamp_in;
 	/* These three go on from run to run. */
@@ -125,6 +126,7 @@ static __always_inline __u32 due(void)
 		state.next_stamp_ns = now_ns + load.stamp_ns / 2 +
 				      ((__u64)bpf_get_prandom_u32() * load.stamp_ns >> 32);
 	}
+	state.last_ns = now_ns;
 	return lag > BURST ? BURST : lag;
 }
 

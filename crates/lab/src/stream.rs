@@ -92,6 +92,8 @@ pub struct Offered {
     pub stamped: u64,
     /// Nanoseconds in which frames could leave.
     pub elapsed_ns: u64,
+    /// Nanoseconds until the last of them were due: an offer of so many frames goes on a little longer.
+    pub last_ns: u64,
 }
 
 /// A loaded stream. Flows and sizes go on from one run to the next.
@@ -207,12 +209,13 @@ impl Stream {
         let stamp_ns = offer
             .stamps
             .map_or(0, |every| every.as_nanos().max(1) as u64);
+        let per_s = offer
+            .pps
+            .map_or(0, |pps| pps.saturating_mul(self.ways).clamp(1, PER_S_MAX));
         self.begin(&types::stream_load {
             start_ns,
             end_ns,
-            per_s: offer
-                .pps
-                .map_or(0, |pps| pps.saturating_mul(self.ways).clamp(1, PER_S_MAX)),
+            per_s,
             frames: offer.frames.unwrap_or(0),
             stamp_ns,
             stamp_spread: spread,
@@ -225,12 +228,20 @@ impl Stream {
             let done = offer.frames.is_some_and(|wanted| offered.frames >= wanted);
             if now_ns >= end_ns || done {
                 offered.elapsed_ns = now_ns.min(end_ns) - start_ns;
+                offered.last_ns = offered.last_ns.saturating_sub(start_ns);
                 return Ok(offered);
             }
             let mut repeat = (end_ns - now_ns).min(SLICE_NS) / call_ns;
-            if let (Some(wanted), None) = (offer.frames, offer.pps) {
+            match (offer.frames, per_s) {
                 // each call gives one
-                repeat = repeat.min(wanted - offered.frames);
+                (Some(wanted), 0) => repeat = repeat.min(wanted - offered.frames),
+                // the last is due then
+                (Some(wanted), _) => {
+                    let due_ns = u128::from(wanted) * 1_000_000_000 / u128::from(per_s);
+                    let left_ns = (u128::from(start_ns) + due_ns).saturating_sub(now_ns.into());
+                    repeat = repeat.min(left_ns as u64 / call_ns);
+                }
+                (None, _) => {}
             }
             let repeat = repeat.clamp(u64::from(batch), 1 << 24) as u32;
             self.emit(repeat, batch)?;
@@ -264,6 +275,7 @@ impl Stream {
             offset_of!(types::stream_state, left_out),
             offset_of!(types::stream_state, stamped),
             offset_of!(types::stream_state, next_stamp_ns),
+            offset_of!(types::stream_state, last_ns),
             // with the frames until the next time
             offset_of!(types::stream_state, credit),
         ] {
@@ -287,6 +299,7 @@ impl Stream {
             left_out: word(offset_of!(types::stream_state, left_out)),
             stamped: word(offset_of!(types::stream_state, stamped)),
             elapsed_ns: 0,
+            last_ns: word(offset_of!(types::stream_state, last_ns)),
         })
     }
 

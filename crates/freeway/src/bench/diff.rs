@@ -546,6 +546,28 @@ mod tests {
     }
 
     #[test]
+    fn rates_of_connections_are_compared() {
+        let mut result = crate::bench::rfc9693::tests::example();
+        let single = |result| Document::Single(Box::new(Outcome::Rfc9693(Box::new(result))));
+        let path = Path::new("a.json");
+        let between = |a, b| compare((path, &single(a)), (path, &single(b)));
+        let diff = between(result.clone(), result.clone());
+        let cases: Vec<&str> = diff.ratios.iter().map(|ratio| &*ratio.case).collect();
+        assert_eq!(cases, ["new connections", "deleted connections"]);
+        assert_eq!(diff.counts.same, 2);
+        // what the generator limited is no result
+        result.kernel.establishment.per_s = None;
+        assert_eq!(between(result.clone(), result.clone()).ratios.len(), 1);
+        let mut other = result.clone();
+        other.connections += 1;
+        let words = unlike(&single(result), &single(other));
+        assert!(
+            words.values().next().unwrap().contains("connections 50001"),
+            "{words:?}"
+        );
+    }
+
+    #[test]
     fn single_runs_say_nothing() {
         let mut once = example();
         for scenario in &mut once.scenarios {

@@ -18,6 +18,7 @@ mod program;
 mod progress;
 mod report;
 mod rfc2544;
+mod rfc9693;
 mod router;
 mod setup;
 mod shaper;
@@ -41,6 +42,7 @@ pub use multicast::multicast;
 pub use progress::progress;
 pub use report::{names as report_scenarios, report};
 pub use rfc2544::{Size, rfc2544};
+pub use rfc9693::rfc9693;
 pub use setup::setup;
 pub use shaper::shaper;
 

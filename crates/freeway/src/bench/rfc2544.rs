@@ -27,8 +27,8 @@ pub use self::latency::Latency;
 use self::latency::early;
 use self::pace::{LOSS_RATIOS, Pace};
 use self::search::{Found, Search, by_turns};
-pub use self::site::Router;
-use self::site::{Site, loop_back};
+use self::site::Site;
+pub use self::site::{Router, loop_back, settle};
 pub use self::size::Size;
 pub use self::table::mpps;
 use super::{median, progress};
@@ -39,7 +39,7 @@ use crate::machine::Machine;
 use crate::render;
 
 /// A rate that is closer to the generator's own is the generator's.
-const LIMITED: f64 = 0.95;
+pub const LIMITED: f64 = 0.95;
 /// The generator's own rate is the median of so many.
 const CEILINGS: usize = 3;
 /// Loads at which latencies are taken, percent of the PDR; 0 is no load,

@@ -13,6 +13,7 @@ use super::super::kirkwood::Kirkwood;
 use super::super::multicast::Multicast;
 use super::super::ratio;
 use super::super::rfc2544::Rfc2544;
+use super::super::rfc9693::{self, Rfc9693};
 use super::super::router::Router;
 use super::super::setup::Setup;
 use super::super::shaper::Shaper;
@@ -39,6 +40,8 @@ pub enum Outcome {
     Multicast(Multicast),
     /// `bench rfc2544`.
     Rfc2544(Rfc2544),
+    /// `bench rfc9693`.
+    Rfc9693(Box<Rfc9693>),
     /// `bench flood`.
     Flood(Flood),
     /// `bench setup`.
@@ -56,13 +59,14 @@ const MARKS: [(&str, &str); 10] = [
     ("bulk", "streams"),
     ("multicast", "families"),
     ("rfc2544", "sizes"),
+    ("rfc9693", "table_limit"),
     ("flood", "kinds"),
     ("setup", "packets"),
     ("shaper", "discipline"),
 ];
 
 /// Fields that say what was measured.
-const SETTINGS: [&str; 16] = [
+const SETTINGS: [&str; 18] = [
     "scenario",
     "quick",
     "changes_per_s",
@@ -70,6 +74,8 @@ const SETTINGS: [&str; 16] = [
     "wire_bytes",
     "path",
     "flows",
+    "connections",
+    "table_max",
     "refused",
     "rules",
     "idle_connections",
@@ -133,6 +139,7 @@ impl Outcome {
             "bulk" => serde_json::from_value(value).map(Outcome::Bulk),
             "multicast" => serde_json::from_value(value).map(Outcome::Multicast),
             "rfc2544" => serde_json::from_value(value).map(Outcome::Rfc2544),
+            "rfc9693" => serde_json::from_value(value).map(Outcome::Rfc9693),
             "flood" => serde_json::from_value(value).map(Outcome::Flood),
             "setup" => serde_json::from_value(value).map(Outcome::Setup),
             "shaper" => serde_json::from_value(value).map(Outcome::Shaper),
@@ -157,6 +164,7 @@ impl Outcome {
             Outcome::Bulk(_) => "bulk",
             Outcome::Multicast(_) => "multicast",
             Outcome::Rfc2544(_) => "rfc2544",
+            Outcome::Rfc9693(_) => "rfc9693",
             Outcome::Flood(_) => "flood",
             Outcome::Setup(_) => "setup",
             Outcome::Shaper(_) => "shaper",
@@ -181,6 +189,7 @@ impl Outcome {
             Outcome::Bulk(result) => &result.machine,
             Outcome::Multicast(result) => &result.machine,
             Outcome::Rfc2544(result) => &result.machine,
+            Outcome::Rfc9693(result) => &result.machine,
             Outcome::Flood(result) => &result.machine,
             Outcome::Setup(result) => &result.machine,
             Outcome::Shaper(result) => &result.machine,
@@ -256,6 +265,23 @@ impl Outcome {
                     }
                 }
             }
+            Outcome::Rfc9693(result) => {
+                let (kernel, freeway) = (&result.kernel, &result.freeway);
+                let made = |of: &rfc9693::Figures| {
+                    // what the generator limited is not the router's
+                    let own = of.establishment.per_s.is_some();
+                    own.then(|| of.establishment.samples.clone())
+                        .unwrap_or_default()
+                };
+                let (over, under) = (made(freeway), made(kernel));
+                ratios.more("new connections", "rate, Freeway / kernel", &over, &under);
+                ratios.more(
+                    "deleted connections",
+                    "rate, Freeway / kernel",
+                    &freeway.tear_down.samples,
+                    &kernel.tear_down.samples,
+                );
+            }
             Outcome::Flood(flood) => {
                 for kind in &flood.kinds {
                     let s = &kind.samples;
@@ -330,6 +356,7 @@ impl Outcome {
             }
             Outcome::Multicast(multicast) => multicast.remarks(),
             Outcome::Rfc2544(result) => result.remarks.clone(),
+            Outcome::Rfc9693(result) => result.remarks.clone(),
             Outcome::Bulk(_) | Outcome::Flood(_) | Outcome::Setup(_) | Outcome::Shaper(_) => {
                 Vec::new()
             }
@@ -418,9 +445,11 @@ impl Outcome {
                 };
                 multicast.families.iter().map(of_family).collect()
             }
-            Outcome::Rfc2544(_) | Outcome::Flood(_) | Outcome::Setup(_) | Outcome::Shaper(_) => {
-                Vec::new()
-            }
+            Outcome::Rfc2544(_)
+            | Outcome::Rfc9693(_)
+            | Outcome::Flood(_)
+            | Outcome::Setup(_)
+            | Outcome::Shaper(_) => Vec::new(),
         }
     }
 }

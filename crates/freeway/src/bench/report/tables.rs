@@ -28,7 +28,8 @@ pub fn of_outcome(outcome: &Outcome) -> Option<Table> {
         | Outcome::Imx8(_)
         | Outcome::Flows(_)
         | Outcome::Bulk(_)
-        | Outcome::Multicast(_) => None,
+        | Outcome::Multicast(_)
+        | Outcome::Rfc9693(_) => None,
     }
 }
 

@@ -315,7 +315,7 @@ impl<'a> Site<'a> {
         let offered = stream.run(offer)?;
         let taken = idle.map(|(idle, before)| idle.taken_since(before));
         let cpu = self.threads.cpu_time()?.saturating_sub(cpu_before);
-        settle(&offered, || {
+        settle(&offered, SETTLE, || {
             self.meters
                 .iter()
                 .map(Meter::frames)
@@ -456,11 +456,15 @@ fn prime(labs: &[&Lab], args: &Rfc2544Args) -> Result<(), Stop> {
     })
 }
 
-/// Waits until nothing comes any more.
-fn settle(offered: &Offered, received: impl Fn() -> Result<u64, LabError>) -> Result<(), LabError> {
+/// Waits until nothing has come for so long, or all has.
+pub fn settle(
+    offered: &Offered,
+    quiet: Duration,
+    received: impl Fn() -> Result<u64, LabError>,
+) -> Result<(), LabError> {
     let began = Instant::now();
     let (mut last, mut since) = (received()?, began);
-    while last < offered.frames && since.elapsed() < SETTLE && began.elapsed() < SETTLE_MAX {
+    while last < offered.frames && since.elapsed() < quiet && began.elapsed() < SETTLE_MAX {
         thread::sleep(POLL);
         let now = received()?;
         if now != last {
@@ -474,7 +478,7 @@ fn settle(offered: &Offered, received: impl Fn() -> Result<u64, LabError>) -> Re
 pub fn loop_back(loopback: &Loopback, offer: &Offer) -> Result<Passed, Stop> {
     loopback.meter.clear()?;
     let offered = loopback.stream.run(offer)?;
-    settle(&offered, || loopback.meter.frames())?;
+    settle(&offered, SETTLE, || loopback.meter.frames())?;
     let metered = loopback.meter.read()?;
     Ok(Passed {
         sent: offered.frames,
