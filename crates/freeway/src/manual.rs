@@ -65,6 +65,7 @@ mod tests {
             "freeway-bench-compare",
             "freeway-bench-setup",
             "freeway-bench-rfc2544",
+            "freeway-bench-replay",
             "freeway-bench-report",
             "freeway-bench-diff",
         ] {

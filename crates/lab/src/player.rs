@@ -37,6 +37,14 @@ pub enum Tempo {
 }
 
 impl Tempo {
+    /// How long so many loops of a tape take, nanoseconds; as fast as the CPU can, none.
+    pub fn span_ns(self, tape: &Tape, loops: u32) -> u64 {
+        match (tape.len().checked_sub(1), loops.checked_sub(1)) {
+            (Some(last), Some(round)) => self.due_ns(tape, round.into(), last),
+            _ => 0,
+        }
+    }
+
     /// When a frame of a loop leaves, nanoseconds after the first one of all.
     fn due_ns(self, tape: &Tape, round: u64, index: usize) -> u64 {
         let frames = tape.len() as u64;
@@ -250,5 +258,7 @@ mod tests {
             [0, 1000, 2000, 3000, 4000, 5000]
         );
         assert_eq!(due(Tempo::Full), [0; 6]);
+        assert_eq!(Tempo::Times(2.0).span_ns(&tape, 2), 5000);
+        assert_eq!(Tempo::Pps(1000).span_ns(&Tape::default(), 2), 0);
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::frame::{Direction, MAC_CLIENT, MAC_LAN, MAC_SERVER, MAC_WAN};
 
-/// Of the header that a tape gives its frames.
-const ETH_LEN: usize = 14;
+/// The shortest frame without FCS; shorter ones are padded (IEEE 802.3).
+const FRAME_LEN_MIN: usize = 60;
 /// FNV-1a, 64 bits.
 const DIGEST_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const DIGEST_PRIME: u64 = 0x0100_0000_01b3;
@@ -50,6 +50,8 @@ impl Tape {
         self.bytes.extend(source);
         self.bytes.extend(ethertype.to_be_bytes());
         self.bytes.extend(packet);
+        let end = self.bytes.len().max(begin + FRAME_LEN_MIN);
+        self.bytes.resize(end, 0);
         for byte in &self.bytes[begin..] {
             self.digest = (self.digest ^ u64::from(*byte)).wrapping_mul(DIGEST_PRIME);
         }
@@ -102,12 +104,6 @@ impl Tape {
         let begin = index.checked_sub(1).map_or(0, |last| self.marks[last].end);
         &self.bytes[begin..self.marks[index].end]
     }
-
-    /// The longest packet, bytes of L3.
-    pub fn longest(&self) -> usize {
-        let lengths = (0..self.len()).map(|index| self.frame(index).len() - ETH_LEN);
-        lengths.max().unwrap_or(0)
-    }
 }
 
 #[cfg(test)]
@@ -121,18 +117,18 @@ mod tests {
         tape.push(Direction::Forward, 0, 0x0800, &[1; 20]);
         let first = tape.digest();
         tape.push(Direction::Reply, 50, 0x86dd, &[2; 40]);
-        tape.push(Direction::Forward, 20, 0x0800, &[3]);
-        assert_eq!((tape.len(), tape.bytes(), tape.span_ns()), (3, 103, 50));
+        tape.push(Direction::Forward, 20, 0x0800, &[3; 90]);
+        // short ones are padded
+        assert_eq!((tape.len(), tape.bytes(), tape.span_ns()), (3, 224, 50));
         assert_eq!(
             (tape.sent(Direction::Forward), tape.sent(Direction::Reply)),
             (2, 1)
         );
         assert_eq!(tape.frame(0)[..6], MAC_LAN);
         assert_eq!(tape.frame(1)[6..14], [2, 0, 0, 0, 2, 2, 0x86, 0xdd]);
-        assert_eq!(tape.frame(2)[14..], [3]);
+        assert_eq!(tape.frame(2)[14..], [3; 90]);
         // time does not go back
         assert_eq!(tape.mark(2), (Direction::Forward, 50));
-        assert_eq!(tape.longest(), 40);
         let mut other = Tape::default();
         other.push(Direction::Reply, 0, 0x0800, &[1; 20]);
         assert_ne!(other.digest(), first);

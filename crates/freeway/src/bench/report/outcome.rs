@@ -11,6 +11,7 @@ use super::super::imx8::Imx8;
 use super::super::kirkwood::Kirkwood;
 use super::super::multicast::Multicast;
 use super::super::ratio;
+use super::super::replay::Replay;
 use super::super::rfc2544::Rfc2544;
 use super::super::router::Router;
 use super::super::setup::Setup;
@@ -36,6 +37,8 @@ pub enum Outcome {
     Multicast(Multicast),
     /// `bench rfc2544`.
     Rfc2544(Rfc2544),
+    /// `bench replay`.
+    Replay(Replay),
     /// `bench flood`.
     Flood(Flood),
     /// `bench setup`.
@@ -45,20 +48,21 @@ pub enum Outcome {
 }
 
 /// Fields that only one command's result has.
-const MARKS: [(&str, &str); 9] = [
+const MARKS: [(&str, &str); 10] = [
     ("compare", "over_redirect"),
     ("imx8", "rows"),
     ("kirkwood", "tcp"),
     ("bulk", "streams"),
     ("multicast", "families"),
     ("rfc2544", "sizes"),
+    ("replay", "capture"),
     ("flood", "kinds"),
     ("setup", "packets"),
     ("shaper", "discipline"),
 ];
 
 /// Fields that say what was measured.
-const SETTINGS: [&str; 16] = [
+const SETTINGS: [&str; 20] = [
     "scenario",
     "quick",
     "changes_per_s",
@@ -72,6 +76,10 @@ const SETTINGS: [&str; 16] = [
     "ports",
     "mtu",
     "directions",
+    "digest",
+    "tempo",
+    "loops",
+    "stateful",
     "discipline",
     "rate_mbit",
     "packets",
@@ -128,6 +136,7 @@ impl Outcome {
             "bulk" => serde_json::from_value(value).map(Outcome::Bulk),
             "multicast" => serde_json::from_value(value).map(Outcome::Multicast),
             "rfc2544" => serde_json::from_value(value).map(Outcome::Rfc2544),
+            "replay" => serde_json::from_value(value).map(Outcome::Replay),
             "flood" => serde_json::from_value(value).map(Outcome::Flood),
             "setup" => serde_json::from_value(value).map(Outcome::Setup),
             "shaper" => serde_json::from_value(value).map(Outcome::Shaper),
@@ -151,6 +160,7 @@ impl Outcome {
             Outcome::Bulk(_) => "bulk",
             Outcome::Multicast(_) => "multicast",
             Outcome::Rfc2544(_) => "rfc2544",
+            Outcome::Replay(_) => "replay",
             Outcome::Flood(_) => "flood",
             Outcome::Setup(_) => "setup",
             Outcome::Shaper(_) => "shaper",
@@ -174,6 +184,7 @@ impl Outcome {
             Outcome::Bulk(result) => &result.machine,
             Outcome::Multicast(result) => &result.machine,
             Outcome::Rfc2544(result) => &result.machine,
+            Outcome::Replay(result) => &result.machine,
             Outcome::Flood(result) => &result.machine,
             Outcome::Setup(result) => &result.machine,
             Outcome::Shaper(result) => &result.machine,
@@ -244,6 +255,10 @@ impl Outcome {
                     }
                 }
             }
+            Outcome::Replay(result) => {
+                let (kernel, freeway) = (&result.kernel.samples, &result.freeway.samples);
+                ratios.more("", SPEEDUP, kernel, freeway);
+            }
             Outcome::Flood(flood) => {
                 for kind in &flood.kinds {
                     let s = &kind.samples;
@@ -308,6 +323,7 @@ impl Outcome {
             }
             Outcome::Multicast(multicast) => multicast.remarks(),
             Outcome::Rfc2544(result) => result.remarks.clone(),
+            Outcome::Replay(result) => result.remarks.clone(),
             Outcome::Bulk(_) | Outcome::Flood(_) | Outcome::Setup(_) | Outcome::Shaper(_) => {
                 Vec::new()
             }
@@ -392,6 +408,14 @@ impl Outcome {
                 };
                 multicast.families.iter().map(of_family).collect()
             }
+            Outcome::Replay(result) => vec![Costs {
+                case: String::new(),
+                unit: "frame of the capture".into(),
+                routers: present([
+                    (Router::Kernel, result.kernel.samples.clone()),
+                    (Router::Freeway, result.freeway.samples.clone()),
+                ]),
+            }],
             Outcome::Rfc2544(_) | Outcome::Flood(_) | Outcome::Setup(_) | Outcome::Shaper(_) => {
                 Vec::new()
             }

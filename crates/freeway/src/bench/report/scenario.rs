@@ -226,6 +226,7 @@ impl Definition {
             BenchCommand::Bulk(args) => Outcome::Bulk(bench::bulk::measured(&args)?),
             BenchCommand::Multicast(args) => Outcome::Multicast(bench::multicast::measured(&args)?),
             BenchCommand::Rfc2544(args) => Outcome::Rfc2544(bench::rfc2544::measured(&args)?),
+            BenchCommand::Replay(args) => Outcome::Replay(bench::replay::measured(&args)?),
             BenchCommand::Flood(args) => Outcome::Flood(bench::flood::measured(&args)?),
             BenchCommand::Setup(args) => Outcome::Setup(bench::setup::measured(&args)?),
             BenchCommand::Shaper(args) => Outcome::Shaper(bench::shaper::measured(&args)?),

@@ -27,7 +27,8 @@ pub fn of_outcome(outcome: &Outcome) -> Option<Table> {
         | Outcome::Kirkwood(_)
         | Outcome::Imx8(_)
         | Outcome::Bulk(_)
-        | Outcome::Multicast(_) => None,
+        | Outcome::Multicast(_)
+        | Outcome::Replay(_) => None,
     }
 }
 
