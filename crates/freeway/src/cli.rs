@@ -734,6 +734,9 @@ pub struct CompareArgs {
     /// Flows, all of them assured connections where the router tracks them [default: 1000; full-table: 20000; kirkwood: 64]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub flows: Option<u32>,
+    /// Hosts beyond the WAN to which the flows go in turn, instead of to the server; in nat and routed only
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub destinations: Option<u32>,
     /// Protocol of the frames, udp or tcp
     #[arg(long, value_name = "NAME", default_value = "udp", value_parser = lab_proto)]
     pub proto: freeway_lab::Proto,

@@ -62,7 +62,7 @@ const MARKS: [(&str, &str); 10] = [
 ];
 
 /// Fields that say what was measured.
-const SETTINGS: [&str; 20] = [
+const SETTINGS: [&str; 21] = [
     "scenario",
     "quick",
     "changes_per_s",
@@ -70,6 +70,7 @@ const SETTINGS: [&str; 20] = [
     "wire_bytes",
     "path",
     "flows",
+    "destinations",
     "refused",
     "rules",
     "idle_connections",
