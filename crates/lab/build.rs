@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const PROGRAMS: [&str; 8] = [
+const PROGRAMS: [&str; 9] = [
     "fib",
     "flowtable",
     "generator",
@@ -15,6 +15,7 @@ const PROGRAMS: [&str; 8] = [
     "reference",
     "stream",
     "meter",
+    "tally",
 ];
 
 /// `CLANG`, else Debian 12's versioned name, else whatever `clang` is.

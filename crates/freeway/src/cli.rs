@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use freeway_lab::Tempo;
 
 use crate::api::Proto;
 use crate::bench::{Row, Size, report_scenarios};
@@ -364,6 +365,14 @@ pub enum BenchCommand {
     /// connections of which none is missing. What the generator can do by itself is measured first; a rate that it limited is told as "at least".
     #[command(after_help = RFC9693_HELP)]
     Rfc9693(Rfc9693Args),
+    /// Replay a capture through the kernel and through Freeway
+    ///
+    /// The frames of a pcap or pcapng file (Ethernet), each sent from the side that had sent it, in the order of the file, to
+    /// the kernel alone and to the kernel with Freeway by turns: how many arrived, the CPU time of the threads of the router's
+    /// ports for a frame, and the share that Freeway forwarded. Who sends the first packet of a conversation is on the LAN.
+    /// Only MAC addresses are rewritten, and VLAN tags come off; what no router forwards is not sent, and counted by reason.
+    #[command(after_help = REPLAY_HELP)]
+    Replay(ReplayArgs),
     /// Measure all that this machine can, and write a page about it
     ///
     /// Runs the other bench commands, in a short form with --quick, and writes to the folder report.json with the figures
@@ -528,6 +537,57 @@ pub struct Rfc9693Args {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+const REPLAY_HELP: &str = "\
+Example: freeway bench replay office.pcapng
+         freeway bench replay office.pcapng --speed 10 --loops 5
+         freeway bench replay office.pcapng --full --loops 20 --runs 5 --stateful";
+
+/// Arguments of `bench replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// A capture, pcap or pcapng, of an Ethernet port
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Send at the times of the capture, so many times as fast, 0.001 to 100000 [default: 1]
+    #[arg(long, value_name = "FACTOR", value_parser = speed_factor)]
+    pub speed: Option<f64>,
+    /// Send evenly, so many frames a second, both sides together
+    #[arg(long, value_name = "NUMBER", conflicts_with = "speed", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub pps: Option<u64>,
+    /// Send as fast as the CPU of the hosts can
+    #[arg(long, conflicts_with_all = ["speed", "pps"])]
+    pub full: bool,
+    /// Send the frames so often in a run, the same each time
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub loops: u32,
+    /// Runs of each router, which begin without flows and connections; figures are their medians
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
+    /// Track connections and filter by their state, without translation; what the WAN opens is dropped
+    #[arg(long)]
+    pub stateful: bool,
+    /// CPU of the router
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub cpu: usize,
+    /// CPU of the hosts and the daemon
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub host_cpu: usize,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl ReplayArgs {
+    /// When frames are sent.
+    pub fn tempo(&self) -> Tempo {
+        match self.pps {
+            _ if self.full => Tempo::Full,
+            Some(pps) => Tempo::Pps(pps),
+            None => Tempo::Times(self.speed.unwrap_or(1.0)),
+        }
+    }
 }
 
 /// Arguments of `bench imx8`.
@@ -749,6 +809,9 @@ pub struct CompareArgs {
     /// Flows, all of them assured connections where the router tracks them [default: 1000; full-table: 20000; kirkwood: 64]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub flows: Option<u32>,
+    /// Hosts beyond the WAN to which the flows go in turn, instead of to the server; in nat and routed only
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub destinations: Option<u32>,
     /// Protocol of the frames, udp or tcp
     #[arg(long, value_name = "NAME", default_value = "udp", value_parser = lab_proto)]
     pub proto: freeway_lab::Proto,
@@ -961,6 +1024,13 @@ fn sample_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.5..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("write a number of seconds from 0.5 to 3600".into()),
+    }
+}
+
+fn speed_factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if (0.001..=100_000.0).contains(&factor) => Ok(factor),
+        _ => Err("write a factor from 0.001 to 100000".into()),
     }
 }
 

@@ -38,7 +38,7 @@ pub const EXIT_CODES: &str = "\
 Exit codes:
   0   success
   1   failure
-  2   no daemon answers; `bench diff`, `bench report --from`: a file is not what it should be
+  2   no daemon answers; `bench diff`, `bench replay`, `bench report --from`: a file is not what it should be
   64  bad input on the command line
   69  this machine lacks what a bench needs: a tool, a part of the kernel
   77  a privilege is lacking

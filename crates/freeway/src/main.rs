@@ -72,6 +72,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Bench(BenchCommand::Multicast(args)) => bench::multicast(&args),
         Command::Bench(BenchCommand::Rfc2544(args)) => bench::rfc2544(&args),
         Command::Bench(BenchCommand::Rfc9693(args)) => bench::rfc9693(&args),
+        Command::Bench(BenchCommand::Replay(args)) => bench::replay(&args),
         Command::Bench(BenchCommand::Report(args)) => bench::report(&args),
         Command::Bench(BenchCommand::Diff(args)) => bench::diff(&args),
         Command::Man { dir, positional } => manual::pages(&dir.or(positional).unwrap_or_default()),

@@ -66,6 +66,7 @@ mod tests {
             "freeway-bench-setup",
             "freeway-bench-rfc2544",
             "freeway-bench-rfc9693",
+            "freeway-bench-replay",
             "freeway-bench-report",
             "freeway-bench-diff",
         ] {

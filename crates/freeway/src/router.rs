@@ -131,6 +131,11 @@ impl RouterDaemon {
         self.client.stats()
     }
 
+    /// Empties its flow table.
+    pub fn flush(&self) -> Result<(), Stop> {
+        self.client.flush().map(drop)
+    }
+
     /// How many flows a filter lets through.
     pub fn count(&self, filter: &FlowFilter) -> Result<u64, Stop> {
         let total = self.client.flow_stream(filter)?.each(|_| true)?;

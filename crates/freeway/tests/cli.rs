@@ -85,6 +85,13 @@ fn bad_input_exits_with_64() {
         (&["bench", "rfc2544", "--size", "65"], "imix"),
         (&["bench", "rfc2544", "--scenario", "churn"], "churn"),
         (
+            &["bench", "compare", "--destinations", "20001"],
+            "--destinations",
+        ),
+        (&["bench", "replay"], "<FILE>"),
+        (&["bench", "replay", "a", "--speed", "0"], "0.001"),
+        (&["bench", "replay", "a", "--pps", "9", "--full"], "--full"),
+        (
             &["bench", "rfc2544", "--quick", "--trials", "1"],
             "--trials",
         ),

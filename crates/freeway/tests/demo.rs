@@ -123,6 +123,32 @@ fn the_bench_fills_its_fields() {
     assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
 }
 
+#[test]
+fn flows_go_to_many_hosts() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    let (bench, _) = measure(&[
+        "bench",
+        "compare",
+        "--scenario",
+        "nat",
+        "--flows",
+        "60",
+        "--destinations",
+        "20",
+        "--runs",
+        "1",
+        "--seconds",
+        "0.5",
+        "--no-peers",
+        "--brief",
+    ]);
+    assert_eq!(bench["destinations"], 20);
+    assert!(bench["kernel_ns"].as_f64().unwrap() > 0.0, "{bench}");
+    assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
+}
+
 /// Around each packet is something that the bridge's, VLAN's or session's router takes off or puts on. Where a kernel lacks that, it
 /// is named, and nothing is left.
 #[test]

@@ -23,7 +23,7 @@ const FRAMES_MAX: usize = 1 << 20;
 /// All protocols, network byte order, as packet(7) wants it.
 const ETH_P_ALL_BE: u16 = (libc::ETH_P_ALL as u16).to_be();
 
-fn packet_socket(port: &Port, protocol_be: u16) -> Result<OwnedFd, LabError> {
+pub(crate) fn packet_socket(port: &Port, protocol_be: u16) -> Result<OwnedFd, LabError> {
     let what = format!(
         "open a packet socket on {} in {}",
         port.name,
@@ -55,7 +55,7 @@ fn packet_socket(port: &Port, protocol_be: u16) -> Result<OwnedFd, LabError> {
         .context(what)
 }
 
-fn set_option(
+pub(crate) fn set_option(
     socket: &OwnedFd,
     level: libc::c_int,
     name: libc::c_int,
@@ -79,7 +79,7 @@ fn set_option(
     }
 }
 
-fn wait(socket: &OwnedFd, events: libc::c_short, until: Instant) -> io::Result<bool> {
+pub(crate) fn wait(socket: &OwnedFd, events: libc::c_short, until: Instant) -> io::Result<bool> {
     let left = until.saturating_duration_since(Instant::now());
     let mut poll = libc::pollfd {
         fd: socket.as_raw_fd(),

@@ -25,3 +25,4 @@ skeleton!(sink, "sink.skel.rs");
 skeleton!(reference, "reference.skel.rs");
 skeleton!(stream, "stream.skel.rs");
 skeleton!(meter, "meter.skel.rs");
+skeleton!(tally, "tally.skel.rs");

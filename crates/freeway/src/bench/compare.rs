@@ -19,7 +19,7 @@ use self::bench::{Bench, Figures, Run};
 use self::scenario::Definition;
 use super::router::Router;
 use super::{median, progress, ratio};
-use crate::cli::CompareArgs;
+use crate::cli::{CompareArgs, Scenario};
 use crate::exit::{Exit, Stop};
 use crate::lab;
 use crate::machine::Machine;
@@ -48,6 +48,9 @@ pub struct Comparison {
     pub path: String,
     /// Flows.
     pub flows: u32,
+    /// Hosts beyond the WAN to which they went in turn; none if they went to the scenario's.
+    #[serde(default)]
+    pub destinations: Option<u32>,
     /// Runs.
     pub runs: u32,
     /// Seconds of each Freeway sample.
@@ -227,6 +230,7 @@ impl Comparison {
             wire_bytes: bench.wire_bytes(),
             path: args.path.name().into(),
             flows,
+            destinations: args.destinations,
             runs: args.runs,
             seconds: args.seconds,
             kernel: Some(bench.kernel_shape()),
@@ -375,6 +379,11 @@ fn built(args: &CompareArgs) -> Result<Bench<'_>, Stop> {
     lab::prepare()?;
     if args.changes.is_some() && args.changes() == 0 {
         let message = "--changes is of `--scenario churn` alone";
+        return Err(Stop::new(Exit::Usage, message));
+    }
+    let spread = [Scenario::Nat, Scenario::Routed];
+    if args.destinations.is_some() && !spread.contains(&args.scenario) {
+        let message = "--destinations is of `--scenario nat` and `routed` alone";
         return Err(Stop::new(Exit::Usage, message));
     }
     let connections = args.flows() + args.idle_connections;

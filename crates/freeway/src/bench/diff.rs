@@ -568,6 +568,26 @@ mod tests {
     }
 
     #[test]
+    fn replays_of_other_captures_are_unlike() {
+        let result = crate::bench::replay::example();
+        let single = |result| Document::Single(Box::new(Outcome::Replay(result)));
+        let same = compare(
+            (Path::new("a"), &single(result.clone())),
+            (Path::new("b"), &single(result.clone())),
+        );
+        assert_eq!((same.counts.same, same.ratios.len()), (1, 1));
+        let mut other = result.clone();
+        other.digest = "ff".into();
+        other.loops = 7;
+        let words = unlike(&single(result), &single(other));
+        let words = words.values().next().unwrap();
+        assert!(
+            words.contains("digest ff") && words.contains("loops 7"),
+            "{words}"
+        );
+    }
+
+    #[test]
     fn single_runs_say_nothing() {
         let mut once = example();
         for scenario in &mut once.scenarios {

@@ -41,6 +41,7 @@ pub fn measured(args: &ByFlowsArgs) -> Result<ByFlows, Stop> {
     let compare = CompareArgs {
         scenario: args.scenario,
         flows: counts.last().copied(),
+        destinations: None,
         proto: freeway_lab::Proto::Udp,
         frame_bytes: None,
         no_peers: true,

@@ -51,6 +51,7 @@ pub fn kirkwood(args: &KirkwoodArgs) -> Result<(), Stop> {
 pub fn measured(args: &KirkwoodArgs) -> Result<Kirkwood, Stop> {
     let of = |proto| {
         compare::measured(&CompareArgs {
+            destinations: None,
             scenario: Scenario::Kirkwood,
             flows: Some(args.flows),
             proto,

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use freeway_lab::routes::{Beyond, ROUTES_MAX};
 use freeway_lab::{
     Counting, FlowSpec, Lab, MeasureSpec, Proto, Sample, SinkCost, Topology, Turn, Turns, measure,
     measure_sink,
@@ -125,7 +126,13 @@ impl<'a> Bench<'a> {
     /// Builds them.
     pub fn build(args: &'a CompareArgs, topology: &'static Topology) -> Result<Self, Stop> {
         let scenario = Definition::of(args.scenario);
-        let like = scenario.options(args.flows() + args.idle_connections)?;
+        let mut like = scenario.options(args.flows() + args.idle_connections)?;
+        if let Some(hosts) = args.destinations {
+            like.beyond = Some(Beyond {
+                hosts,
+                routes: ROUTES_MAX,
+            });
+        }
         // what these two cannot have, the scenario needs
         let there = |built: Built| -> Result<Place, Stop> {
             built?.map_err(|why| Stop::new(Exit::Unavailable, why))

@@ -2,7 +2,7 @@
 //! A comparison as a page.
 
 use super::{Comparison, Router};
-use crate::render::{Page, Terminal, Tone, count};
+use crate::render::{Page, Terminal, Tone, count, plural};
 
 const NONE: &str = "-";
 
@@ -20,6 +20,13 @@ pub fn table(comparison: &Comparison, terminal: Terminal) -> String {
         c.seconds
     );
     page.words("", &what);
+    if let Some(hosts) = c.destinations {
+        let words = format!(
+            "Flows go to {} beyond the WAN.",
+            plural(hosts.into(), "host")
+        );
+        page.words("", &words);
+    }
     page.words("", &c.machine.to_string());
     page.gap();
     page.table(2, &[1, 2, 3], &rows(c, &page));
@@ -130,6 +137,7 @@ pub mod tests {
             wire_bytes: 64,
             path: "auto".into(),
             flows: 1000,
+            destinations: None,
             runs: 5,
             seconds: 20.0,
             source_ns: 70.0,

@@ -12,6 +12,7 @@ use super::super::imx8::Imx8;
 use super::super::kirkwood::Kirkwood;
 use super::super::multicast::Multicast;
 use super::super::ratio;
+use super::super::replay::Replay;
 use super::super::rfc2544::Rfc2544;
 use super::super::rfc9693::{self, Rfc9693};
 use super::super::router::Router;
@@ -42,6 +43,8 @@ pub enum Outcome {
     Rfc2544(Rfc2544),
     /// `bench rfc9693`.
     Rfc9693(Box<Rfc9693>),
+    /// `bench replay`.
+    Replay(Replay),
     /// `bench flood`.
     Flood(Flood),
     /// `bench setup`.
@@ -51,7 +54,7 @@ pub enum Outcome {
 }
 
 /// Fields that only one command's result has.
-const MARKS: [(&str, &str); 10] = [
+const MARKS: [(&str, &str); 12] = [
     ("compare", "over_redirect"),
     ("imx8", "rows"),
     ("kirkwood", "tcp"),
@@ -60,13 +63,14 @@ const MARKS: [(&str, &str); 10] = [
     ("multicast", "families"),
     ("rfc2544", "sizes"),
     ("rfc9693", "table_limit"),
+    ("replay", "capture"),
     ("flood", "kinds"),
     ("setup", "packets"),
     ("shaper", "discipline"),
 ];
 
 /// Fields that say what was measured.
-const SETTINGS: [&str; 18] = [
+const SETTINGS: [&str; 23] = [
     "scenario",
     "quick",
     "changes_per_s",
@@ -76,12 +80,17 @@ const SETTINGS: [&str; 18] = [
     "flows",
     "connections",
     "table_max",
+    "destinations",
     "refused",
     "rules",
     "idle_connections",
     "ports",
     "mtu",
     "directions",
+    "digest",
+    "tempo",
+    "loops",
+    "stateful",
     "discipline",
     "rate_mbit",
     "packets",
@@ -140,6 +149,7 @@ impl Outcome {
             "multicast" => serde_json::from_value(value).map(Outcome::Multicast),
             "rfc2544" => serde_json::from_value(value).map(Outcome::Rfc2544),
             "rfc9693" => serde_json::from_value(value).map(Outcome::Rfc9693),
+            "replay" => serde_json::from_value(value).map(Outcome::Replay),
             "flood" => serde_json::from_value(value).map(Outcome::Flood),
             "setup" => serde_json::from_value(value).map(Outcome::Setup),
             "shaper" => serde_json::from_value(value).map(Outcome::Shaper),
@@ -165,6 +175,7 @@ impl Outcome {
             Outcome::Multicast(_) => "multicast",
             Outcome::Rfc2544(_) => "rfc2544",
             Outcome::Rfc9693(_) => "rfc9693",
+            Outcome::Replay(_) => "replay",
             Outcome::Flood(_) => "flood",
             Outcome::Setup(_) => "setup",
             Outcome::Shaper(_) => "shaper",
@@ -190,6 +201,7 @@ impl Outcome {
             Outcome::Multicast(result) => &result.machine,
             Outcome::Rfc2544(result) => &result.machine,
             Outcome::Rfc9693(result) => &result.machine,
+            Outcome::Replay(result) => &result.machine,
             Outcome::Flood(result) => &result.machine,
             Outcome::Setup(result) => &result.machine,
             Outcome::Shaper(result) => &result.machine,
@@ -270,8 +282,8 @@ impl Outcome {
                 let made = |of: &rfc9693::Figures| {
                     // what the generator limited is not the router's
                     let own = of.establishment.per_s.is_some();
-                    own.then(|| of.establishment.samples.clone())
-                        .unwrap_or_default()
+                    let samples = own.then_some(&of.establishment.samples);
+                    samples.cloned().unwrap_or_default()
                 };
                 let (over, under) = (made(freeway), made(kernel));
                 ratios.more("new connections", "rate, Freeway / kernel", &over, &under);
@@ -281,6 +293,10 @@ impl Outcome {
                     &freeway.tear_down.samples,
                     &kernel.tear_down.samples,
                 );
+            }
+            Outcome::Replay(result) => {
+                let (kernel, freeway) = (&result.kernel.samples, &result.freeway.samples);
+                ratios.more("", SPEEDUP, kernel, freeway);
             }
             Outcome::Flood(flood) => {
                 for kind in &flood.kinds {
@@ -357,6 +373,7 @@ impl Outcome {
             Outcome::Multicast(multicast) => multicast.remarks(),
             Outcome::Rfc2544(result) => result.remarks.clone(),
             Outcome::Rfc9693(result) => result.remarks.clone(),
+            Outcome::Replay(result) => result.remarks.clone(),
             Outcome::Bulk(_) | Outcome::Flood(_) | Outcome::Setup(_) | Outcome::Shaper(_) => {
                 Vec::new()
             }
@@ -445,6 +462,14 @@ impl Outcome {
                 };
                 multicast.families.iter().map(of_family).collect()
             }
+            Outcome::Replay(result) => vec![Costs {
+                case: String::new(),
+                unit: "frame of the capture".into(),
+                routers: present([
+                    (Router::Kernel, result.kernel.samples.clone()),
+                    (Router::Freeway, result.freeway.samples.clone()),
+                ]),
+            }],
             Outcome::Rfc2544(_)
             | Outcome::Rfc9693(_)
             | Outcome::Flood(_)

@@ -239,6 +239,7 @@ impl Definition {
             BenchCommand::Rfc9693(args) => {
                 Outcome::Rfc9693(Box::new(bench::rfc9693::measured(&args)?))
             }
+            BenchCommand::Replay(args) => Outcome::Replay(bench::replay::measured(&args)?),
             BenchCommand::Flood(args) => Outcome::Flood(bench::flood::measured(&args)?),
             BenchCommand::Setup(args) => Outcome::Setup(bench::setup::measured(&args)?),
             BenchCommand::Shaper(args) => Outcome::Shaper(bench::shaper::measured(&args)?),

@@ -29,7 +29,8 @@ pub fn of_outcome(outcome: &Outcome) -> Option<Table> {
         | Outcome::Flows(_)
         | Outcome::Bulk(_)
         | Outcome::Multicast(_)
-        | Outcome::Rfc9693(_) => None,
+        | Outcome::Rfc9693(_)
+        | Outcome::Replay(_) => None,
     }
 }
 
