@@ -147,6 +147,9 @@ pub mod tests {
             of.flows = flows;
             of.peers.clear();
             of.freeway_ns *= times;
+            of.samples.kernel_net_ns = vec![1400.0, 1390.0, 1410.0];
+            of.samples.freeway_net_ns = vec![120.0, 118.0, 122.0];
+            of.samples.redirect_net_ns = vec![100.0, 99.0, 101.0];
             let samples = of.samples.freeway_net_ns.iter_mut();
             samples.for_each(|ns| *ns *= times);
             of

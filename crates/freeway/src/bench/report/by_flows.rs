@@ -78,6 +78,6 @@ mod tests {
             assert!(texts.contains(words), "{words}: {texts}");
         }
         let page = page(&report, &figures(&report).unwrap());
-        assert!(page.contains("flows, 1,000,000 flows"));
+        assert!(page.contains("1,000,000 flows: kernel / Freeway"));
     }
 }

@@ -80,8 +80,9 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Stop {
 }
 
 fn measure(args: &ReportArgs) -> Result<Report, Stop> {
-    let asked = |scenario: &&Definition| {
-        args.scenarios.is_empty() || args.scenarios.iter().any(|name| name == scenario.name)
+    let asked = |scenario: &&Definition| match args.scenarios.is_empty() {
+        true => scenario.is_default(args.quick),
+        false => args.scenarios.iter().any(|name| name == scenario.name),
     };
     let asked: Vec<&Definition> = ALL.iter().filter(asked).collect();
     let machine = Description::this();
