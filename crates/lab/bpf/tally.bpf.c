@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Counts and drops the IP packets that are sent to a host's port, whatever they carry and however long they are; groups and ARP
- * are left to the stack. */
+/* Counts and drops the IP packets that are sent to a host's port, whatever they carry and however
+ * long they are; groups and ARP are left to the stack. */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
