@@ -293,7 +293,10 @@ pub mod tests {
         file
     }
 
-    fn all(file: &[u8]) -> Result<(Format, Vec<(u64, Vec<u8>, bool)>), String> {
+    /// Time, bytes, and whether it is whole.
+    type Read = (u64, Vec<u8>, bool);
+
+    fn all(file: &[u8]) -> Result<(Format, Vec<Read>), String> {
         let mut frames = Vec::new();
         let format = parse(file, |frame| {
             frames.push((frame.at_ns, frame.bytes.to_vec(), frame.whole));
