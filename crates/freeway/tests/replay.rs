@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway bench replay`: a capture through both routers, and files that are none.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

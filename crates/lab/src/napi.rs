@@ -141,15 +141,26 @@ fn write_sys(port: &Port, values: &[(&str, &str)]) -> Result<(), LabError> {
 
 /// Gives a thread the lowest real-time priority.
 fn go_ahead_of_others(pid: i32) -> Result<(), LabError> {
-    let priority = libc::sched_param { sched_priority: 1 };
+    real_time(pid, 1)
+}
+
+/// Gives a thread a real-time priority, with 0 none; thread 0 is the calling one.
+pub(crate) fn real_time(pid: i32, priority: i32) -> Result<(), LabError> {
+    let policy = match priority {
+        0 => libc::SCHED_OTHER,
+        _ => libc::SCHED_FIFO,
+    };
+    let priority = libc::sched_param {
+        sched_priority: priority,
+    };
     // SAFETY: the parameter outlives the call.
-    let rc = unsafe { libc::sched_setscheduler(pid, libc::SCHED_FIFO, &raw const priority) };
+    let rc = unsafe { libc::sched_setscheduler(pid, policy, &raw const priority) };
     let result = if rc == 0 {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
     };
-    result.context("raise the priority of a port's thread")
+    result.context("set the priority of a thread")
 }
 
 /// A /sys that shows the calling thread's network namespace, to this thread alone.

@@ -11,24 +11,26 @@ use crate::error::LabError;
 use crate::frame::{MAC_CLIENT, MAC_SERVER, mac_text};
 use crate::lab::{Lab, batch};
 
-/// Of IPv4 and IPv6.
-type Both = [&'static str; 2];
+/// A port of the router, its link-local addresses of both families, and those of all hosts behind it (RFC 3927, RFC 4291).
+struct Side {
+    port: &'static str,
+    own: [&'static str; 2],
+    hosts: [&'static str; 2],
+    host_mac: [u8; 6],
+}
 
-/// The router's ports, their addresses, and those of the hosts behind them (RFC 3927, RFC 4291).
-const PORTS: [(&str, [u8; 6], Both, Both); 2] = [
-    (
-        "lan0",
-        MAC_CLIENT,
-        ["169.254.1.1/24", "fe80::1:1/64"],
-        ["169.254.1.2", "fe80::1:2"],
-    ),
-    (
-        "wan0",
-        MAC_SERVER,
-        ["169.254.2.1/24", "fe80::2:1/64"],
-        ["169.254.2.2", "fe80::2:2"],
-    ),
-];
+const LAN: Side = Side {
+    port: "lan0",
+    own: ["169.254.1.1/24", "fe80::1:1/64"],
+    hosts: ["169.254.1.2", "fe80::1:2"],
+    host_mac: MAC_CLIENT,
+};
+const WAN: Side = Side {
+    port: "wan0",
+    own: ["169.254.2.1/24", "fe80::2:1/64"],
+    hosts: ["169.254.2.2", "fe80::2:2"],
+    host_mac: MAC_SERVER,
+};
 
 /// What it takes to forward packets of both families, from and to any address.
 const SYSCTLS: [(&str, &str); 5] = [
@@ -52,30 +54,33 @@ impl Lab {
             }
         }
         let mut lines = String::new();
-        for (port, host_mac, own, hosts) in PORTS {
+        for side in [LAN, WAN] {
+            let (port, mac) = (side.port, mac_text(side.host_mac));
             let _ = writeln!(lines, "address flush dev {port}");
-            let nodad = ["", " nodad"];
-            for (address, nodad) in own.into_iter().zip(nodad) {
+            for (address, nodad) in side.own.into_iter().zip(["", " nodad"]) {
                 let _ = writeln!(lines, "address add {address} dev {port}{nodad}");
             }
-            let mac = mac_text(host_mac);
-            for host in hosts {
+            for host in side.hosts {
                 let _ = writeln!(
                     lines,
                     "neighbour replace {host} lladdr {mac} nud permanent dev {port}"
                 );
             }
         }
-        let [(lan, _, _, [client4, client6]), (wan, _, _, server)] = PORTS;
-        for (all, host) in ["0.0.0.0/0", "::/0"].into_iter().zip(server) {
-            let _ = writeln!(lines, "route add {all} via {host} dev {wan}");
+        for (all, host) in ["0.0.0.0/0", "::/0"].into_iter().zip(WAN.hosts) {
+            let _ = writeln!(lines, "route add {all} via {host} dev {}", WAN.port);
         }
         for address in near {
+            let [host4, host6] = LAN.hosts;
             let (length, host) = match address {
-                IpAddr::V4(_) => (32, client4),
-                IpAddr::V6(_) => (128, client6),
+                IpAddr::V4(_) => (32, host4),
+                IpAddr::V6(_) => (128, host6),
             };
-            let _ = writeln!(lines, "route add {address}/{length} via {host} dev {lan}");
+            let _ = writeln!(
+                lines,
+                "route add {address}/{length} via {host} dev {}",
+                LAN.port
+            );
         }
         batch(router, &lines)
     }

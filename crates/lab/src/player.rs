@@ -14,10 +14,16 @@ use crate::clock::{monotonic_ns, pin};
 use crate::error::{Context, LabError};
 use crate::frame::Direction;
 use crate::lab::{Lab, Port};
+use crate::napi::real_time;
 use crate::tape::Tape;
 
 /// Frames of one system call, at most.
 const BATCH: usize = 64;
+/// With nothing to wait for, so many are sent before the ports' threads have their turn, half of what a port has room for: a
+/// thread that is woken for each frame costs more than the frame.
+const BURST: usize = 128;
+/// Above that of the ports' threads, see [`Lab::poll_receivers_first`].
+const BURST_PRIORITY: i32 = 2;
 /// The sender sleeps if nothing is due for longer than this,
 const SLEEP_NS: u64 = 300_000;
 /// and wakes up so much too early.
@@ -127,6 +133,8 @@ impl Player {
     fn send_all(&self, tape: &Tape, tempo: Tempo, loops: u32) -> Result<Played, LabError> {
         let mut played = Played::default();
         let start_ns = monotonic_ns();
+        let bursts = tempo == Tempo::Full;
+        let mut burst = 0;
         for round in 0..u64::from(loops) {
             let mut next = 0;
             while next < tape.len() {
@@ -140,11 +148,22 @@ impl Player {
                     tape.mark(*index).0 == direction && tempo.due_ns(tape, round, *index) <= now_ns
                 });
                 let after = next + 1 + more.count();
+                if bursts && burst == 0 {
+                    real_time(0, BURST_PRIORITY)?;
+                }
                 let end = &self.ends[direction as usize];
                 played.refused += end.send(tape, next..after)?;
                 played.sent[direction as usize] += (after - next) as u64;
+                burst += after - next;
                 next = after;
+                if bursts && burst + BATCH > BURST {
+                    real_time(0, 0)?;
+                    burst = 0;
+                }
             }
+        }
+        if bursts {
+            real_time(0, 0)?;
         }
         played.elapsed_ns = monotonic_ns() - start_ns;
         Ok(played)

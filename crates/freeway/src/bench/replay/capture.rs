@@ -293,7 +293,7 @@ pub mod tests {
         file
     }
 
-    /// Time, octets, and whether the frame is whole.
+    /// Time, bytes, and whether it is whole.
     type Read = (u64, Vec<u8>, bool);
 
     fn all(file: &[u8]) -> Result<(Format, Vec<Read>), String> {
