@@ -6,7 +6,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 
 use super::gateway::{ASSURED_AFTER, Gateway};
-use super::search::next_count;
+use super::search::Most;
 use crate::exit::Stop;
 
 /// The connection tracking table's capacity (RFC 9693, 4.9).
@@ -42,22 +42,22 @@ pub fn search(
     max: u32,
     rate_per_s: u64,
 ) -> Result<Capacity, Stop> {
-    let mut capacity = Capacity {
-        rate_per_s,
-        ..Capacity::default()
-    };
-    let (mut failed, mut kept) = (None, None);
-    while let Some(count) = next_count(capacity.connections, failed, kept, first, max) {
-        capacity.trials += 1;
+    let mut most = Most::default();
+    let mut trials = 0;
+    while let Some(count) = most.next(first, max) {
+        trials += 1;
         if gateway.fill(count, rate_per_s)? {
-            capacity.connections = count;
+            most.holds(count);
         } else {
-            failed = Some(count);
-            kept = u32::try_from(gateway.connections()?).ok();
+            most.fails(count, u32::try_from(gateway.connections()?).ok());
         }
     }
-    capacity.at_least = failed.is_none();
-    Ok(capacity)
+    Ok(Capacity {
+        connections: most.held,
+        at_least: most.failed.is_none(),
+        rate_per_s,
+        trials,
+    })
 }
 
 /// Has Freeway take what it can of so many connections; nothing without Freeway.
