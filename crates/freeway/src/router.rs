@@ -126,6 +126,11 @@ impl RouterDaemon {
         self.client.status()
     }
 
+    /// Empties its table.
+    pub fn flush(&self) -> Result<(), Stop> {
+        self.client.flush().map(drop)
+    }
+
     /// Its counters.
     pub fn stats(&self) -> Result<Stats, Stop> {
         self.client.stats()

@@ -519,7 +519,7 @@ fn the_rfc9693_bench_counts_every_connection() {
         "--table-max",
         &most.to_string(),
         "--capacity-max",
-        "2000",
+        "401",
     ]);
     assert!(bench["generator_pps"].as_f64().unwrap() > 0.0, "{bench:#}");
     for router in ["kernel", "freeway"] {

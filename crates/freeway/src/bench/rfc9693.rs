@@ -273,7 +273,12 @@ fn remarks(plan: &Plan, figures: &[Figures; 2]) -> Vec<String> {
                 plan.connections, torn.connections
             ));
         }
-        if torn.samples.len() < plan.runs as usize {
+        if torn.left > 0 {
+            remarks.push(format!(
+                "{who}: {} flows were left after their connections were deleted; such a run has no tear-down rate",
+                torn.left
+            ));
+        } else if torn.samples.len() < plan.runs as usize {
             remarks.push(format!(
                 "{who}: so few connections are gone as soon as none; more of them (--connections) have a tear-down rate"
             ));
@@ -405,6 +410,9 @@ pub mod tests {
         figures[1].tear_down.flows = 90_000;
         figures[1].tear_down.samples.clear();
         assert_eq!(remarks(&plan, &figures).len(), 4);
+        figures[1].tear_down.left = 3;
+        let said = remarks(&plan, &figures);
+        assert!(said.iter().any(|words| words.contains("3 flows were left")));
     }
 
     #[test]

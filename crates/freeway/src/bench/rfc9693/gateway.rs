@@ -41,8 +41,10 @@ const FILLS_PER_S: u64 = 10;
 const SETTLE: Duration = Duration::from_millis(100);
 /// What a phase takes at most, beside twice the time that its frames take.
 const LATE: Duration = Duration::from_secs(1);
-/// An emptied table is waited for, for so long at most.
+/// An emptied table is waited for, for so long at most,
 const EMPTY_MAX: Duration = Duration::from_secs(30);
+/// and Freeway's flows, which would leave when they have been idle.
+const FLOWS_MAX: Duration = Duration::from_secs(3);
 /// What is there after so long came in since connections were deleted, and is deleted, too.
 const BELATED: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(1);
@@ -108,6 +110,8 @@ pub struct Emptied {
     pub table: Duration,
     /// And Freeway's, if it is there.
     pub all: Duration,
+    /// Freeway's flows that were not gone by themselves.
+    pub flows_left: u64,
 }
 
 impl Gateway {
@@ -271,7 +275,7 @@ impl Gateway {
         }
     }
 
-    /// Deletes all connections, and waits until they and Freeway's flows are gone.
+    /// Deletes all connections, and waits until they and Freeway's flows are gone. Flows that stay are taken out of its table.
     pub fn empty(&mut self) -> Result<Emptied, Stop> {
         if self.table_max.is_some() {
             self.lab.router().tool(FORGET_ADMITTED)?;
@@ -279,39 +283,39 @@ impl Gateway {
         let began = Instant::now();
         self.conntrack.flush().map_err(failed)?;
         let mut flushed = Instant::now();
-        let in_time = |left: u64, what: &str| {
-            if began.elapsed() < EMPTY_MAX {
-                thread::sleep(POLL);
-                return Ok(());
-            }
-            Err(Stop::failure(format!(
-                "{}: {left} {what} are left {} s after all connections were deleted",
-                self.router.name(),
-                EMPTY_MAX.as_secs()
-            )))
-        };
         loop {
             let left = self.connections()?;
             if left == 0 {
                 break;
             }
-            in_time(left, "connections")?;
+            if began.elapsed() > EMPTY_MAX {
+                return Err(Stop::failure(format!(
+                    "{}: {left} connections are left {} s after all were deleted; does anything else send in the lab?",
+                    self.router.name(),
+                    EMPTY_MAX.as_secs()
+                )));
+            }
             if flushed.elapsed() > BELATED {
                 self.conntrack.flush().map_err(failed)?;
                 flushed = Instant::now();
             }
+            thread::sleep(POLL);
         }
         let table = began.elapsed();
-        loop {
-            let left = self.flows_held()?;
-            if left == 0 {
-                break;
-            }
-            in_time(left, "flows")?;
+        let mut flows_left = self.flows_held()?;
+        while flows_left > 0 && began.elapsed() < FLOWS_MAX {
+            thread::sleep(POLL);
+            flows_left = self.flows_held()?;
+        }
+        let all = began.elapsed();
+        if let Some(daemon) = self.daemon.as_ref().filter(|_| flows_left > 0) {
+            // what comes next begins without them
+            daemon.flush()?;
         }
         Ok(Emptied {
             table,
-            all: began.elapsed(),
+            all,
+            flows_left,
         })
     }
 
