@@ -33,8 +33,11 @@ const SCENARIO: &str = "nat";
 const CEILINGS: usize = 3;
 /// Where it is not the rate that is measured: this share of the one that holds,
 const SAFE_SHARE: f64 = 0.1;
-/// or so many connections a second if none does.
-const SAFE_PER_S: u64 = 1000;
+/// but so many connections a second if that is no more than this share of it,
+const SAFE_PER_S: f64 = 20_000.0;
+const SAFE_SHARE_MAX: f64 = 0.5;
+/// and so many if none holds.
+const SAFE_PER_S_MIN: f64 = 1000.0;
 /// Fewer fast flows than this share of those that there should be deserve a remark.
 const FAST_EXPECTED: f64 = 0.98;
 
@@ -143,7 +146,7 @@ pub fn measured(args: &Rfc9693Args) -> Result<Rfc9693, Stop> {
     establishment(&mut gateways, &plan, generator_pps, &mut figures)?;
     let rates_per_s = figures.each_ref().map(|figures| {
         let lower = figures.establishment.lower_per_s();
-        lower.map_or(SAFE_PER_S, |rate| ((rate * SAFE_SHARE) as u64).max(1))
+        lower.map_or(SAFE_PER_S_MIN, safe_per_s).max(1.0) as u64
     });
     tear_down(&mut gateways, &plan, rates_per_s, &mut figures)?;
     for ((gateway, rate), of) in gateways.iter_mut().zip(rates_per_s).zip(&mut figures) {
@@ -181,6 +184,11 @@ pub fn measured(args: &Rfc9693Args) -> Result<Rfc9693, Stop> {
         remarks,
         machine: Machine::this(),
     })
+}
+
+/// A rate at which nothing is lost, where so many connections a second hold.
+fn safe_per_s(held: f64) -> f64 {
+    SAFE_PER_S.clamp(held * SAFE_SHARE, held * SAFE_SHARE_MAX)
 }
 
 /// What sender and receiver can do without a router.
@@ -413,6 +421,12 @@ pub mod tests {
         figures[1].tear_down.left = 3;
         let said = remarks(&plan, &figures);
         assert!(said.iter().any(|words| words.contains("3 flows were left")));
+    }
+
+    #[test]
+    fn safe_rates_are_far_below() {
+        let of = [1000.0, 30_000.0, 100_000.0, 500_000.0].map(safe_per_s);
+        assert_eq!(of, [500.0, 15_000.0, 20_000.0, 50_000.0]);
     }
 
     #[test]
