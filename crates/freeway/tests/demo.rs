@@ -536,6 +536,7 @@ fn the_rfc9693_bench_counts_every_connection() {
         // one more is not there
         let capacity = &figures["capacity"];
         assert_eq!(capacity["connections"], most, "{words}\n{bench:#}");
+        assert_eq!(capacity["validated"], most, "{bench:#}");
         assert_eq!(capacity["at_least"], false, "{bench:#}");
     }
     let none = &bench["kernel"];

@@ -274,6 +274,13 @@ fn remarks(plan: &Plan, figures: &[Figures; 2]) -> Vec<String> {
                 plan.runs
             ));
         }
+        let capacity = &of.capacity;
+        if capacity.validated < capacity.connections {
+            remarks.push(format!(
+                "{who}: the kernel counts {} connections at most, and frames came back through {} of them: the router lost some",
+                capacity.connections, capacity.validated
+            ));
+        }
         let torn = &of.tear_down;
         if torn.connections < u64::from(plan.connections) {
             remarks.push(format!(
@@ -335,6 +342,7 @@ pub mod tests {
             },
             capacity: Capacity {
                 connections: 262_144,
+                validated: 262_144,
                 at_least: false,
                 rate_per_s: 90_000,
                 trials: 6,
@@ -419,7 +427,9 @@ pub mod tests {
         figures[1].tear_down.samples.clear();
         assert_eq!(remarks(&plan, &figures).len(), 4);
         figures[1].tear_down.left = 3;
+        figures[0].capacity.validated -= 1;
         let said = remarks(&plan, &figures);
+        assert_eq!(said.len(), 5);
         assert!(said.iter().any(|words| words.contains("3 flows were left")));
     }
 

@@ -12,8 +12,10 @@ use crate::exit::Stop;
 /// The connection tracking table's capacity (RFC 9693, 4.9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
-    /// The most connections of which none was missing.
+    /// The most connections of which the kernel counted all.
     pub connections: u32,
+    /// Frames that came back through them, one each: fewer if the router lost some.
+    pub validated: u32,
     /// Set if more were not tried.
     pub at_least: bool,
     /// Connections a second at which they were made, at most.
@@ -43,10 +45,11 @@ pub fn search(
     rate_per_s: u64,
 ) -> Result<Capacity, Stop> {
     let mut most = Most::default();
-    let mut trials = 0;
+    let (mut validated, mut trials) = (0, 0);
     while let Some(count) = most.next(first, max) {
         trials += 1;
-        if gateway.fill(count, rate_per_s)? {
+        if let Some(back) = gateway.fill(count, rate_per_s)? {
+            validated = back;
             most.holds(count);
         } else {
             most.fails(count, u32::try_from(gateway.connections()?).ok());
@@ -54,6 +57,7 @@ pub fn search(
     }
     Ok(Capacity {
         connections: most.held,
+        validated,
         at_least: most.failed.is_none(),
         rate_per_s,
         trials,

@@ -33,9 +33,9 @@ const TABLE_LIMIT: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
 /// A sender that was slower than this share of a rate did not offer it, and tries again, so often.
 const REACHED: f64 = 0.98;
 const TRIES: u32 = 5;
-/// A table is filled so often before it is said not to hold so many.
-const FILLS: u32 = 3;
-/// A second has no more of them: a queue that holds a few frames does not see all of a small number at once.
+/// Frames come back through a full table's connections so often, unless all do.
+const VALIDATIONS: u32 = 3;
+/// A second has no more fills: a queue that holds a few frames does not see all of a small number at once.
 const FILLS_PER_S: u64 = 10;
 /// What is missing is lost if nothing has come for so long.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -241,19 +241,31 @@ impl Gateway {
         Ok(if all { Trial::Held } else { Trial::Failed })
     }
 
-    /// Both phases from an empty table at a rate far below what the router can do, and again if something was missing: other
-    /// work may have held it up. Says whether all connections are there.
-    pub fn fill(&mut self, connections: u32, pps: u64) -> Result<bool, Stop> {
+    /// Fills an empty table at a rate far below what the router can do. Other work may hold the router up longer than its queue
+    /// lasts, so what is missing is sent again, with all others, as long as that makes more connections. Says how many of the
+    /// frames back through them came, of the best attempt; nothing if the kernel does not count so many connections.
+    pub fn fill(&mut self, connections: u32, pps: u64) -> Result<Option<u32>, Stop> {
         let pps = pps.min(u64::from(connections) * FILLS_PER_S).max(1);
-        for _ in 0..FILLS {
-            self.empty()?;
-            let all = u64::from(connections);
-            let made = self.preliminary(connections, pps)?;
-            if made.received >= all && self.validation(connections, pps)?.received >= all {
-                return Ok(true);
+        let all = u64::from(connections);
+        self.empty()?;
+        let mut there = 0;
+        while there < all {
+            self.preliminary(connections, pps)?;
+            let now = self.connections()?;
+            if now <= there {
+                return Ok(None);
+            }
+            there = now;
+        }
+        let mut best = 0;
+        for _ in 0..VALIDATIONS {
+            best = self.validation(connections, pps)?.received.max(best);
+            if best >= all {
+                break;
             }
         }
-        Ok(false)
+        let still = self.connections()? >= all;
+        Ok(still.then_some(best.min(all) as u32))
     }
 
     /// The real phase: frames of assured connections in both directions, until Freeway has taken what it takes. Says how many
