@@ -9,7 +9,7 @@ use super::gateway::{ASSURED_AFTER, Gateway};
 use super::search::Most;
 use crate::exit::Stop;
 
-/// The connection tracking table's capacity (RFC 9693, 4.9).
+/// The connection tracking table's capacity (RFC 9693).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
     /// The most connections of which the kernel counted all.

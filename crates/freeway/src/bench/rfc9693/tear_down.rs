@@ -13,7 +13,7 @@ use crate::exit::Stop;
 /// An empty table is emptied so often.
 const EMPTY_RUNS: usize = 5;
 
-/// The connection tear-down rate (RFC 9693, 4.8).
+/// The connection tear-down rate (RFC 9693).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TearDown {
     /// Connections a second; none if the time did not differ from that of an empty table, or if some were left.
