@@ -126,14 +126,14 @@ impl RouterDaemon {
         self.client.status()
     }
 
+    /// Empties its table.
+    pub fn flush(&self) -> Result<(), Stop> {
+        self.client.flush().map(drop)
+    }
+
     /// Its counters.
     pub fn stats(&self) -> Result<Stats, Stop> {
         self.client.stats()
-    }
-
-    /// Empties its flow table.
-    pub fn flush(&self) -> Result<(), Stop> {
-        self.client.flush().map(drop)
     }
 
     /// How many flows a filter lets through.

@@ -545,7 +545,7 @@ fn the_rfc9693_bench_counts_every_connection() {
         "--table-max",
         &most.to_string(),
         "--capacity-max",
-        "2000",
+        "401",
     ]);
     assert!(bench["generator_pps"].as_f64().unwrap() > 0.0, "{bench:#}");
     for router in ["kernel", "freeway"] {
@@ -562,6 +562,7 @@ fn the_rfc9693_bench_counts_every_connection() {
         // one more is not there
         let capacity = &figures["capacity"];
         assert_eq!(capacity["connections"], most, "{words}\n{bench:#}");
+        assert_eq!(capacity["validated"], most, "{bench:#}");
         assert_eq!(capacity["at_least"], false, "{bench:#}");
     }
     let none = &bench["kernel"];

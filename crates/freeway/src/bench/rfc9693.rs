@@ -33,8 +33,11 @@ const SCENARIO: &str = "nat";
 const CEILINGS: usize = 3;
 /// Where it is not the rate that is measured: this share of the one that holds,
 const SAFE_SHARE: f64 = 0.1;
-/// or so many connections a second if none does.
-const SAFE_PER_S: u64 = 1000;
+/// but so many connections a second if that is no more than this share of it,
+const SAFE_PER_S: f64 = 20_000.0;
+const SAFE_SHARE_MAX: f64 = 0.5;
+/// and so many if none holds.
+const SAFE_PER_S_MIN: f64 = 1000.0;
 /// Fewer fast flows than this share of those that there should be deserve a remark.
 const FAST_EXPECTED: f64 = 0.98;
 
@@ -143,7 +146,7 @@ pub fn measured(args: &Rfc9693Args) -> Result<Rfc9693, Stop> {
     establishment(&mut gateways, &plan, generator_pps, &mut figures)?;
     let rates_per_s = figures.each_ref().map(|figures| {
         let lower = figures.establishment.lower_per_s();
-        lower.map_or(SAFE_PER_S, |rate| ((rate * SAFE_SHARE) as u64).max(1))
+        lower.map_or(SAFE_PER_S_MIN, safe_per_s).max(1.0) as u64
     });
     tear_down(&mut gateways, &plan, rates_per_s, &mut figures)?;
     for ((gateway, rate), of) in gateways.iter_mut().zip(rates_per_s).zip(&mut figures) {
@@ -181,6 +184,11 @@ pub fn measured(args: &Rfc9693Args) -> Result<Rfc9693, Stop> {
         remarks,
         machine: Machine::this(),
     })
+}
+
+/// A rate at which nothing is lost, where so many connections a second hold.
+fn safe_per_s(held: f64) -> f64 {
+    SAFE_PER_S.clamp(held * SAFE_SHARE, held * SAFE_SHARE_MAX)
 }
 
 /// What sender and receiver can do without a router.
@@ -266,6 +274,13 @@ fn remarks(plan: &Plan, figures: &[Figures; 2]) -> Vec<String> {
                 plan.runs
             ));
         }
+        let capacity = &of.capacity;
+        if capacity.validated < capacity.connections {
+            remarks.push(format!(
+                "{who}: the kernel counts {} connections at most, and frames came back through {} of them: the router lost some",
+                capacity.connections, capacity.validated
+            ));
+        }
         let torn = &of.tear_down;
         if torn.connections < u64::from(plan.connections) {
             remarks.push(format!(
@@ -273,7 +288,12 @@ fn remarks(plan: &Plan, figures: &[Figures; 2]) -> Vec<String> {
                 plan.connections, torn.connections
             ));
         }
-        if torn.samples.len() < plan.runs as usize {
+        if torn.left > 0 {
+            remarks.push(format!(
+                "{who}: {} flows were left after their connections were deleted; such a run has no tear-down rate",
+                torn.left
+            ));
+        } else if torn.samples.len() < plan.runs as usize {
             remarks.push(format!(
                 "{who}: so few connections are gone as soon as none; more of them (--connections) have a tear-down rate"
             ));
@@ -322,6 +342,7 @@ pub mod tests {
             },
             capacity: Capacity {
                 connections: 262_144,
+                validated: 262_144,
                 at_least: false,
                 rate_per_s: 90_000,
                 trials: 6,
@@ -405,6 +426,17 @@ pub mod tests {
         figures[1].tear_down.flows = 90_000;
         figures[1].tear_down.samples.clear();
         assert_eq!(remarks(&plan, &figures).len(), 4);
+        figures[1].tear_down.left = 3;
+        figures[0].capacity.validated -= 1;
+        let said = remarks(&plan, &figures);
+        assert_eq!(said.len(), 5);
+        assert!(said.iter().any(|words| words.contains("3 flows were left")));
+    }
+
+    #[test]
+    fn safe_rates_are_far_below() {
+        let of = [1000.0, 30_000.0, 100_000.0, 500_000.0].map(safe_per_s);
+        assert_eq!(of, [500.0, 15_000.0, 20_000.0, 50_000.0]);
     }
 
     #[test]

@@ -281,9 +281,8 @@ impl Outcome {
                 let (kernel, freeway) = (&result.kernel, &result.freeway);
                 let made = |of: &rfc9693::Figures| {
                     // what the generator limited is not the router's
-                    let own = of.establishment.per_s.is_some();
-                    let samples = own.then_some(&of.establishment.samples);
-                    samples.cloned().unwrap_or_default()
+                    let of = &of.establishment;
+                    of.per_s.map_or_else(Vec::new, |_| of.samples.clone())
                 };
                 let (over, under) = (made(freeway), made(kernel));
                 ratios.more("new connections", "rate, Freeway / kernel", &over, &under);

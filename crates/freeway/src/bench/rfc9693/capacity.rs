@@ -6,14 +6,16 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 
 use super::gateway::{ASSURED_AFTER, Gateway};
-use super::search::next_count;
+use super::search::Most;
 use crate::exit::Stop;
 
-/// The connection tracking table's capacity (RFC 9693, 4.9).
+/// The connection tracking table's capacity (RFC 9693).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Capacity {
-    /// The most connections of which none was missing.
+    /// The most connections of which the kernel counted all.
     pub connections: u32,
+    /// Frames that came back through them, one each: fewer if the router lost some.
+    pub validated: u32,
     /// Set if more were not tried.
     pub at_least: bool,
     /// Connections a second at which they were made, at most.
@@ -42,22 +44,24 @@ pub fn search(
     max: u32,
     rate_per_s: u64,
 ) -> Result<Capacity, Stop> {
-    let mut capacity = Capacity {
-        rate_per_s,
-        ..Capacity::default()
-    };
-    let (mut failed, mut kept) = (None, None);
-    while let Some(count) = next_count(capacity.connections, failed, kept, first, max) {
-        capacity.trials += 1;
-        if gateway.fill(count, rate_per_s)? {
-            capacity.connections = count;
+    let mut most = Most::default();
+    let (mut validated, mut trials) = (0, 0);
+    while let Some(count) = most.next(first, max) {
+        trials += 1;
+        if let Some(back) = gateway.fill(count, rate_per_s)? {
+            validated = back;
+            most.holds(count);
         } else {
-            failed = Some(count);
-            kept = u32::try_from(gateway.connections()?).ok();
+            most.fails(count, u32::try_from(gateway.connections()?).ok());
         }
     }
-    capacity.at_least = failed.is_none();
-    Ok(capacity)
+    Ok(Capacity {
+        connections: most.held,
+        validated,
+        at_least: most.failed.is_none(),
+        rate_per_s,
+        trials,
+    })
 }
 
 /// Has Freeway take what it can of so many connections; nothing without Freeway.

@@ -12,7 +12,7 @@ use crate::exit::Stop;
 /// The Responder sends through new connections at this share of the rate at which they were made.
 const BACK_SHARE: u64 = 2;
 
-/// The maximum connection establishment rate (RFC 9693, 4.6).
+/// The maximum connection establishment rate (RFC 9693).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Establishment {
     /// Connections a second; none if the generator limited a run, or if no rate that was tried held.

@@ -33,16 +33,18 @@ const TABLE_LIMIT: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
 /// A sender that was slower than this share of a rate did not offer it, and tries again, so often.
 const REACHED: f64 = 0.98;
 const TRIES: u32 = 5;
-/// A table is filled so often before it is said not to hold so many.
-const FILLS: u32 = 3;
-/// A second has no more of them: a queue that holds a few frames does not see all of a small number at once.
+/// Frames come back through a full table's connections so often, unless all do.
+const VALIDATIONS: u32 = 3;
+/// A second has no more fills: a queue that holds a few frames does not see all of a small number at once.
 const FILLS_PER_S: u64 = 10;
 /// What is missing is lost if nothing has come for so long.
 const SETTLE: Duration = Duration::from_millis(100);
 /// What a phase takes at most, beside twice the time that its frames take.
 const LATE: Duration = Duration::from_secs(1);
-/// An emptied table is waited for, for so long at most.
+/// An emptied table is waited for, for so long at most,
 const EMPTY_MAX: Duration = Duration::from_secs(30);
+/// and Freeway's flows, which would leave when they have been idle.
+const FLOWS_MAX: Duration = Duration::from_secs(3);
 /// What is there after so long came in since connections were deleted, and is deleted, too.
 const BELATED: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(1);
@@ -108,6 +110,8 @@ pub struct Emptied {
     pub table: Duration,
     /// And Freeway's, if it is there.
     pub all: Duration,
+    /// Freeway's flows that were not gone by themselves.
+    pub flows_left: u64,
 }
 
 impl Gateway {
@@ -237,19 +241,31 @@ impl Gateway {
         Ok(if all { Trial::Held } else { Trial::Failed })
     }
 
-    /// Both phases from an empty table at a rate far below what the router can do, and again if something was missing: other
-    /// work may have held it up. Says whether all connections are there.
-    pub fn fill(&mut self, connections: u32, pps: u64) -> Result<bool, Stop> {
+    /// Fills an empty table at a rate far below what the router can do. Other work may hold the router up longer than its queue
+    /// lasts, so what is missing is sent again, with all others, as long as that makes more connections. Says how many of the
+    /// frames back through them came, of the best attempt; nothing if the kernel does not count so many connections.
+    pub fn fill(&mut self, connections: u32, pps: u64) -> Result<Option<u32>, Stop> {
         let pps = pps.min(u64::from(connections) * FILLS_PER_S).max(1);
-        for _ in 0..FILLS {
-            self.empty()?;
-            let all = u64::from(connections);
-            let made = self.preliminary(connections, pps)?;
-            if made.received >= all && self.validation(connections, pps)?.received >= all {
-                return Ok(true);
+        let all = u64::from(connections);
+        self.empty()?;
+        let mut there = 0;
+        while there < all {
+            self.preliminary(connections, pps)?;
+            let now = self.connections()?;
+            if now <= there {
+                return Ok(None);
+            }
+            there = now;
+        }
+        let mut best = 0;
+        for _ in 0..VALIDATIONS {
+            best = self.validation(connections, pps)?.received.max(best);
+            if best >= all {
+                break;
             }
         }
-        Ok(false)
+        let still = self.connections()? >= all;
+        Ok(still.then_some(best.min(all) as u32))
     }
 
     /// The real phase: frames of assured connections in both directions, until Freeway has taken what it takes. Says how many
@@ -271,7 +287,7 @@ impl Gateway {
         }
     }
 
-    /// Deletes all connections, and waits until they and Freeway's flows are gone.
+    /// Deletes all connections, and waits until they and Freeway's flows are gone. Flows that stay are taken out of its table.
     pub fn empty(&mut self) -> Result<Emptied, Stop> {
         if self.table_max.is_some() {
             self.lab.router().tool(FORGET_ADMITTED)?;
@@ -279,39 +295,39 @@ impl Gateway {
         let began = Instant::now();
         self.conntrack.flush().map_err(failed)?;
         let mut flushed = Instant::now();
-        let in_time = |left: u64, what: &str| {
-            if began.elapsed() < EMPTY_MAX {
-                thread::sleep(POLL);
-                return Ok(());
-            }
-            Err(Stop::failure(format!(
-                "{}: {left} {what} are left {} s after all connections were deleted",
-                self.router.name(),
-                EMPTY_MAX.as_secs()
-            )))
-        };
         loop {
             let left = self.connections()?;
             if left == 0 {
                 break;
             }
-            in_time(left, "connections")?;
+            if began.elapsed() > EMPTY_MAX {
+                return Err(Stop::failure(format!(
+                    "{}: {left} connections are left {} s after all were deleted; does anything else send in the lab?",
+                    self.router.name(),
+                    EMPTY_MAX.as_secs()
+                )));
+            }
             if flushed.elapsed() > BELATED {
                 self.conntrack.flush().map_err(failed)?;
                 flushed = Instant::now();
             }
+            thread::sleep(POLL);
         }
         let table = began.elapsed();
-        loop {
-            let left = self.flows_held()?;
-            if left == 0 {
-                break;
-            }
-            in_time(left, "flows")?;
+        let mut flows_left = self.flows_held()?;
+        while flows_left > 0 && began.elapsed() < FLOWS_MAX {
+            thread::sleep(POLL);
+            flows_left = self.flows_held()?;
+        }
+        let all = began.elapsed();
+        if let Some(daemon) = self.daemon.as_ref().filter(|_| flows_left > 0) {
+            // what comes next begins without them
+            daemon.flush()?;
         }
         Ok(Emptied {
             table,
-            all: began.elapsed(),
+            all,
+            flows_left,
         })
     }
 

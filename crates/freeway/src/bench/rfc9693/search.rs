@@ -19,32 +19,51 @@ pub fn next_rate(held: Option<u64>, failed: Option<u64>, max: u64, width: f64) -
     }
 }
 
-/// How many connections to try after the most that held (0: none yet) and the fewest that did not, beginning with `first`.
-/// `kept` is what the table had at the last failure, which is likely all that it can: if it is, it holds, and one more does not.
-pub fn next_count(
-    held: u32,
-    failed: Option<u32>,
+/// A search for the most connections that hold, exactly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Most {
+    /// So many held; 0 if none did yet.
+    pub held: u32,
+    /// The fewest that did not.
+    pub failed: Option<u32>,
+    /// What the table had at a failure, which is likely all that it can: if it is, it holds, and one more does not.
     kept: Option<u32>,
-    first: u32,
-    max: u32,
-) -> Option<u32> {
-    let Some(failed) = failed else {
-        let next = if held == 0 {
-            first
-        } else {
-            held.saturating_mul(2)
+    /// It was not.
+    misled: bool,
+}
+
+impl Most {
+    /// How many to try next, at most `max`; `first` is where it begins.
+    pub fn next(&self, first: u32, max: u32) -> Option<u32> {
+        let held = self.held;
+        let Some(failed) = self.failed else {
+            let next = if held == 0 {
+                first
+            } else {
+                held.saturating_mul(2)
+            };
+            return (held < max).then_some(next.clamp(1, max));
         };
-        return (held < max).then_some(next.clamp(1, max));
-    };
-    let apart = failed.saturating_sub(held);
-    if apart <= 1 {
-        return None;
+        let apart = failed.saturating_sub(held);
+        if apart <= 1 {
+            return None;
+        }
+        match self.kept.filter(|_| !self.misled) {
+            Some(kept) if held < kept && kept < failed => Some(kept),
+            Some(kept) if kept == held => Some(held + 1),
+            _ => Some(held + apart / 2),
+        }
     }
-    match kept {
-        // one less is no hint, but what was just tried
-        Some(kept) if held < kept && kept + 1 < failed => Some(kept),
-        Some(kept) if kept == held => Some(held + 1),
-        _ => Some(held + apart / 2),
+
+    /// So many hold.
+    pub fn holds(&mut self, count: u32) {
+        self.held = count;
+    }
+
+    /// So many do not, and the table had so many.
+    pub fn fails(&mut self, count: u32, kept: Option<u32>) {
+        self.misled |= self.kept == Some(count);
+        (self.failed, self.kept) = (Some(count), kept);
     }
 }
 
@@ -82,19 +101,19 @@ mod tests {
 
     /// Looks for `limit`, with what a table of that size keeps, or with a false hint.
     fn looked_for(limit: u32, max: u32, hint: impl Fn(u32) -> Option<u32>) -> (u32, u32) {
-        let (mut held, mut failed, mut kept) = (0, None, None);
+        let mut most = Most::default();
         let mut tries = 0;
-        while let Some(count) = next_count(held, failed, kept, 100, max) {
-            assert!(count > held && failed.is_none_or(|failed| count < failed));
+        while let Some(count) = most.next(100, max) {
+            assert!(count > most.held && most.failed.is_none_or(|failed| count < failed));
             if count <= limit {
-                held = count;
+                most.holds(count);
             } else {
-                (failed, kept) = (Some(count), hint(count));
+                most.fails(count, hint(count));
             }
             tries += 1;
             assert!(tries < 50, "{limit}");
         }
-        (held, tries)
+        (most.held, tries)
     }
 
     #[test]
@@ -104,7 +123,7 @@ mod tests {
             // the table says what it has
             let (found, tries) = looked_for(limit, max, |_| Some(limit));
             assert_eq!(found, limit);
-            assert!(tries <= 34, "{limit}: {tries}");
+            assert!(tries <= 17, "{limit}: {tries}");
             // or not, or what it has is not all that it can hold
             assert_eq!(looked_for(limit, max, |_| None).0, limit);
             assert_eq!(looked_for(limit, max, |_| Some(limit / 2)).0, limit);

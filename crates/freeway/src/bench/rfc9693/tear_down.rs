@@ -13,10 +13,10 @@ use crate::exit::Stop;
 /// An empty table is emptied so often.
 const EMPTY_RUNS: usize = 5;
 
-/// The connection tear-down rate (RFC 9693, 4.8).
+/// The connection tear-down rate (RFC 9693).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TearDown {
-    /// Connections a second; none if the time did not differ from that of an empty table.
+    /// Connections a second; none if the time did not differ from that of an empty table, or if some were left.
     pub per_s: Option<Spread>,
     /// Connections that were deleted, the least of all runs.
     pub connections: u64,
@@ -30,7 +30,7 @@ pub struct TearDown {
     pub empty_ms: f64,
     /// Connections and flows that were left afterwards.
     pub left: u64,
-    /// Connections a second of each run, in order; fewer if some had no time of their own.
+    /// Connections a second of each run, in order; fewer if some had no time of their own or left any.
     pub samples: Vec<f64>,
 }
 
@@ -69,7 +69,7 @@ pub fn run(
         let flows = gateway.real(connections)?;
         let connections = gateway.connections()?;
         let emptied = gateway.empty()?;
-        let left = gateway.connections()? + gateway.flows_held()?;
+        let left = gateway.connections()? + emptied.flows_left;
         Ok::<_, Stop>(Run {
             connections,
             flows,
@@ -85,7 +85,7 @@ impl TearDown {
     pub fn of(runs: &[Run], empty: Duration) -> Self {
         let rate = |run: &Run| {
             let time = run.emptied.all.checked_sub(empty)?;
-            (!time.is_zero()).then(|| run.connections as f64 / time.as_secs_f64())
+            (run.left == 0 && !time.is_zero()).then(|| run.connections as f64 / time.as_secs_f64())
         };
         let samples: Vec<f64> = runs.iter().filter_map(rate).collect();
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -118,6 +118,7 @@ mod tests {
             emptied: Emptied {
                 table: all / 2,
                 all,
+                flows_left: 0,
             },
             left: 0,
         }
@@ -133,6 +134,13 @@ mod tests {
         );
         assert_eq!((of.connections, of.flows, of.left), (1000, 2000, 0));
         assert_eq!([of.table_ms, of.all_ms, of.empty_ms], [55.0, 110.0, 10.0]);
+        // what is not gone has no rate
+        let left = Run {
+            left: 1,
+            ..run(110)
+        };
+        let of = TearDown::of(&[run(60), left], Duration::from_millis(10));
+        assert_eq!((of.samples.len(), of.left), (1, 1));
         // nothing can be said of what takes no longer
         let of = TearDown::of(&[run(9), run(10)], Duration::from_millis(10));
         assert_eq!((of.per_s, of.samples.len()), (None, 0));
