@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const PROGRAMS: [&str; 9] = [
+const PROGRAMS: [&str; 10] = [
     "fib",
     "flowtable",
     "generator",
@@ -16,6 +16,7 @@ const PROGRAMS: [&str; 9] = [
     "stream",
     "meter",
     "tally",
+    "xmit",
 ];
 
 /// `CLANG`, else Debian 12's versioned name, else whatever `clang` is.

@@ -23,6 +23,9 @@ struct meter_counts {
 
 struct meter_config {
 	__u8 v6;
+	__u8 only; /* frames to the address and port below; others are left to the stack */
+	__u16 dport_be;
+	__u32 daddr_be[4];
 };
 
 const volatile struct meter_config config;
@@ -48,6 +51,17 @@ static __always_inline __u32 bucket(__u64 value)
 	return index < BUCKETS ? index : BUCKETS - 1;
 }
 
+/* Whether a frame goes where those go that are wanted. */
+static __always_inline int wanted(void *data, const int v6)
+{
+	const int daddr = v6 ? V6_DADDR : V4_DADDR;
+	__u32 differs = U16(data, (v6 ? V6_L4 : V4_L4) + 2) ^ config.dport_be;
+
+	for (int i = 0; i < (v6 ? 4 : 1); i++)
+		differs |= U32(data, daddr + i * 4) ^ config.daddr_be[i];
+	return !differs;
+}
+
 SEC("xdp")
 int meter(struct xdp_md *ctx)
 {
@@ -63,7 +77,7 @@ int meter(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	if (data + payload + 8 > end ||
 	    U16(data, ETHERTYPE) != bpf_htons(v6 ? TYPE_IPV6 : TYPE_IPV4) ||
-	    U8(data, v6 ? V6_NEXT : V4_PROTO) != PROTO_UDP) {
+	    U8(data, v6 ? V6_NEXT : V4_PROTO) != PROTO_UDP || (config.only && !wanted(data, v6))) {
 		count->other++;
 		return XDP_PASS;
 	}

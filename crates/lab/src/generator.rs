@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The generator: XDP live frames, redirected out of a host's port, or of two ports by turns.
 
+use std::fs::File;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, panic};
@@ -202,7 +203,7 @@ impl Generator {
                 set_device_at(&out, index, way.port)?;
             }
         }
-        let parked = Parked::new(&port.netns, &program)?;
+        let parked = Parked::new(&program)?;
         let longest = templates.into_iter().map(|(template, ..)| template);
         let longest = longest.max_by_key(Vec::len).unwrap_or_default();
         let wire_bytes = ways.iter().map(|way| way.flows.wire_bytes()).max();
@@ -444,39 +445,28 @@ impl Drop for Running {
     }
 }
 
-/// A program attached to a pair of ports that stay down.
+/// A program attached to a port that stays down, in a namespace of its own: a killed process leaves nothing behind.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    port: Port,
     _attached: Attached,
+    _netns: File,
 }
 
 impl Parked {
-    pub(crate) fn new(netns: &Netns, program: &OwnedFd) -> Result<Self, LabError> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("park{}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let line = format!("ip link add {name} type veth peer name {name}p");
-        netns.tool(&line)?;
-        let port = Port {
-            netns: netns.clone(),
-            ifindex: netns.ifindex(&name)?,
-            name,
-            mac: [0; 6],
-        };
-        let attached = attach_xdp(program.as_fd(), &port)?;
+    pub(crate) fn new(program: &OwnedFd) -> Result<Self, LabError> {
+        let (attached, netns) = Netns::unshared(|netns| {
+            netns.tool("ip link add park0 type veth peer name park1")?;
+            let port = Port {
+                netns: netns.clone(),
+                ifindex: netns.ifindex("park0")?,
+                name: "park0".into(),
+                mac: [0; 6],
+            };
+            attach_xdp(program.as_fd(), &port)
+        })?;
         Ok(Self {
-            port,
             _attached: attached,
+            _netns: netns,
         })
-    }
-}
-
-impl Drop for Parked {
-    fn drop(&mut self) {
-        // Where this fails the namespace is gone, and the ports with it.
-        let _ = self
-            .port
-            .netns
-            .tool(&format!("ip link delete {}", self.port.name));
     }
 }

@@ -64,6 +64,7 @@ mod task_clock;
 pub mod topology;
 pub mod twins;
 mod wire;
+pub mod xmit;
 
 pub use capture::{Capture, Injected, Injector};
 pub use error::LabError;
@@ -93,3 +94,4 @@ pub use tally::{Tallied, Tally};
 pub use tape::Tape;
 pub use topology::{Family, Filter, TOPOLOGIES, Topology};
 pub use twins::Twins;
+pub use xmit::Xmit;

@@ -2,6 +2,7 @@
 //! The receiving end of a stream: counts its frames, and how long those took that have the time in them.
 
 use std::mem::{MaybeUninit, offset_of};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -53,15 +54,44 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Puts a meter of frames of that family on a port.
+    /// Puts a meter of UDP frames of that family on a port.
     pub fn attach(port: &Port, family: Family) -> Result<Self, LabError> {
+        let config = types::meter_config {
+            v6: (family == Family::Ipv6).into(),
+            ..Default::default()
+        };
+        Self::load(port, config)
+    }
+
+    /// Puts a meter of UDP frames to one address and port on a port that has other traffic, too.
+    pub fn attach_for(port: &Port, to: SocketAddr) -> Result<Self, LabError> {
+        let mut config = types::meter_config {
+            v6: to.is_ipv6().into(),
+            only: true.into(),
+            dport_be: to.port().to_be(),
+            ..Default::default()
+        };
+        match to.ip() {
+            IpAddr::V4(v4) => config.daddr_be[0] = u32::from_ne_bytes(v4.octets()),
+            IpAddr::V6(v6) => {
+                for (word, octets) in config.daddr_be.iter_mut().zip(v6.octets().chunks_exact(4)) {
+                    let mut memory = [0; 4];
+                    memory.copy_from_slice(octets);
+                    *word = u32::from_ne_bytes(memory);
+                }
+            }
+        }
+        Self::load(port, config)
+    }
+
+    fn load(port: &Port, config: types::meter_config) -> Result<Self, LabError> {
         let mut storage = MaybeUninit::uninit();
         let mut open = MeterSkelBuilder::default()
             .open(&mut storage)
             .context("open the meter")?;
         let rodata = open.maps.rodata_data.as_deref_mut();
         let rodata = rodata.ok_or_else(|| LabError::Invalid("the meter has no data".into()))?;
-        rodata.config.v6 = (family == Family::Ipv6).into();
+        rodata.config = config;
         let skel = open.load().context("load the meter")?;
         let program = program(skel.object(), "meter")?;
         Ok(Self {

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::{io, panic, thread};
 
-use nix::sched::{CloneFlags, setns};
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::unistd::gettid;
 
 use crate::command;
 use crate::error::{Context, LabError};
@@ -20,16 +21,31 @@ use crate::error::{Context, LabError};
 /// Where iproute2 keeps the names of namespaces.
 pub(crate) const NETNS_DIR: &str = "/run/netns";
 
-/// A named network namespace. It holds the name only, so that a clone keeps nothing alive.
+/// The main thread's own namespace, and what messages call it.
+const OWN: &str = "/proc/self/ns/net";
+const OWN_NAME: &str = "this network namespace";
+
+/// A named network namespace, or the process's own. It holds the name only, so that a clone keeps nothing alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Netns {
     name: String,
+    file: PathBuf,
 }
 
 impl Netns {
     /// The namespace called `name`, which need not exist yet.
     pub fn named(name: impl Into<String>) -> Self {
-        Self { name: name.into() }
+        let name = name.into();
+        let file = PathBuf::from(NETNS_DIR).join(&name);
+        Self { name, file }
+    }
+
+    /// The one that this process is in.
+    pub fn own() -> Self {
+        Self {
+            name: OWN_NAME.into(),
+            file: OWN.into(),
+        }
     }
 
     /// The name, as `ip netns` shows it.
@@ -39,11 +55,38 @@ impl Netns {
 
     /// The file that stands for the namespace, for `nsenter --net=PATH`.
     pub fn path(&self) -> PathBuf {
-        PathBuf::from(NETNS_DIR).join(&self.name)
+        self.file.clone()
     }
 
     fn open(&self) -> Result<File, LabError> {
         File::open(self.path()).context(format!("open network namespace {}", self.name))
+    }
+
+    /// Runs `work` in a new namespace without a name, which is there for as long as the file is open.
+    pub(crate) fn unshared<T: Send>(
+        work: impl FnOnce(&Netns) -> Result<T, LabError> + Send,
+    ) -> Result<(T, File), LabError> {
+        let inside = || {
+            unshare(CloneFlags::CLONE_NEWNET).context("create a network namespace")?;
+            let netns = Netns {
+                name: "a namespace without a name".into(),
+                file: format!("/proc/self/task/{}/ns/net", gettid()).into(),
+            };
+            Ok((work(&netns)?, netns.open()?))
+        };
+        thread::scope(|scope| {
+            let thread = scope.spawn(inside);
+            thread
+                .join()
+                .unwrap_or_else(|cause| panic::resume_unwind(cause))
+        })
+    }
+
+    /// Tells it from all others that exist.
+    pub(crate) fn inode(&self) -> Result<u64, LabError> {
+        let about = self.open()?.metadata();
+        let about = about.context(format!("look at network namespace {}", self.name))?;
+        Ok(about.ino())
     }
 
     /// Runs `work` in a thread of its own inside the namespace and returns its result.

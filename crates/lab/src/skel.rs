@@ -26,3 +26,4 @@ skeleton!(reference, "reference.skel.rs");
 skeleton!(stream, "stream.skel.rs");
 skeleton!(meter, "meter.skel.rs");
 skeleton!(tally, "tally.skel.rs");
+skeleton!(xmit, "xmit.skel.rs");

@@ -183,7 +183,7 @@ impl Stream {
             state,
             template: longest,
             ways: ways.len() as u64,
-            _parked: Parked::new(netns, &program)?,
+            _parked: Parked::new(&program)?,
             program,
         })
     }

@@ -23,14 +23,15 @@ use serde::{Deserialize, Serialize};
 use self::burst::{BackToBack, longest};
 pub use self::cpu::CpuShare;
 use self::cpu::loads;
-pub use self::latency::Latency;
-use self::latency::early;
-use self::pace::{LOSS_RATIOS, Pace};
-use self::search::{Found, Search, by_turns};
+pub use self::latency::{Latency, early};
+use self::pace::LOSS_RATIOS;
+pub use self::pace::Pace;
+use self::search::Found;
+pub use self::search::{Search, by_turns};
 use self::site::Site;
-pub use self::site::{Router, loop_back, settle};
+pub use self::site::{Passed, Router, loop_back, settle, tried};
 pub use self::size::Size;
-pub use self::table::mpps;
+pub use self::table::{cell, mega, mpps};
 use super::{median, progress};
 use crate::cli::Rfc2544Args;
 use crate::exit::{Exit, Stop};
@@ -43,7 +44,7 @@ pub const LIMITED: f64 = 0.95;
 /// The generator's own rate is the median of so many.
 const CEILINGS: usize = 3;
 /// Loads at which latencies are taken, percent of the PDR; 0 is no load,
-const LATENCY_LOADS: [u32; 4] = [0, 10, 50, 90];
+pub const LATENCY_LOADS: [u32; 4] = [0, 10, 50, 90];
 /// so many frames a second.
 const NO_LOAD_PPS: u64 = 100;
 /// Mean time between frames with the time in them, under load.
@@ -178,9 +179,24 @@ pub struct Loss {
     pub router_cpu: f64,
 }
 
+impl Method {
+    /// Of searches that take their time so.
+    pub fn of(pace: &Pace) -> Self {
+        let [ndr_loss_ratio, pdr_loss_ratio] = LOSS_RATIOS;
+        Self {
+            trial_s: pace.trial.as_secs_f64(),
+            sum_s: (pace.trial * pace.trials).as_secs_f64(),
+            exceed_ratio: pace.exceed_ratio(),
+            width: pace.width,
+            ndr_loss_ratio,
+            pdr_loss_ratio,
+        }
+    }
+}
+
 impl Rate {
     /// A rate of frames of that size, beside what the generator can do.
-    fn new(pps: f64, ceiling_pps: f64, limited: bool, frame_bytes: f64) -> Self {
+    pub fn new(pps: f64, ceiling_pps: f64, limited: bool, frame_bytes: f64) -> Self {
         if limited || pps >= ceiling_pps * LIMITED {
             return Self {
                 at_least_pps: Some(pps),
@@ -204,6 +220,15 @@ impl Loss {
 }
 
 impl Throughput {
+    /// Rates of what a search found: the NDR and the PDR.
+    pub fn both(search: &Search, ceiling_pps: f64, frame_bytes: f64) -> [Self; 2] {
+        let found = search.found();
+        [0, 1].map(|goal| {
+            let found = found.get(goal).copied().unwrap_or_default();
+            Self::of(&found, ceiling_pps, frame_bytes)
+        })
+    }
+
     fn of(found: &Found, ceiling_pps: f64, frame_bytes: f64) -> Self {
         let pps = |load: u64| load as f64;
         let rate = found
@@ -293,27 +318,20 @@ pub fn measured(args: &Rfc2544Args) -> Result<Rfc2544, Stop> {
     }
     let directions = sites[0].directions() as u32;
     sites.into_iter().try_for_each(Site::end)?;
-    let [ndr_loss_ratio, pdr_loss_ratio] = LOSS_RATIOS;
     Ok(Rfc2544 {
         scenario: args.scenario.name().into(),
         flows: args.flows,
         directions,
         quick: args.quick,
-        search: Method {
-            trial_s: pace.trial.as_secs_f64(),
-            sum_s: (pace.trial * pace.trials).as_secs_f64(),
-            exceed_ratio: pace.exceed_ratio(),
-            width: pace.width,
-            ndr_loss_ratio,
-            pdr_loss_ratio,
-        },
+        search: Method::of(&pace),
         sizes,
         remarks,
         machine: Machine::this(),
     })
 }
 
-fn left_out(sizes: &[Size]) -> String {
+/// That there was no time for these sizes.
+pub fn left_out(sizes: &[Size]) -> String {
     let labels = sizes.iter().map(|size| size.label());
     let labels: Vec<String> = labels.collect();
     format!("there was no time left for {}", labels.join(", "))
@@ -425,30 +443,14 @@ impl<'a, 'b> Bench<'a, 'b> {
     /// What is measured of a router when its rates are known.
     fn figures(&mut self, number: usize, search: &Search) -> Result<Figures, Stop> {
         let who = self.who(number);
-        let found = search.found();
-        let of = |goal: usize| {
-            let found = found.get(goal).copied().unwrap_or_default();
-            Throughput::of(&found, self.ceiling_pps, self.frame_bytes)
-        };
-        let (ndr, pdr) = (of(0), of(1));
+        let [ndr, pdr] = Throughput::both(search, self.ceiling_pps, self.frame_bytes);
         progress(&format!(
             "{who}: NDR {}, PDR {} after {} trials",
             mpps(&ndr.rate),
             mpps(&pdr.rate),
             search.count()
         ));
-        for (name, found) in [("NDR", &ndr), ("PDR", &pdr)] {
-            if found.rate.at_least_pps.is_none() && !found.regular {
-                self.remarks
-                    .push(match (found.lower_pps, search.is_complete()) {
-                        (Some(_), _) => {
-                            format!("{who}: the {name}'s bounds are farther apart than asked for")
-                        }
-                        (None, true) => format!("{who}: no {name}, frames were lost at every load"),
-                        (None, false) => format!("{who}: no {name} was found while there was time"),
-                    });
-            }
-        }
+        self.remarks.extend(shortfalls(&who, search, [&ndr, &pdr]));
         let mut figures = Figures {
             ndr,
             pdr,
@@ -549,16 +551,9 @@ impl<'a, 'b> Bench<'a, 'b> {
         let directions = site.directions();
         let mut metered = Vec::new();
         for percent in LATENCY_LOADS {
-            let offer = match (percent, figures.pdr.lower_pps) {
-                (0, _) => no_load(self.pace, self.host_cpu),
-                (_, None) => continue,
-                (_, Some(pdr)) => {
-                    let pps = (pdr * f64::from(percent) / 100.0) as u64;
-                    Offer {
-                        stamps: Some(STAMPS),
-                        ..Offer::load(pps.max(1), self.pace.latency, self.host_cpu)
-                    }
-                }
+            let pdr_pps = figures.pdr.lower_pps;
+            let Some(offer) = timed_load(percent, pdr_pps, self.pace, self.host_cpu) else {
+                continue;
             };
             let passed = site.pass(stream, &offer)?;
             let latency = Latency::of(&passed.metered);
@@ -566,7 +561,7 @@ impl<'a, 'b> Bench<'a, 'b> {
                 percent_of_pdr: percent,
                 offered_pps: passed.offered_pps(directions),
                 loss_ratio: passed.loss_ratio(),
-                router_cpu: passed.router_cpu(),
+                router_cpu: Some(passed.router_cpu()),
                 ..latency
             }));
             metered.extend(passed.metered);
@@ -620,6 +615,32 @@ fn idle_loop(cpu: usize) -> Result<Result<IdleLoop, String>, Stop> {
     }
 }
 
+/// What is to be said of an NDR and a PDR without close bounds.
+pub fn shortfalls(who: &str, search: &Search, [ndr, pdr]: [&Throughput; 2]) -> Vec<String> {
+    let short = |(_, found): &(_, &Throughput)| found.rate.at_least_pps.is_none() && !found.regular;
+    let found = [("NDR", ndr), ("PDR", pdr)].into_iter().filter(short);
+    let words = found.map(
+        |(name, found)| match (found.lower_pps, search.is_complete()) {
+            (Some(_), _) => format!("{who}: the {name}'s bounds are farther apart than asked for"),
+            (None, true) => format!("{who}: no {name}, frames were lost at every load"),
+            (None, false) => format!("{who}: no {name} was found while there was time"),
+        },
+    );
+    words.collect()
+}
+
+/// Frames with the time in them at a share of the PDR, if there is one, or without load.
+pub fn timed_load(percent: u32, pdr_pps: Option<f64>, pace: &Pace, cpu: usize) -> Option<Offer> {
+    if percent == 0 {
+        return Some(no_load(pace, cpu));
+    }
+    let pps = (pdr_pps? * f64::from(percent) / 100.0) as u64;
+    Some(Offer {
+        stamps: Some(STAMPS),
+        ..Offer::load(pps.max(1), pace.latency, cpu)
+    })
+}
+
 /// So few frames that none waits for another, each with the time in it.
 fn no_load(pace: &Pace, cpu: usize) -> Offer {
     Offer {
@@ -629,7 +650,7 @@ fn no_load(pace: &Pace, cpu: usize) -> Offer {
 }
 
 /// Loads from the NDR to below what the generator can do, a tenth of the NDR apart, or farther if these were too many.
-fn loss_loads(ndr_pps: Option<f64>, ceiling_pps: f64, most: usize) -> Vec<u64> {
+pub fn loss_loads(ndr_pps: Option<f64>, ceiling_pps: f64, most: usize) -> Vec<u64> {
     let step = |from: f64| (from * LOSS_STEP).max((ceiling_pps - from) / most.max(1) as f64);
     // without a rate that holds, tenths of the largest
     let from = ndr_pps.unwrap_or(ceiling_pps * LOSS_STEP).min(ceiling_pps);

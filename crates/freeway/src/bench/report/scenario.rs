@@ -248,6 +248,9 @@ impl Definition {
             BenchCommand::Flood(args) => Outcome::Flood(bench::flood::measured(&args)?),
             BenchCommand::Setup(args) => Outcome::Setup(bench::setup::measured(&args)?),
             BenchCommand::Shaper(args) => Outcome::Shaper(bench::shaper::measured(&args)?),
+            BenchCommand::Loop(_) | BenchCommand::Generator(_) | BenchCommand::Sink(_) => {
+                return Err(Stop::failure("a report is of the built-in lab"));
+            }
             BenchCommand::Report(_) | BenchCommand::Diff(_) => {
                 return Err(Stop::failure("a report holds no reports"));
             }

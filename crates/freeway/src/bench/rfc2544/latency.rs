@@ -24,8 +24,8 @@ pub struct Latency {
     pub offered_pps: f64,
     /// Share of them that did not arrive.
     pub loss_ratio: f64,
-    /// Share of its CPU that the router had.
-    pub router_cpu: f64,
+    /// Share of its CPU that the router had; none without a router, and of one whose CPU is not known.
+    pub router_cpu: Option<f64>,
     /// Frames whose time was taken.
     pub samples: u64,
     /// Half of them took no longer, as the next: none if there are too few samples for it;

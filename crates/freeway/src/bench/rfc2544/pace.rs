@@ -54,7 +54,13 @@ pub struct Pace {
 impl Pace {
     /// As asked for.
     pub fn of(args: &Rfc2544Args) -> Self {
-        if args.quick {
+        let sizes = args.sizes.len();
+        Self::new(args.quick, args.seconds, args.trials, sizes)
+    }
+
+    /// The short form, or last trials of so many seconds, of which so many decide; and how many sizes there are.
+    pub fn new(quick: bool, seconds: f64, trials: u32, sizes: usize) -> Self {
+        if quick {
             return Self {
                 trial: Duration::from_millis(40),
                 trials: 3,
@@ -67,13 +73,13 @@ impl Pace {
                 latency: Duration::from_millis(200),
                 cpu: Duration::from_millis(100),
                 bursts: 2,
-                until: Some(Instant::now() + QUICK + QUICK_SIZE * args.sizes.len() as u32),
+                until: Some(Instant::now() + QUICK + QUICK_SIZE * sizes as u32),
             };
         }
-        let trial = Duration::from_secs_f64(args.seconds);
+        let trial = Duration::from_secs_f64(seconds);
         Self {
             trial,
-            trials: args.trials,
+            trials,
             initial_trial: trial.mul_f64(0.1).max(Duration::from_millis(20)).min(trial),
             levels: 3,
             width: 0.01,

@@ -271,14 +271,7 @@ impl<'a> Site<'a> {
     /// Sends for a trial, and again if the sender was too much disturbed to reach the load.
     pub fn trial(&mut self, stream: &Stream, input: Input) -> Result<Trial, Stop> {
         let offer = Offer::load(input.load, input.time, self.args.host_cpu);
-        let mut tried = 1;
-        loop {
-            let trial = self.pass(stream, &offer)?.trial(input, self.directions());
-            if !trial.starved || tried == TRIES {
-                return Ok(trial);
-            }
-            tried += 1;
-        }
+        tried(input, self.directions(), || self.pass(stream, &offer))
     }
 
     /// Sends through a router that is warm, and waits for what is on its way.
@@ -454,6 +447,22 @@ fn prime(labs: &[&Lab], args: &Rfc2544Args) -> Result<(), Stop> {
             Ok(())
         })
     })
+}
+
+/// Has a trial done, and again if the sender did not reach the load.
+pub fn tried<E>(
+    input: Input,
+    directions: usize,
+    mut pass: impl FnMut() -> Result<Passed, E>,
+) -> Result<Trial, E> {
+    let mut tried = 1;
+    loop {
+        let trial = pass()?.trial(input, directions);
+        if !trial.starved || tried == TRIES {
+            return Ok(trial);
+        }
+        tried += 1;
+    }
 }
 
 /// Waits until nothing has come for so long, or all has.

@@ -62,7 +62,8 @@ pub fn mpps(rate: &Rate) -> String {
     }
 }
 
-fn cell(rate: &Rate) -> String {
+/// `1.23`, `at least 5.10`, or a dash.
+pub fn cell(rate: &Rate) -> String {
     match (rate.pps, rate.at_least_pps) {
         (Some(pps), _) => mega(pps),
         (None, Some(pps)) => format!("at least {}", mega(pps)),
@@ -71,7 +72,7 @@ fn cell(rate: &Rate) -> String {
 }
 
 /// Millions; three digits of small ones.
-fn mega(pps: f64) -> String {
+pub fn mega(pps: f64) -> String {
     if pps < 1e5 {
         format!("{:.4}", pps * 1e-6)
     } else {
