@@ -206,31 +206,20 @@ fn two_hosts_count_every_frame_and_see_losses() {
     lab.router().tool("nft delete table ip lossy").unwrap();
     let rules = "table ip limited { chain forward { type filter hook forward priority 0; udp dport 9000 limit rate over 4000/second burst 200 packets drop; }; }";
     lab.router().tool_with_input("nft -f -", rules).unwrap();
-    let found = json(&generator("--size 64 --seconds 0.2 --trials 1"));
+    let found = json(&generator("--size 64 --seconds 0.05 --trials 1"));
     let size = &found["sizes"][0];
-    assert_eq!(found["search"]["trial_s"], 0.2);
+    assert_eq!(found["search"]["trial_s"], 0.05);
     let rate = |name: &str, field: &str| size[name][field].as_f64();
     // what a burst has room for comes on top in so short a trial
     for name in ["ndr", "pdr"] {
         let lower = rate(name, "lower_pps").unwrap();
         let upper = rate(name, "upper_pps").unwrap();
-        assert!((500.0..8000.0).contains(&lower), "{size:#}");
-        assert!((lower..12_000.0).contains(&upper), "{size:#}");
+        assert!((500.0..12_000.0).contains(&lower), "{size:#}");
+        assert!((lower..20_000.0).contains(&upper), "{size:#}");
     }
     let last = size["loss"].as_array().unwrap().last().unwrap();
     assert!(last["loss_ratio"].as_f64().unwrap() > 0.5, "{size:#}");
     assert!(size["trials"].as_u64().unwrap() > 5);
-
-    // nothing arrives at all
-    lab.router()
-        .tool("sysctl -qw net.ipv4.ip_forward=0")
-        .unwrap();
-    let (code, line) = refusal(&generator("--size 64 --pps 100"));
-    assert_eq!(code, 1);
-    assert!(
-        line.contains("does the router at 02:00:00:00:01:01 forward them"),
-        "{line}"
-    );
 
     assert!(!has_program(lab.client(), "eth0"));
     let (code, said) = sink.stop(Signal::SIGTERM);
@@ -429,7 +418,7 @@ fn a_generator_says_why_it_does_not_begin() {
         (
             "--to 198.51.100.2 --gateway-mac 02:00:00:00:09:09 --size 64",
             1,
-            "none of",
+            "does the router at 02:00:00:00:09:09 forward them",
         ),
     ] {
         let found = generator(arguments);
@@ -483,12 +472,8 @@ fn two_ports_of_one_host_have_latencies() {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
     let host = lab.client();
-    for line in [format!(
-        "ip link set dev eth0 down name eth1 netns {}",
-        host.name()
-    )] {
-        lab.server().tool(&line).unwrap();
-    }
+    let moved = format!("ip link set dev eth0 down name eth1 netns {}", host.name());
+    lab.server().tool(&moved).unwrap();
     for line in [
         "ip route del default",
         "ip address add 198.51.100.2/24 dev eth1",
@@ -517,7 +502,7 @@ fn two_ports_of_one_host_have_latencies() {
     lab.router().tool_with_input("nft -f -", rules).unwrap();
     let began = Instant::now();
     let found = json(&looped(
-        "--gateway 192.0.2.1 --seconds 0.1 --trials 1 --json",
+        "--gateway 192.0.2.1 --seconds 0.05 --trials 1 --json",
     ));
     assert_eq!(found["receiver"]["port"], "eth1");
     assert_eq!(found["receiver"]["address"], "198.51.100.2");

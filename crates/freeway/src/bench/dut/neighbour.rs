@@ -38,8 +38,8 @@ struct Neighbour {
 }
 
 impl Route {
-    /// Who gets what is sent there: without a gateway the destination itself.
-    fn next_hop(&self, port: &str, to: IpAddr) -> Result<IpAddr, Stop> {
+    /// Refuses what this host does not send to anybody.
+    fn check(&self, port: &str, to: IpAddr) -> Result<(), Stop> {
         if matches!(self.kind.as_deref(), Some(kind) if kind != "unicast") {
             return Err(Stop::new(
                 Exit::Usage,
@@ -48,15 +48,25 @@ impl Route {
                 ),
             ));
         }
+        Ok(())
+    }
+
+    /// Who gets what is sent there: without a gateway the destination itself.
+    fn next_hop(&self, to: IpAddr) -> IpAddr {
         let via = self.via.as_ref().map(|via| via.host);
-        Ok(self.gateway.or(via).unwrap_or(to))
+        self.gateway.or(via).unwrap_or(to)
     }
 }
 
 /// The next hop of frames to an address by a port.
 pub fn next_hop(port: &HostPort, to: IpAddr) -> Result<IpAddr, Stop> {
     let name = port.name();
-    let routes = ip::<Vec<Route>>(&["route", "get", &to.to_string(), "oif", name]);
+    let address = to.to_string();
+    // with a port, the kernel does not look whether the address is its own
+    if let Ok(routes) = ip::<Vec<Route>>(&["route", "get", &address]) {
+        routes.iter().try_for_each(|route| route.check(name, to))?;
+    }
+    let routes = ip::<Vec<Route>>(&["route", "get", &address, "oif", name]);
     let routes = routes.map_err(|stop| {
         let message = format!(
             "no route to {to} by {name}: `ip route add {to} via ROUTER dev {name}`, or name the router with --gateway ({stop})"
@@ -65,7 +75,8 @@ pub fn next_hop(port: &HostPort, to: IpAddr) -> Result<IpAddr, Stop> {
     })?;
     let route = routes.first();
     let route = route.ok_or_else(|| Stop::failure(format!("no route to {to} by {name}")))?;
-    route.next_hop(name, to)
+    route.check(name, to)?;
+    Ok(route.next_hop(to))
 }
 
 /// The MAC address of a neighbour, which the kernel is made to ask for.
@@ -115,33 +126,30 @@ fn provoke(port: &HostPort, from: IpAddr, neighbour: IpAddr) -> std::io::Result<
 mod tests {
     use super::*;
 
-    fn next_hop_of(text: &str) -> Result<IpAddr, Stop> {
-        let routes: Vec<Route> = serde_json::from_str(text).unwrap();
-        routes[0].next_hop("eth0", "198.51.100.2".parse().unwrap())
-    }
-
     #[test]
     fn routes_name_the_next_hop() {
+        let to = "198.51.100.2".parse().unwrap();
         for (text, wanted) in [
             (
-                r#"[{"dst":"198.51.100.2","gateway":"192.0.2.1","dev":"eth0","flags":[],"cache":[]}]"#,
+                r#"{"dst":"198.51.100.2","gateway":"192.0.2.1","dev":"eth0","flags":[],"cache":[]}"#,
                 "192.0.2.1",
             ),
             (
-                r#"[{"dst":"198.51.100.2","via":{"family":"inet6","host":"fe80::1"},"dev":"eth0"}]"#,
+                r#"{"dst":"198.51.100.2","via":{"family":"inet6","host":"fe80::1"},"dev":"eth0"}"#,
                 "fe80::1",
             ),
             (
-                r#"[{"type":"unicast","dst":"198.51.100.2","dev":"eth0"}]"#,
+                r#"{"type":"unicast","dst":"198.51.100.2","dev":"eth0"}"#,
                 "198.51.100.2",
             ),
         ] {
-            assert_eq!(
-                next_hop_of(text).unwrap(),
-                wanted.parse::<IpAddr>().unwrap()
-            );
+            let route: Route = serde_json::from_str(text).unwrap();
+            route.check("eth0", to).unwrap();
+            assert_eq!(route.next_hop(to), wanted.parse::<IpAddr>().unwrap());
         }
-        let own = next_hop_of(r#"[{"type":"local","dst":"198.51.100.2","dev":"lo"}]"#).unwrap_err();
-        assert!(own.message.contains("--gateway"), "{own}");
+        let own = r#"{"type":"local","dst":"198.51.100.2","dev":"lo"}"#;
+        let own: Route = serde_json::from_str(own).unwrap();
+        let refused = own.check("eth0", to).unwrap_err();
+        assert!(refused.message.contains("--gateway"), "{refused}");
     }
 }

@@ -106,7 +106,7 @@ impl Sender {
         let frames = self.xmit.taken()?.saturating_sub(before);
         if frames == 0 && offered.frames > 0 {
             let message = format!(
-                "the driver of {} takes no frames of XDP (ndo_xdp_xmit): take a port whose driver does",
+                "the driver of {} takes no frames of XDP (ndo_xdp_xmit): take a port whose driver does; a veth does if its other end had GRO on when it was brought up",
                 self.port.name
             );
             return Err(Stop::new(Exit::Unavailable, message));

@@ -3,7 +3,7 @@
 
 use super::{Dut, Measured};
 use crate::bench::rfc2544::{Rate, cell, mega};
-use crate::render::{Page, Terminal, Tone, plural};
+use crate::render::{Page, Terminal, Tone, count, plural};
 
 const NONE: &str = "-";
 
@@ -112,8 +112,8 @@ fn losses(page: &mut Page, result: &Dut) {
                 size.label.clone(),
                 mega(loss.offered_pps),
                 share.map_or_else(|| NONE.into(), |share| format!("{share:.0} %")),
-                loss.sent.to_string(),
-                loss.received.to_string(),
+                count(loss.sent),
+                count(loss.received),
                 format!("{:.2} %", loss.loss_ratio * 100.0),
             ]
         }));

@@ -80,7 +80,7 @@ fn the_page_has_the_figures() {
     for words in [
         "192.0.2.1 (02:00:00:00:01:01)",
         "64 bytes        1.00  0.70  at least 0.98   0.69",
-        "0.77   110 %  76900    69000  10.27 %",
+        "0.77   110 %  76,900   69,000  10.27 %",
         "clocks of two hosts differ",
         "not the router's own",
         "something to be said",

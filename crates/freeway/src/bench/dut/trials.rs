@@ -24,7 +24,7 @@ const CEILINGS: usize = 3;
 const PROBE: Duration = Duration::from_millis(50);
 const PROBE_PPS: u64 = 100;
 /// or this has passed.
-const PROBE_MAX: Duration = Duration::from_secs(6);
+const PROBE_MAX: Duration = Duration::from_secs(5);
 /// Frames of all flows ahead of what counts, a second at most, and for how long.
 const WARMUP_PPS: u64 = 10_000;
 const WARMUP_MIN: Duration = Duration::from_millis(200);
