@@ -299,7 +299,7 @@ fn a_sink_takes_one_client_and_no_nonsense() {
         busy.starts_with("{\"error\":") && busy.contains("it serves 10.99.0.1:"),
         "{busy}"
     );
-    let line = format!("generator --port eth0 --sink {AT} {TO}");
+    let line = format!("generator --port eth0 --sink {AT} {TO} --pps 100");
     let (code, line) = refusal(&bench(client, &line));
     assert_eq!(code, 1);
     assert!(line.contains("it serves 10.99.0.1:"), "{line}");
@@ -313,12 +313,12 @@ fn a_sink_takes_one_client_and_no_nonsense() {
     let sender = udp(client, address("192.0.2.2:40000"));
     let receiver = udp(lab.server(), address("198.51.100.2:9001"));
     sender
-        .send_to(b"beside", receiver.local_addr().unwrap())
+        .send_to(b"no frame of a stream", receiver.local_addr().unwrap())
         .unwrap();
     receiver
         .set_read_timeout(Some(Duration::from_secs(5)))
         .unwrap();
-    assert_eq!(receiver.recv(&mut [0; 16]).unwrap(), 6);
+    assert_eq!(receiver.recv(&mut [0; 64]).unwrap(), 20);
     let counted = answer(&mut answers);
     assert!(
         counted.starts_with("{\"counted\":{\"frames\":0,"),
@@ -365,7 +365,8 @@ fn a_generator_says_why_it_does_not_begin() {
     let lab = hosts("routed");
     let client = lab.client();
     let generator = |arguments: &str| {
-        let line = format!("generator --port eth0 --sink {AT} {arguments}");
+        // what is not refused is soon over
+        let line = format!("generator --port eth0 --sink {AT} --pps 100 --seconds 0.1 {arguments}");
         refusal(&bench(client, &line))
     };
     let (code, line) = generator(TO);
@@ -446,7 +447,7 @@ fn a_generator_says_why_it_does_not_begin() {
         let text = client.tool("ip link show dev eth0").unwrap();
         text.contains("NO-CARRIER").then_some(())
     });
-    for line in ["sink --port eth0", "loop --out mgmt --in eth0"] {
+    for line in ["sink --port eth0", "loop --out mgmt --in eth0 --pps 100"] {
         let (code, line) = refused(line);
         assert_eq!(code, 1);
         assert!(line.contains("eth0 has no carrier"), "{line}");
@@ -459,7 +460,7 @@ fn a_generator_says_why_it_does_not_begin() {
             1,
             "cannot listen at 192.0.2.77:1",
         ),
-        ("loop --out mgmt --in mgmt", 64, "two ports"),
+        ("loop --out mgmt --in mgmt --pps 100", 64, "two ports"),
     ] {
         let found = refused(line);
         assert_eq!(found.0, code, "{line}: {}", found.1);
@@ -491,7 +492,7 @@ fn two_ports_of_one_host_have_latencies() {
             &format!("loop --out eth0 --in eth1 --size 64 {arguments}"),
         )
     };
-    let (code, line) = refusal(&looped("--to 198.51.100.2"));
+    let (code, line) = refusal(&looped("--to 198.51.100.2 --pps 100"));
     assert_eq!(code, 64, "{line}");
     assert!(
         line.contains("name its address at eth0 with --gateway"),
