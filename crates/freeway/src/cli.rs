@@ -465,6 +465,7 @@ pub struct MulticastArgs {
 const RFC2544_HELP: &str = "\
 Example: freeway bench rfc2544 --quick
          freeway bench rfc2544 --scenario routed --size 64 --size 512 --bidirectional
+         freeway bench rfc2544 --flows 20000 --destinations 20000
          freeway bench rfc2544 --size 1518 --seconds 60 --trials 1";
 
 /// Arguments of `bench rfc2544`.
@@ -480,6 +481,9 @@ pub struct Rfc2544Args {
     /// Flows, all of them assured connections where the router tracks them
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub flows: u32,
+    /// Hosts beyond the WAN to which the flows go in turn, instead of to the server; in nat and routed only
+    #[arg(long, value_name = "NUMBER", conflicts_with = "bidirectional", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub destinations: Option<u32>,
     /// Send in both directions at once; loads and rates are of one
     #[arg(long)]
     pub bidirectional: bool,

@@ -85,6 +85,25 @@ fn bad_input_exits_with_64() {
         (&["bench", "rfc2544", "--size", "65"], "imix"),
         (&["bench", "rfc2544", "--scenario", "churn"], "churn"),
         (
+            &["bench", "rfc2544", "--destinations", "20001"],
+            "--destinations",
+        ),
+        (
+            &["bench", "rfc2544", "--destinations", "9", "--bidirectional"],
+            "cannot be used with '--bidirectional'",
+        ),
+        (
+            &[
+                "bench",
+                "rfc2544",
+                "--scenario",
+                "routed6",
+                "--destinations",
+                "9",
+            ],
+            "`--scenario nat` and `routed` alone",
+        ),
+        (
             &["bench", "compare", "--destinations", "20001"],
             "--destinations",
         ),

@@ -584,7 +584,7 @@ fn the_rfc2544_bench_holds_together() {
         return;
     };
     let short = ["bench", "rfc2544", "--seconds", "0.02", "--flows", "50"];
-    for (arguments, directions, sizes) in [
+    for (arguments, directions, destinations, sizes) in [
         (
             &[
                 "--scenario",
@@ -597,6 +597,7 @@ fn the_rfc2544_bench_holds_together() {
                 "imix",
             ][..],
             1,
+            None,
             &["64", "imix"][..],
         ),
         (
@@ -610,11 +611,19 @@ fn the_rfc2544_bench_holds_together() {
                 "--bidirectional",
             ],
             2,
+            None,
             &["1518"],
+        ),
+        (
+            &["--trials", "1", "--size", "64", "--destinations", "20"],
+            1,
+            Some(20),
+            &["64"],
         ),
     ] {
         let (bench, words) = measure(&[&short, arguments].concat());
         assert_eq!(bench["directions"], directions);
+        assert_eq!(bench["destinations"].as_u64(), destinations);
         assert_eq!(bench["search"]["trial_s"], 0.02);
         let measured = bench["sizes"].as_array().unwrap();
         let names: Vec<&str> = measured

@@ -127,6 +127,9 @@ impl Stream {
         let mut longest = Vec::new();
         for (way, place) in ways.iter().zip(&mut config.ways) {
             let flows = way.flows;
+            if flows.beyond.is_some() && ways.len() > 1 {
+                return invalid("hosts beyond the far side: a stream of one direction only");
+            }
             let odd = flows.proto != Proto::Udp || flows.vlan.is_some() || flows.headroom != 0;
             if odd || flows.family() != family || flows.flows != first.flows.flows {
                 return invalid("a stream's frames are UDP, of one family and untagged");
@@ -164,6 +167,13 @@ impl Stream {
             .context("open the stream")?;
         let rodata = open.maps.rodata_data.as_deref_mut();
         let rodata = rodata.ok_or_else(|| LabError::Invalid("the stream has no data".into()))?;
+        if let Some(beyond) = first.flows.beyond {
+            let hosts = beyond.addresses();
+            config.hosts = hosts.len() as u32;
+            for (place, address) in rodata.far_hosts.iter_mut().zip(hosts) {
+                *place = address.into();
+            }
+        }
         rodata.config = config;
         let wanted = match family {
             Family::Ipv4 => "offer_udp4",

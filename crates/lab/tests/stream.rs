@@ -6,8 +6,10 @@ mod common;
 
 use std::time::{Duration, Instant};
 
+use freeway_lab::routes::Beyond;
 use freeway_lab::{
-    FlowSpec, Lab, Loopback, Meter, Mix, Offer, Proto, Sink, SinkSpec, Stream, Topology, Way,
+    FlowSpec, Lab, Loopback, Meter, Mix, Offer, Options, Proto, Sink, SinkSpec, Stream, Topology,
+    Way,
 };
 
 fn stamped(spec: FlowSpec, frame_bytes: u32) -> FlowSpec {
@@ -75,6 +77,54 @@ fn frames_are_the_models() {
             assert_eq!(wrong, 0, "{name} {mix:?}");
         }
     }
+}
+
+#[test]
+fn flows_go_to_hosts_in_turn() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let topology = Topology::parse("routed").unwrap();
+    let beyond = Some(Beyond {
+        hosts: 5,
+        routes: 1000,
+    });
+    let options = Options {
+        beyond,
+        ..Options::default()
+    };
+    let lab = Lab::build(topology, options).unwrap();
+    let every_frame = SinkSpec {
+        capture_every: 1,
+        capture_limit: 64,
+        verify: true,
+        ..SinkSpec::default()
+    };
+    let sink = Sink::attach(lab.lan_port(), every_frame).unwrap();
+    let mix = Mix::of(128);
+    let stream = stream(&lab, 12, &mix);
+    // hosts and flows go on from one run to the next
+    for frames in [7, 23] {
+        assert_eq!(stream.run(&burst(frames)).unwrap().frames, frames);
+    }
+    let captured = sink.captured().unwrap();
+    assert_eq!(captured.len(), 30);
+    let spec = stamped(lab.flows(Proto::Udp, 12, 64), 128);
+    for (flow, frame) in (0..12).cycle().zip(&captured) {
+        assert_eq!(frame.bytes, spec.frame(flow, 0), "{flow}");
+    }
+    let counts = sink.counts().unwrap();
+    assert_eq!((counts.bad_ip_checksum, counts.bad_l4_checksum), (0, 0));
+    let ways = [
+        lab.flows(Proto::Udp, 12, 64),
+        lab.reply_flows(Proto::Udp, 12, 64),
+    ];
+    let ways = ways.map(|flows| Way {
+        port: lab.client_port(),
+        flows,
+    });
+    let why = Stream::new(&ways, &mix).unwrap_err().to_string();
+    assert!(why.contains("one direction only"), "{why}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub use self::site::{Router, loop_back, settle};
 pub use self::size::Size;
 pub use self::table::mpps;
 use super::{median, progress};
-use crate::cli::Rfc2544Args;
+use crate::cli::{Rfc2544Args, Rfc2544Scenario};
 use crate::exit::{Exit, Stop};
 use crate::lab;
 use crate::machine::Machine;
@@ -62,6 +62,9 @@ pub struct Rfc2544 {
     pub scenario: String,
     /// Flows, each in both directions if these are two.
     pub flows: u32,
+    /// Hosts beyond the WAN to which they went in turn; none if they went to the scenario's.
+    #[serde(default)]
+    pub destinations: Option<u32>,
     /// Directions in which frames are sent at the same time, 1 or 2.
     pub directions: u32,
     /// In the short form.
@@ -274,6 +277,10 @@ pub fn measured(args: &Rfc2544Args) -> Result<Rfc2544, Stop> {
         let message = "--cpu and --host-cpu: router and generator need a CPU each";
         return Err(Stop::new(Exit::Usage, message.to_owned()));
     }
+    if args.destinations.is_some() && args.scenario == Rfc2544Scenario::Routed6 {
+        let message = "--destinations is of `--scenario nat` and `routed` alone";
+        return Err(Stop::new(Exit::Usage, message.to_owned()));
+    }
     lab::prepare()?;
     let pace = Pace::of(args);
     progress("building the routers");
@@ -297,6 +304,7 @@ pub fn measured(args: &Rfc2544Args) -> Result<Rfc2544, Stop> {
     Ok(Rfc2544 {
         scenario: args.scenario.name().into(),
         flows: args.flows,
+        destinations: args.destinations,
         directions,
         quick: args.quick,
         search: Method {

@@ -4,9 +4,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use freeway_lab::routes::{Beyond, ROUTES_MAX};
 use freeway_lab::{
     FlowSpec, IdleLoop, Lab, LabError, Loopback, Meter, Metered, Mix, NapiThreads, Offer, Offered,
-    Proto, Stream, Topology, Way,
+    Options, Proto, Stream, Topology, Way,
 };
 
 use super::goal::Trial;
@@ -161,7 +162,15 @@ impl<'a> Site<'a> {
     /// Builds the routers, one with the kernel alone and one with Freeway.
     pub fn build_all(args: &'a Rfc2544Args, until: Option<Instant>) -> Result<[Self; 2], Stop> {
         let topology = Topology::parse(args.scenario.name())?;
-        let [kernel, freeway] = Router::ALL.map(|_| Lab::build(topology, options(args.flows)));
+        let beyond = args.destinations.map(|hosts| Beyond {
+            hosts,
+            routes: ROUTES_MAX,
+        });
+        let options = Options {
+            beyond,
+            ..options(args.flows)
+        };
+        let [kernel, freeway] = Router::ALL.map(|_| Lab::build(topology, options.clone()));
         let labs = [kernel?, freeway?];
         prime(&labs.each_ref(), args)?;
         let [kernel, freeway] = labs;

@@ -77,6 +77,7 @@ pub fn example() -> Rfc2544 {
     Rfc2544 {
         scenario: "nat".into(),
         flows: 1000,
+        destinations: Some(500),
         directions: 1,
         quick: false,
         search: Method::default(),
@@ -175,6 +176,7 @@ fn the_page_has_the_figures() {
         "0.70",
         "at least 4.80",
         "300",
+        "500 hosts beyond the WAN",
         "10.27 %",
         "110 %",
         "no router",
