@@ -23,6 +23,7 @@ struct meter_counts {
 
 struct meter_config {
 	__u8 v6;
+	__u8 frags; /* frames may have several pages */
 };
 
 const volatile struct meter_config config;
@@ -68,7 +69,7 @@ int meter(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	count->frames++;
-	count->bytes += end - data;
+	count->bytes += config.frags ? bpf_xdp_get_buff_len(ctx) : end - data;
 	stamp = bpf_be64_to_cpu(U64(data, payload));
 	if (!stamp)
 		return XDP_DROP;
