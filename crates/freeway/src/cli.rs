@@ -474,8 +474,8 @@ pub struct Rfc2544Args {
     /// The lab's topology
     #[arg(long, value_name = "NAME", default_value = "nat")]
     pub scenario: Rfc2544Scenario,
-    /// Frame size, FCS counted: 64, 128, 256, 512, 1024, 1280, 1518, or imix (28 of 64 bytes, 16 of 570, 4 of 1518); repeat
-    /// for more
+    /// Frame size, FCS counted: 64, 128, 256, 512, 1024, 1280, 1518, 9000, or imix (28 of 64 bytes, 16 of 570, 4 of 1518);
+    /// repeat for more
     #[arg(long = "size", value_name = "BYTES", default_values = ["64", "imix", "1518"])]
     pub sizes: Vec<Size>,
     /// Flows, all of them assured connections where the router tracks them
@@ -487,7 +487,7 @@ pub struct Rfc2544Args {
     /// Send in both directions at once; loads and rates are of one
     #[arg(long)]
     pub bidirectional: bool,
-    /// Have all done in 8 seconds and 6 for each size, with short trials and coarse bounds
+    /// Have all done in 8 seconds and 6 for each size, with short trials and coarse bounds; 8 more if 9000 is beside others
     #[arg(long, conflicts_with_all = ["seconds", "trials"])]
     pub quick: bool,
     /// Seconds of the search's last trials, and of those at fixed loads; latencies take five times that, 0.02 to 60
@@ -505,6 +505,13 @@ pub struct Rfc2544Args {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+impl Rfc2544Args {
+    /// Directions in which frames are sent at the same time.
+    pub fn directions(&self) -> u32 {
+        if self.bidirectional { 2 } else { 1 }
+    }
 }
 
 const RFC9693_HELP: &str = "\

@@ -81,7 +81,8 @@ fn bad_input_exits_with_64() {
             &["bench", "rfc9693", "--cpu", "1"],
             "router and generator need a CPU each",
         ),
-        (&["bench", "rfc2544", "--size", "9000"], "one page"),
+        (&["bench", "rfc2544", "--size", "9018"], "1518, 9000"),
+        (&["bench", "rfc2544", "--size", "1519"], "1518, 9000"),
         (&["bench", "rfc2544", "--size", "65"], "imix"),
         (&["bench", "rfc2544", "--scenario", "churn"], "churn"),
         (

@@ -190,7 +190,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Puts a sink on a port. With a plain sink the port's hosts need static neighbours.
+    /// Puts a sink on a port. With a plain sink the port's hosts need static neighbours. Of frames of several pages it sees the first.
     pub fn attach(port: &Port, spec: SinkSpec) -> Result<Self, LabError> {
         if spec.flows > FLOWS_MAX {
             return Err(LabError::Invalid(format!(

@@ -32,6 +32,7 @@ pub use self::site::{Router, loop_back, settle};
 pub use self::size::Size;
 pub use self::table::mpps;
 use super::{median, progress};
+use crate::api::PortPath;
 use crate::cli::{Rfc2544Args, Rfc2544Scenario};
 use crate::exit::{Exit, Stop};
 use crate::lab;
@@ -105,6 +106,9 @@ pub struct Measured {
     pub label: String,
     /// The mean size really sent, FCS counted.
     pub frame_bytes: f64,
+    /// The path of Freeway's ports; none in reports of an older Freeway.
+    #[serde(default)]
+    pub path: Option<PortPath>,
     /// What sender and receiver can do without a router, frames a second.
     pub ceiling_pps: f64,
     /// Latency without a router and without load; none without samples.
@@ -283,29 +287,36 @@ pub fn measured(args: &Rfc2544Args) -> Result<Rfc2544, Stop> {
     }
     lab::prepare()?;
     let pace = Pace::of(args);
-    progress("building the routers");
-    let mut sites = Site::build_all(args, pace.until)?;
     let mut remarks = Vec::new();
     let mut sizes = Vec::new();
     let mut asked = args.sizes.clone();
     asked.dedup();
-    for (number, size) in asked.iter().enumerate() {
+    for alike in Size::alike(&asked) {
         if pace.is_over() {
-            remarks.push(left_out(&asked[number..]));
             break;
         }
-        let left = asked.len() - number;
-        let bench = Bench::begin(&mut sites, *size, &pace, &mut remarks)?;
-        sizes.push(bench.run(left)?);
+        let mtu = alike[0].mtu();
+        progress(&format!("building the routers, MTU {mtu}"));
+        let mut sites = Site::build_all(args, mtu, pace.until)?;
+        for size in alike {
+            if pace.is_over() {
+                break;
+            }
+            let left = asked.len() - sizes.len();
+            let bench = Bench::begin(&mut sites, *size, &pace, &mut remarks)?;
+            sizes.push(bench.run(left)?);
+        }
+        sites.into_iter().try_for_each(Site::end)?;
     }
-    let directions = sites[0].directions() as u32;
-    sites.into_iter().try_for_each(Site::end)?;
+    if sizes.len() < asked.len() {
+        remarks.push(left_out(&asked[sizes.len()..]));
+    }
     let [ndr_loss_ratio, pdr_loss_ratio] = LOSS_RATIOS;
     Ok(Rfc2544 {
         scenario: args.scenario.name().into(),
         flows: args.flows,
         destinations: args.destinations,
-        directions,
+        directions: args.directions(),
         quick: args.quick,
         search: Method {
             trial_s: pace.trial.as_secs_f64(),
@@ -405,15 +416,31 @@ impl<'a, 'b> Bench<'a, 'b> {
             figures[number] = Some(self.figures(number, search)?);
         }
         let [kernel, freeway] = figures.map(Option::unwrap_or_default);
+        let path = self.path()?;
         Ok(Measured {
             name: self.size.to_string(),
             label,
             frame_bytes: self.frame_bytes,
+            path,
             ceiling_pps: self.ceiling_pps,
             tester_latency: self.tester_latency,
             kernel,
             freeway,
         })
+    }
+
+    /// The path of Freeway's ports, with a remark if that is not XDP.
+    fn path(&mut self) -> Result<Option<PortPath>, Stop> {
+        let [_, freeway] = &*self.sites;
+        let Some((path, why)) = freeway.path()? else {
+            return Ok(None);
+        };
+        if path == PortPath::Tc {
+            let why = why.join("; ");
+            let words = format!("{}: it forwards in tc ({why})", self.who(1));
+            self.remarks.push(words);
+        }
+        Ok(Some(path))
     }
 
     /// NDR and PDR of both, by turns.

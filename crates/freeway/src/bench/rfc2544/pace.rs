@@ -3,13 +3,14 @@
 
 use std::time::{Duration, Instant};
 
+use super::Size;
 use super::goal::Goal;
 use super::search::Plan;
 use crate::cli::Rfc2544Args;
 
 /// Loss ratios of NDR and PDR.
 pub const LOSS_RATIOS: [f64; 2] = [0.0, 0.005];
-/// All of the short form: the routers, and each size.
+/// All of the short form: the routers of each MTU, and each size.
 const QUICK: Duration = Duration::from_secs(8);
 const QUICK_SIZE: Duration = Duration::from_secs(6);
 /// Its searches have what the parts of fixed length leave for a size, but at least so much.
@@ -55,6 +56,8 @@ impl Pace {
     /// As asked for.
     pub fn of(args: &Rfc2544Args) -> Self {
         if args.quick {
+            let routers = Size::alike(&args.sizes).count();
+            let all = QUICK * routers as u32 + QUICK_SIZE * args.sizes.len() as u32;
             return Self {
                 trial: Duration::from_millis(40),
                 trials: 3,
@@ -67,7 +70,7 @@ impl Pace {
                 latency: Duration::from_millis(200),
                 cpu: Duration::from_millis(100),
                 bursts: 2,
-                until: Some(Instant::now() + QUICK + QUICK_SIZE * args.sizes.len() as u32),
+                until: Some(Instant::now() + all),
             };
         }
         let trial = Duration::from_secs_f64(args.seconds);

@@ -85,6 +85,7 @@ pub fn example() -> Rfc2544 {
             name: "64".into(),
             label: "64 bytes".into(),
             frame_bytes: 64.0,
+            path: Some(PortPath::Xdp),
             ceiling_pps: 5e6,
             tester_latency: Some(latency(0, 0.1)),
             kernel,
