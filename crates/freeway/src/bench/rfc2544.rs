@@ -302,7 +302,7 @@ pub fn measured(args: &Rfc2544Args) -> Result<Rfc2544, Stop> {
             if pace.is_over() {
                 break;
             }
-            let left = asked.len() - sizes.len();
+            let left = &asked[sizes.len()..];
             let bench = Bench::begin(&mut sites, *size, &pace, &mut remarks)?;
             sizes.push(bench.run(left)?);
         }
@@ -408,9 +408,9 @@ impl<'a, 'b> Bench<'a, 'b> {
         })
     }
 
-    fn run(mut self, sizes_left: usize) -> Result<Measured, Stop> {
+    fn run(mut self, left: &[Size]) -> Result<Measured, Stop> {
         let label = self.size.label();
-        let searches = self.searches(self.pace.search_until(sizes_left))?;
+        let searches = self.searches(self.pace.search_until(left))?;
         let mut figures = [const { None }; 2];
         for (number, search) in searches.iter().enumerate() {
             figures[number] = Some(self.figures(number, search)?);

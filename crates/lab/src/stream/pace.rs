@@ -67,7 +67,7 @@ impl Pace {
     fn plan_stamp(&mut self, now_ns: u64) {
         if self.stamp_ns > 0 && self.stamp_in == 0 && now_ns >= self.next_stamp_ns {
             self.stamp_in = 1 + (self.random() & self.stamp_spread);
-            let spread = u128::from(self.random()) * u128::from(self.stamp_ns) >> 32;
+            let spread = (u128::from(self.random()) * u128::from(self.stamp_ns)) >> 32;
             self.next_stamp_ns = now_ns + self.stamp_ns / 2 + spread as u64;
         }
     }

@@ -117,11 +117,13 @@ impl Pace {
         }
     }
 
-    /// When the searches of a size have to be over, if so many sizes are left, this one included.
-    pub fn search_until(&self, sizes: usize) -> Option<Instant> {
+    /// When the searches of a size have to be over, if these sizes are left, this one, the first, included.
+    pub fn search_until(&self, left: &[Size]) -> Option<Instant> {
         let until = self.until?;
         let now = Instant::now();
-        let share = until.saturating_duration_since(now) / sizes.max(1) as u32;
+        let builds = Size::alike(left).count().saturating_sub(1) as u32;
+        let share = until.saturating_duration_since(now + QUICK * builds);
+        let share = share / left.len().max(1) as u32;
         Some(
             now + share
                 .saturating_sub(self.fixed())
