@@ -13,15 +13,13 @@ use crate::clock::{monotonic_ns, pin};
 use crate::error::{Context, LabError};
 use crate::frame::Direction;
 use crate::lab::{Lab, Port};
-use crate::napi::real_time;
+use crate::napi::{BURST_PRIORITY, real_time};
 use crate::sendmmsg::{BATCH, send_all};
 use crate::tape::Tape;
 
 /// With nothing to wait for, so many are sent before the ports' threads have their turn, half of what a port has room for: a
 /// thread that is woken for each frame costs more than the frame.
 const BURST: usize = 128;
-/// Above that of the ports' threads, see [`Lab::poll_receivers_first`].
-const BURST_PRIORITY: i32 = 2;
 /// The sender sleeps if nothing is due for longer than this,
 const SLEEP_NS: u64 = 300_000;
 /// and wakes up so much too early.

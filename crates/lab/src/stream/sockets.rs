@@ -15,6 +15,7 @@ use crate::error::{Context, LabError};
 use crate::frame::{Direction, FLOWS_PER_BLOCK, FRAME_BYTES_JUMBO, FlowSpec, low32};
 use crate::lab::Port;
 use crate::mix::Mix;
+use crate::napi::{BURST_PRIORITY, real_time};
 use crate::sendmmsg::{BATCH, send_all};
 use crate::topology::Family;
 
@@ -87,6 +88,12 @@ impl Sockets {
         while let Some(due) = pace.due(monotonic_ns()) {
             if due == 0 {
                 std::hint::spin_loop();
+                continue;
+            }
+            // a receiver's thread that is woken for each frame costs more than the frame
+            let ahead = due > 1;
+            if ahead {
+                real_time(0, BURST_PRIORITY)?;
             }
             for _ in 0..due {
                 if pace.count() {
@@ -99,6 +106,9 @@ impl Sockets {
                 }
             }
             self.flush(&mut ready)?;
+            if ahead {
+                real_time(0, 0)?;
+            }
         }
         Ok(pace.offered(monotonic_ns()))
     }
