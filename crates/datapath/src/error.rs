@@ -41,7 +41,7 @@ pub enum DatapathError {
         source: io::Error,
     },
     /// A program could not be attached to a port.
-    #[error("attaching {program} to interface {ifindex}: {source}{}", hint(*.in_use))]
+    #[error("attaching {program} to interface {ifindex}: {source}{}", hint(.source, *.in_use))]
     Attach {
         /// The program.
         program: &'static str,
@@ -54,9 +54,11 @@ pub enum DatapathError {
     },
 }
 
-fn hint(in_use: bool) -> &'static str {
+fn hint(source: &io::Error, in_use: bool) -> &'static str {
     if in_use {
         " (another program is attached there; detach it first)"
+    } else if source.raw_os_error() == Some(libc::ERANGE) {
+        " (its MTU is too large: XDP takes frames of one page)"
     } else {
         ""
     }

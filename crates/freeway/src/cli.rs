@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use freeway_lab::Tempo;
+use freeway_lab::frame::FRAME_BYTES_MAX;
 
 use crate::api::Proto;
 use crate::bench::{Row, Size, mac, report_scenarios};
@@ -484,6 +485,7 @@ pub struct MulticastArgs {
 const RFC2544_HELP: &str = "\
 Example: freeway bench rfc2544 --quick
          freeway bench rfc2544 --scenario routed --size 64 --size 512 --bidirectional
+         freeway bench rfc2544 --flows 20000 --destinations 20000
          freeway bench rfc2544 --size 1518 --seconds 60 --trials 1";
 
 /// Arguments of `bench rfc2544`.
@@ -492,17 +494,20 @@ pub struct Rfc2544Args {
     /// The lab's topology
     #[arg(long, value_name = "NAME", default_value = "nat")]
     pub scenario: Rfc2544Scenario,
-    /// Frame size, FCS counted: 64, 128, 256, 512, 1024, 1280, 1518, or imix (28 of 64 bytes, 16 of 570, 4 of 1518); repeat
-    /// for more
+    /// Frame size, FCS counted: 64, 128, 256, 512, 1024, 1280, 1518, 9000, or imix (28 of 64 bytes, 16 of 570, 4 of 1518);
+    /// repeat for more
     #[arg(long = "size", value_name = "BYTES", default_values = ["64", "imix", "1518"])]
     pub sizes: Vec<Size>,
     /// Flows, all of them assured connections where the router tracks them
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub flows: u32,
+    /// Hosts beyond the WAN to which the flows go in turn, instead of to the server; in nat and routed only
+    #[arg(long, value_name = "NUMBER", conflicts_with = "bidirectional", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub destinations: Option<u32>,
     /// Send in both directions at once; loads and rates are of one
     #[arg(long)]
     pub bidirectional: bool,
-    /// Have all done in 8 seconds and 6 for each size, with short trials and coarse bounds
+    /// Have all done in 8 seconds and 6 for each size, with short trials and coarse bounds; 8 more if 9000 is beside others
     #[arg(long, conflicts_with_all = ["seconds", "trials"])]
     pub quick: bool,
     /// Seconds of the search's last trials, and of those at fixed loads; latencies take five times that, 0.02 to 60
@@ -522,6 +527,13 @@ pub struct Rfc2544Args {
     pub json: bool,
 }
 
+impl Rfc2544Args {
+    /// Directions in which frames are sent at the same time.
+    pub fn directions(&self) -> u32 {
+        if self.bidirectional { 2 } else { 1 }
+    }
+}
+
 /// Where frames go, and how many.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
@@ -536,7 +548,7 @@ pub struct LoadArgs {
     pub gateway_mac: Option<[u8; 6]>,
     /// Frame size, FCS counted: 64, 128, 256, 512, 1024, 1280, 1518, or imix (28 of 64 bytes, 16 of 570, 4 of 1518); repeat
     /// for more
-    #[arg(long = "size", value_name = "BYTES", default_values = ["64", "imix", "1518"])]
+    #[arg(long = "size", value_name = "BYTES", default_values = ["64", "imix", "1518"], value_parser = one_page)]
     pub sizes: Vec<Size>,
     /// Flows, which differ in their source port
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=32_768))]
@@ -1140,6 +1152,16 @@ fn trial_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.02..=60.0).contains(&seconds) => Ok(seconds),
         _ => Err("write a number of seconds from 0.02 to 60".into()),
+    }
+}
+
+fn one_page(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse()?;
+    match size {
+        Size::Bytes(bytes) if bytes > FRAME_BYTES_MAX => Err(format!(
+            "frames leave by XDP in one page each: at most {FRAME_BYTES_MAX} bytes"
+        )),
+        size => Ok(size),
     }
 }
 

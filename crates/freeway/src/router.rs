@@ -14,7 +14,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::api::{FlowFilter, PortState, Stats, Status};
+use crate::api::{FlowFilter, PortPath, PortState, Stats, Status};
 use crate::client::Client;
 use crate::config::PathChoice;
 use crate::exit::Stop;
@@ -167,6 +167,16 @@ impl RouterDaemon {
             "Freeway cannot accelerate the lab's router ({})",
             slow.join("; ")
         )))
+    }
+
+    /// The path of its ports, tc if one of them is tc's, and why, once all are fast.
+    pub fn path(&self) -> Result<(PortPath, Vec<String>), Stop> {
+        let mut ports = self.status()?.ports;
+        ports.retain(|port| port.path != PortPath::Xdp);
+        let path = ports.first().map_or(PortPath::Xdp, |port| port.path);
+        let why = ports.iter();
+        let why = why.map(|port| format!("{}: {}", port.name, port.reasons.join(", ")));
+        Ok((path, why.collect()))
     }
 
     /// Ends the daemon; fails if it did not end well.

@@ -81,9 +81,29 @@ fn bad_input_exits_with_64() {
             &["bench", "rfc9693", "--cpu", "1"],
             "router and generator need a CPU each",
         ),
-        (&["bench", "rfc2544", "--size", "9000"], "one page"),
+        (&["bench", "rfc2544", "--size", "9018"], "1518, 9000"),
+        (&["bench", "rfc2544", "--size", "1519"], "1518, 9000"),
         (&["bench", "rfc2544", "--size", "65"], "imix"),
         (&["bench", "rfc2544", "--scenario", "churn"], "churn"),
+        (
+            &["bench", "rfc2544", "--destinations", "20001"],
+            "--destinations",
+        ),
+        (
+            &["bench", "rfc2544", "--destinations", "9", "--bidirectional"],
+            "cannot be used with '--bidirectional'",
+        ),
+        (
+            &[
+                "bench",
+                "rfc2544",
+                "--scenario",
+                "routed6",
+                "--destinations",
+                "9",
+            ],
+            "`--scenario nat` and `routed` alone",
+        ),
         (
             &["bench", "compare", "--destinations", "20001"],
             "--destinations",
@@ -120,6 +140,10 @@ fn bad_input_exits_with_64() {
                 "bench", "loop", "--out", "a", "--in", "b", "--flows", "32769",
             ],
             "--flows",
+        ),
+        (
+            &["bench", "loop", "--out", "a", "--in", "b", "--size", "9000"],
+            "in one page each",
         ),
         (&["bench", "replay"], "<FILE>"),
         (&["bench", "replay", "a", "--speed", "0"], "0.001"),

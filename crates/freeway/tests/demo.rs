@@ -584,7 +584,7 @@ fn the_rfc2544_bench_holds_together() {
         return;
     };
     let short = ["bench", "rfc2544", "--seconds", "0.02", "--flows", "50"];
-    for (arguments, directions, sizes) in [
+    for (arguments, directions, destinations, sizes) in [
         (
             &[
                 "--scenario",
@@ -597,6 +597,7 @@ fn the_rfc2544_bench_holds_together() {
                 "imix",
             ][..],
             1,
+            None,
             &["64", "imix"][..],
         ),
         (
@@ -610,11 +611,19 @@ fn the_rfc2544_bench_holds_together() {
                 "--bidirectional",
             ],
             2,
+            None,
             &["1518"],
+        ),
+        (
+            &["--trials", "1", "--size", "9000", "--destinations", "20"],
+            1,
+            Some(20),
+            &["9000"],
         ),
     ] {
         let (bench, words) = measure(&[&short, arguments].concat());
         assert_eq!(bench["directions"], directions);
+        assert_eq!(bench["destinations"].as_u64(), destinations);
         assert_eq!(bench["search"]["trial_s"], 0.02);
         let measured = bench["sizes"].as_array().unwrap();
         let names: Vec<&str> = measured
@@ -629,6 +638,13 @@ fn the_rfc2544_bench_holds_together() {
             for router in ["kernel", "freeway"] {
                 check_rates(&size[router], ceiling_pps);
             }
+            // longer frames than a page are not XDP's
+            let path = if size["name"] == "9000" { "tc" } else { "xdp" };
+            assert_eq!(size["path"], path, "{size:#}");
+            let remarks = bench["remarks"].as_array().unwrap().iter();
+            let mut remarks = remarks.filter_map(Value::as_str);
+            let told = remarks.any(|remark| remark.contains("forwards in tc (lan0: "));
+            assert_eq!(told, path == "tc", "{bench:#}");
             assert!(size["kernel"]["fast_share"].is_null(), "{size:#}");
             assert!(
                 size["freeway"]["fast_share"].as_f64().unwrap() > 0.9,

@@ -26,6 +26,7 @@ struct meter_config {
 	__u8 only; /* frames to the address and port below; others are left to the stack */
 	__u16 dport_be;
 	__u32 daddr_be[4];
+	__u8 frags; /* frames may have several pages */
 };
 
 const volatile struct meter_config config;
@@ -82,7 +83,7 @@ int meter(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	count->frames++;
-	count->bytes += end - data;
+	count->bytes += config.frags ? bpf_xdp_get_buff_len(ctx) : end - data;
 	stamp = bpf_be64_to_cpu(U64(data, payload));
 	if (!stamp)
 		return XDP_DROP;

@@ -18,6 +18,7 @@ enum {
 	WAYS = 2,
 	ORDER = 64,
 	/* As in the generator. */
+	HOSTS_MAX = 1 << 15,
 	BLOCK_SHIFT = 15,
 	BLOCK_MASK = (1 << BLOCK_SHIFT) - 1,
 	/* Frames between two looks at the clock, at most. */
@@ -53,7 +54,8 @@ struct stream_config {
 	__u32 order_len;
 	__u32 ways_len;
 	__u32 flows;
-	__u32 len; /* of the pages' frames, the longest shape's */
+	__u32 len;   /* of the pages' frames, the longest shape's */
+	__u32 hosts; /* beyond the far side, to which flows go instead; 0: none. Of a single way */
 };
 
 /* Written by user space between runs. */
@@ -75,14 +77,15 @@ struct stream_state {
 	__u64 last_ns; /* when a frame was due last, CLOCK_MONOTONIC */
 	__u32 credit;
 	__u32 stamp_in;
-	/* These three go on from run to run. */
+	/* These four go on from run to run. */
 	__u32 flow;
 	__u32 way;
 	__u32 turn;
-	__u32 pad;
+	__u32 host;
 };
 
 const volatile struct stream_config config;
+const volatile __u32 far_hosts[HOSTS_MAX];
 struct stream_load load;
 struct stream_state state;
 
@@ -136,7 +139,7 @@ static __always_inline int offer(struct xdp_md *ctx, const int v6)
 	const int payload = l4 + UDP_LEN;
 	const volatile struct stream_shape *shape;
 	const volatile struct stream_way *way;
-	__u32 flow, turn, way_index, shape_index, block, near_addr, near_sum, sum;
+	__u32 flow, turn, way_index, shape_index, block, near_addr, near_sum, ip_sum, sum;
 	__u16 near_port, far_port, csum;
 	__u64 stamp = 0;
 	void *data, *end;
@@ -173,6 +176,7 @@ static __always_inline int offer(struct xdp_md *ctx, const int v6)
 	far_port = way->far_port + block;
 	near_addr = way->near_addr + (way->near_fixed ? 0 : block);
 	near_sum = (near_addr >> 16) + (near_addr & 0xffff);
+	ip_sum = shape->ip_sum + near_sum;
 	sum = shape->l4_sum + near_sum + near_port + far_port;
 
 	/* As the receiver left it: the whole header is written each time. */
@@ -183,8 +187,18 @@ static __always_inline int offer(struct xdp_md *ctx, const int v6)
 	for (int i = payload / 8 * 8; i < payload; i += 2)
 		U16(data, i) = ((const volatile __u16 *)shape->words)[i / 2];
 
+	if (!v6 && config.hosts) {
+		__u32 host = state.host;
+		__u32 far_addr = far_hosts[host & (HOSTS_MAX - 1)];
+		__u32 far_sum = (far_addr >> 16) + (far_addr & 0xffff);
+
+		U32(data, V4_DADDR) = bpf_htonl(far_addr);
+		ip_sum += far_sum;
+		sum += far_sum;
+		state.host = ++host >= config.hosts || flow + 1 >= config.flows ? 0 : host;
+	}
 	if (!v6)
-		U16(data, V4_CSUM) = bpf_htons(~csum_fold(shape->ip_sum + near_sum));
+		U16(data, V4_CSUM) = bpf_htons(~csum_fold(ip_sum));
 	if (way->reverse) {
 		U32(data, v6 ? V6_DADDR + 12 : V4_DADDR) = bpf_htonl(near_addr);
 		U32(data, l4) = bpf_htonl((__u32)far_port << 16 | near_port);

@@ -67,6 +67,22 @@ pub(crate) fn load_only(object: &mut OpenObject, name: &str) {
     }
 }
 
+/// The longest packets for which a veth takes an XDP program without fragments: a page, less headroom, Ethernet header and what
+/// the kernel keeps behind (`veth_xdp_set()`).
+const LINEAR_MTU_MAX: u32 = 4096 - 256 - 320 - 14;
+
+/// Lets the XDP programs of an object that is about to be loaded have frames of several pages, of which they see the first
+/// directly, if the port's MTU asks for it; returns whether it does.
+pub(crate) fn admit_fragments(object: &mut OpenObject, port: &Port) -> Result<bool, LabError> {
+    let admitted = port.netns.mtu(&port.name)? > LINEAR_MTU_MAX;
+    if admitted {
+        for mut program in object.progs_mut() {
+            program.set_flags(libbpf_sys::BPF_F_XDP_HAS_FRAGS);
+        }
+    }
+    Ok(admitted)
+}
+
 /// A program of a loaded object.
 pub(crate) fn program(object: &Object, name: &str) -> Result<OwnedFd, LabError> {
     let program = object.progs().find(|program| program.name() == name);

@@ -28,7 +28,7 @@ impl Beside {
     ) -> Result<Self, LabError> {
         let pairs = flows.iter().map(|flows| {
             let netns = &lab.sender(flows.direction).netns;
-            Pair::new(netns, reference.name())
+            Pair::new(netns, reference.name(), lab.options().mtu)
         });
         let pairs: Vec<Pair> = pairs.collect::<Result<_, _>>()?;
         let each = || flows.iter().zip(&pairs);
@@ -62,10 +62,11 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    pub(crate) fn new(netns: &Netns, name: &str) -> Result<Self, LabError> {
+    pub(crate) fn new(netns: &Netns, name: &str, mtu: u32) -> Result<Self, LabError> {
         let ends = [format!("{name}0"), format!("{name}1")];
         let [near, far] = &ends;
-        netns.tool(&format!("ip link add {near} type veth peer name {far}"))?;
+        let line = format!("ip link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}");
+        netns.tool(&line)?;
         let pair = Self {
             near: wire_port(netns, near)?,
             far: wire_port(netns, far)?,

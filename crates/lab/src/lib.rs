@@ -52,6 +52,7 @@ pub mod reference;
 pub mod reflector;
 pub mod routes;
 pub mod ruleset;
+mod sendmmsg;
 pub mod shell;
 pub mod signal;
 pub mod sink;

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::attach::{Attached, attach_xdp, program, words};
+use crate::attach::{Attached, admit_fragments, attach_xdp, program, words};
 use crate::error::{Context, LabError};
 use crate::lab::Port;
 use crate::skel::meter::{MeterSkelBuilder, types};
@@ -89,9 +89,11 @@ impl Meter {
         let mut open = MeterSkelBuilder::default()
             .open(&mut storage)
             .context("open the meter")?;
+        let frags = admit_fragments(open.open_object_mut(), port)?;
         let rodata = open.maps.rodata_data.as_deref_mut();
         let rodata = rodata.ok_or_else(|| LabError::Invalid("the meter has no data".into()))?;
         rodata.config = config;
+        rodata.config.frags = frags.into();
         let skel = open.load().context("load the meter")?;
         let program = program(skel.object(), "meter")?;
         Ok(Self {

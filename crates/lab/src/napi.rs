@@ -21,6 +21,9 @@ const COALESCED: [(&str, &str); 2] = [
     ("napi_defer_hard_irqs", "10"),
 ];
 
+/// Of a sender while it sends a burst: above that of the hosts' threads, see [`Lab::poll_receivers_first`].
+pub(crate) const BURST_PRIORITY: i32 = 2;
+
 /// The polling threads of a lab's router. They live as long as their ports.
 #[derive(Debug)]
 pub struct NapiThreads {

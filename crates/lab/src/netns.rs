@@ -5,7 +5,8 @@
 
 use std::ffi::CString;
 use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -166,6 +167,27 @@ impl Netns {
         self.enter(|| match unsafe { libc::if_nametoindex(c_name.as_ptr()) } {
             0 => Err(io::Error::last_os_error()),
             index => Ok(index),
+        })?
+        .context(what)
+    }
+
+    /// The MTU of an interface of the namespace, bytes of L3.
+    pub(crate) fn mtu(&self, interface: &str) -> Result<u32, LabError> {
+        let what = format!("read the MTU of {interface} in {}", self.name);
+        self.enter(|| {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            // SAFETY: all zeroes are a valid ifreq: an empty name.
+            let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+            let room = request.ifr_name.len() - 1;
+            for (place, byte) in request.ifr_name[..room].iter_mut().zip(interface.bytes()) {
+                *place = byte as libc::c_char;
+            }
+            // SAFETY: the request outlives the call, and its name ends with a zero.
+            match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) } {
+                // SAFETY: the kernel has just written this member.
+                0 => Ok(unsafe { request.ifr_ifru.ifru_mtu }.cast_unsigned()),
+                _ => Err(io::Error::last_os_error()),
+            }
         })?
         .context(what)
     }

@@ -4,32 +4,26 @@
 //! Frames leave in the order of the tape. As a card's receive ring, a router's port has room for 256 of them: what it has no
 //! room for is sent and lost.
 
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::capture::{packet_socket, set_option, wait};
+use crate::capture::{packet_socket, set_option};
 use crate::clock::{monotonic_ns, pin};
 use crate::error::{Context, LabError};
 use crate::frame::Direction;
 use crate::lab::{Lab, Port};
-use crate::napi::real_time;
+use crate::napi::{BURST_PRIORITY, real_time};
+use crate::sendmmsg::{BATCH, send_all};
 use crate::tape::Tape;
 
-/// Frames of one system call, at most.
-const BATCH: usize = 64;
 /// With nothing to wait for, so many are sent before the ports' threads have their turn, half of what a port has room for: a
 /// thread that is woken for each frame costs more than the frame.
 const BURST: usize = 128;
-/// Above that of the ports' threads, see [`Lab::poll_receivers_first`].
-const BURST_PRIORITY: i32 = 2;
 /// The sender sleeps if nothing is due for longer than this,
 const SLEEP_NS: u64 = 300_000;
 /// and wakes up so much too early.
 const EARLY_NS: u64 = 100_000;
-/// A socket that takes nothing for so long is broken.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// When frames leave.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -189,67 +183,11 @@ fn wait_until(start_ns: u64, due_ns: u64) -> u64 {
 impl End {
     /// Sends frames, and says for how many there was no room.
     fn send(&self, tape: &Tape, range: std::ops::Range<usize>) -> Result<u64, LabError> {
-        let mut vectors = [libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0,
-        }; BATCH];
-        let count = range.len().min(BATCH);
-        for (vector, index) in vectors.iter_mut().zip(range) {
-            let frame = tape.frame(index);
-            vector.iov_base = frame.as_ptr().cast_mut().cast();
-            vector.iov_len = frame.len();
-        }
-        // SAFETY: all zeroes are valid: no name, no vectors, no control data.
-        let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
-        for (message, vector) in messages.iter_mut().zip(&mut vectors) {
-            message.msg_hdr.msg_iov = vector;
-            message.msg_hdr.msg_iovlen = 1;
-        }
-        let (mut done, mut refused) = (0, 0);
-        let mut stuck = None;
-        while done < count {
-            let left = &mut messages[done..count];
-            // SAFETY: messages, vectors and frames outlive the call, which reads the frames only.
-            let sent = unsafe {
-                libc::sendmmsg(
-                    self.socket.as_raw_fd(),
-                    left.as_mut_ptr(),
-                    left.len() as libc::c_uint,
-                    0,
-                )
-            };
-            if sent > 0 {
-                done += sent as usize;
-                stuck = None;
-                continue;
-            }
-            let error = io::Error::last_os_error();
-            match error.raw_os_error() {
-                Some(libc::ENOBUFS) => {
-                    // dropped on its way, and counted as sent
-                    done += 1;
-                    refused += 1;
-                }
-                Some(libc::EINTR) => {}
-                Some(libc::EAGAIN) => {
-                    let until = *stuck.get_or_insert_with(|| Instant::now() + PATIENCE);
-                    if Instant::now() >= until {
-                        return Err(error).context(self.what());
-                    }
-                    wait(&self.socket, libc::POLLOUT, until).context("wait to send")?;
-                }
-                _ => return Err(error).context(self.what()),
-            }
-        }
-        Ok(refused)
-    }
-
-    fn what(&self) -> String {
-        format!(
-            "send a frame from {} in {}",
-            self.port.name,
-            self.port.netns.name()
-        )
+        let frames = range.map(|index| tape.frame(index)).take(BATCH);
+        send_all(&self.socket, frames.map(|frame| [frame, &[]])).or_else(|error| {
+            let Port { name, netns, .. } = &self.port;
+            Err(error).context(format!("send a frame from {name} in {}", netns.name()))
+        })
     }
 }
 

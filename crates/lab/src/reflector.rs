@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use crate::attach::{Attached, attach_xdp, counters, set_device};
+use crate::attach::{Attached, admit_fragments, attach_xdp, counters, set_device};
 use crate::error::{Context, LabError};
 use crate::frame::FAR_ISN;
 use crate::lab::Port;
@@ -37,6 +37,7 @@ impl Reflector {
         let mut open = ReflectorSkelBuilder::default()
             .open(&mut storage)
             .context("open the reflector")?;
+        admit_fragments(open.open_object_mut(), port)?;
         let rodata = open.maps.rodata_data.as_deref_mut();
         let rodata = rodata.ok_or_else(|| LabError::Invalid("the reflector has no data".into()))?;
         rodata.far_isn = FAR_ISN;

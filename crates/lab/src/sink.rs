@@ -10,7 +10,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBufferBuilder};
 use serde::Serialize;
 
-use crate::attach::{Attached, attach_xdp, counters, load_only, program, words};
+use crate::attach::{Attached, admit_fragments, attach_xdp, counters, load_only, program, words};
 use crate::error::{Context, LabError};
 use crate::frame::{FLOWS_MAX, TAG_BYTES};
 use crate::lab::Port;
@@ -190,7 +190,7 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// Puts a sink on a port. With a plain sink the port's hosts need static neighbours.
+    /// Puts a sink on a port. With a plain sink the port's hosts need static neighbours. Of frames of several pages it sees the first.
     pub fn attach(port: &Port, spec: SinkSpec) -> Result<Self, LabError> {
         if spec.flows > FLOWS_MAX {
             return Err(LabError::Invalid(format!(
@@ -202,6 +202,7 @@ impl Sink {
         let mut open = SinkSkelBuilder::default()
             .open(&mut storage)
             .context("open the sink")?;
+        admit_fragments(open.open_object_mut(), port)?;
         let rodata = open.maps.rodata_data.as_deref_mut();
         let rodata = rodata.ok_or_else(|| LabError::Invalid("the sink has no data".into()))?;
         rodata.config = types::sink_config {

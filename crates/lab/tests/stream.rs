@@ -4,10 +4,14 @@
 
 mod common;
 
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use freeway_lab::frame::{FAR_PORT, FCS_BYTES, FRAME_BYTES_JUMBO};
+use freeway_lab::routes::Beyond;
 use freeway_lab::{
-    FlowSpec, Lab, Loopback, Meter, Mix, Offer, Proto, Sink, SinkSpec, Stream, Topology, Way,
+    FlowSpec, Lab, LabError, Loopback, Meter, Mix, Offer, Options, Proto, Sink, SinkSpec, Stream,
+    Topology, Way,
 };
 
 fn stamped(spec: FlowSpec, frame_bytes: u32) -> FlowSpec {
@@ -25,12 +29,20 @@ fn burst(frames: u64) -> Offer {
     }
 }
 
-fn stream(lab: &Lab, flows: u32, mix: &Mix) -> Stream {
+type Open = fn(&[Way<'_>], &Mix) -> Result<Stream, LabError>;
+/// What frames of one page leave by, and what any frame can.
+const SENDERS: [Open; 2] = [Stream::new, Stream::by_sockets];
+
+fn stream_by(open: Open, lab: &Lab, flows: u32, mix: &Mix) -> Stream {
     let way = Way {
         port: lab.client_port(),
         flows: lab.flows(Proto::Udp, flows, 64),
     };
-    Stream::new(&[way], mix).unwrap()
+    open(&[way], mix).unwrap()
+}
+
+fn stream(lab: &Lab, flows: u32, mix: &Mix) -> Stream {
+    stream_by(Stream::new, lab, flows, mix)
 }
 
 /// Waits for so many frames, for a while.
@@ -54,9 +66,13 @@ fn frames_are_the_models() {
     };
     for name in ["routed", "routed6"] {
         let lab = common::build(name);
-        for mix in [Mix::of(64), Mix::of(571), Mix::of(1518), Mix::imix()] {
+        let all = [Mix::of(64), Mix::of(571), Mix::of(1518), Mix::imix()];
+        let by_program = all.iter().map(|mix| (SENDERS[0], mix));
+        let by_sockets = all[1..].iter().map(|mix| (SENDERS[1], mix));
+        for (open, mix) in by_program.chain(by_sockets) {
             let sink = Sink::attach(lab.lan_port(), every_frame).unwrap();
-            let offered = stream(&lab, 7, &mix).run(&burst(480)).unwrap();
+            let stream = stream_by(open, &lab, 7, mix);
+            let offered = stream.run(&burst(480)).unwrap();
             assert_eq!(offered.frames, 480);
             let captured = sink.captured().unwrap();
             assert_eq!(captured.len(), 480, "{name} {mix:?}");
@@ -78,6 +94,56 @@ fn frames_are_the_models() {
 }
 
 #[test]
+fn flows_go_to_hosts_in_turn() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let topology = Topology::parse("routed").unwrap();
+    let beyond = Some(Beyond {
+        hosts: 5,
+        routes: 1000,
+    });
+    let options = Options {
+        beyond,
+        ..Options::default()
+    };
+    let lab = Lab::build(topology, options).unwrap();
+    let every_frame = SinkSpec {
+        capture_every: 1,
+        capture_limit: 64,
+        verify: true,
+        ..SinkSpec::default()
+    };
+    let mix = Mix::of(128);
+    for open in SENDERS {
+        let sink = Sink::attach(lab.lan_port(), every_frame).unwrap();
+        let stream = stream_by(open, &lab, 12, &mix);
+        // hosts and flows go on from one run to the next
+        for frames in [7, 23] {
+            assert_eq!(stream.run(&burst(frames)).unwrap().frames, frames);
+        }
+        let captured = sink.captured().unwrap();
+        assert_eq!(captured.len(), 30);
+        let spec = stamped(lab.flows(Proto::Udp, 12, 64), 128);
+        for (flow, frame) in (0..12).cycle().zip(&captured) {
+            assert_eq!(frame.bytes, spec.frame(flow, 0), "{flow}");
+        }
+        let counts = sink.counts().unwrap();
+        assert_eq!((counts.bad_ip_checksum, counts.bad_l4_checksum), (0, 0));
+    }
+    let ways = [
+        lab.flows(Proto::Udp, 12, 64),
+        lab.reply_flows(Proto::Udp, 12, 64),
+    ];
+    let ways = ways.map(|flows| Way {
+        port: lab.client_port(),
+        flows,
+    });
+    let why = Stream::new(&ways, &mix).unwrap_err().to_string();
+    assert!(why.contains("one direction only"), "{why}");
+}
+
+#[test]
 fn two_directions_take_turns() {
     let Some(_machine) = common::machine() else {
         return;
@@ -94,18 +160,100 @@ fn two_directions_take_turns() {
             flows: lab.reply_flows(Proto::Udp, 50, 64),
         },
     ];
-    let stream = Stream::new(&ways, &Mix::imix()).unwrap();
     let family = lab.topology().family;
     let meters = [lab.server_port(), lab.client_port()];
     let meters = meters.map(|port| Meter::attach(port, family).unwrap());
-    let offered = stream.run(&burst(2000)).unwrap();
-    assert_eq!(offered.frames, 2000);
-    for meter in &meters {
-        arrived(meter, 1000);
-        let metered = meter.read().unwrap();
-        assert_eq!((metered.frames, metered.early), (1000, 0));
-        assert!(metered.times.is_empty());
+    for open in SENDERS {
+        let stream = open(&ways, &Mix::imix()).unwrap();
+        let offered = stream.run(&burst(2000)).unwrap();
+        assert_eq!(offered.frames, 2000);
+        for meter in &meters {
+            arrived(meter, 1000);
+            let metered = meter.read().unwrap();
+            assert_eq!((metered.frames, metered.early), (1000, 0));
+            assert!(metered.times.is_empty());
+            meter.clear().unwrap();
+        }
     }
+}
+
+#[test]
+fn frames_of_several_pages_are_sent_and_metered() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let (flows, mix) = (7, Mix::of(FRAME_BYTES_JUMBO));
+    let bytes = u64::from(FRAME_BYTES_JUMBO - FCS_BYTES);
+    let every_frame = Offer {
+        stamps: Some(Duration::ZERO),
+        ..Offer::load(1000, Duration::from_millis(100), 0)
+    };
+    for name in ["routed", "routed6"] {
+        let options = Options {
+            mtu: 9000,
+            ..Options::default()
+        };
+        let lab = common::build_with(name, options);
+        let spec = lab.flows(Proto::Udp, flows, 64);
+        let loopback = Loopback::new(&lab, &[spec], &mix, 0).unwrap();
+        let through = stream(&lab, flows, &mix);
+        let meter = Meter::attach(lab.server_port(), lab.topology().family).unwrap();
+        for (stream, meter) in [(&loopback.stream, &loopback.meter), (&through, &meter)] {
+            let offered = stream.run(&every_frame).unwrap();
+            assert!((1..=100).contains(&offered.frames), "{offered:?}");
+            arrived(meter, offered.frames);
+            let metered = meter.read().unwrap();
+            assert_eq!(metered.frames, offered.frames);
+            assert_eq!(metered.bytes, offered.frames * bytes);
+            assert_eq!(metered.timed() + metered.early, offered.stamped);
+            assert!(offered.stamped > 0 && metered.max_ns > 0, "{metered:?}");
+        }
+        drop(meter);
+        // the kernel verifies checksums
+        let far = SocketAddr::new(lab.topology().family.plan().server, FAR_PORT);
+        let receiver = lab
+            .server()
+            .enter(|| UdpSocket::bind(far))
+            .unwrap()
+            .unwrap();
+        let patience = Some(Duration::from_secs(5));
+        receiver.set_read_timeout(patience).unwrap();
+        for stamps in [None, Some(Duration::ZERO)] {
+            let offer = Offer {
+                stamps,
+                frames: Some(9),
+                ..Offer::load(1000, Duration::from_secs(1), 0)
+            };
+            let offered = through.run(&offer).unwrap();
+            let mut timed = 0;
+            for _ in 0..offered.frames {
+                let mut payload = [0; 9216];
+                let len = receiver.recv(&mut payload).unwrap();
+                let model = stamped(spec, FRAME_BYTES_JUMBO).frame(0, 0);
+                assert_eq!(payload[8..len], model[model.len() - len + 8..], "{name}");
+                timed += u64::from(payload[..8] != [0; 8]);
+            }
+            assert_eq!((offered.frames, timed), (9, offered.stamped));
+        }
+    }
+}
+
+#[test]
+fn sizes_have_limits() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    let lab = common::build("routed");
+    let way = Way {
+        port: lab.client_port(),
+        flows: lab.flows(Proto::Udp, 1, 64),
+    };
+    let why = Stream::new(&[way], &Mix::of(FRAME_BYTES_JUMBO + 1)).unwrap_err();
+    assert!(why.to_string().contains("64 to 9000"), "{why}");
+    // a port's MTU is another
+    let stream = Stream::new(&[way], &Mix::of(1519)).unwrap();
+    let why = stream.run(&burst(1)).unwrap_err();
+    assert!(why.to_string().contains("send a frame from eth0"), "{why}");
 }
 
 #[test]

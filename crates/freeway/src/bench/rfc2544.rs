@@ -33,7 +33,8 @@ pub use self::site::{Passed, Router, loop_back, settle, tried};
 pub use self::size::Size;
 pub use self::table::{cell, mega, mpps};
 use super::{median, progress};
-use crate::cli::Rfc2544Args;
+use crate::api::PortPath;
+use crate::cli::{Rfc2544Args, Rfc2544Scenario};
 use crate::exit::{Exit, Stop};
 use crate::lab;
 use crate::machine::Machine;
@@ -63,6 +64,9 @@ pub struct Rfc2544 {
     pub scenario: String,
     /// Flows, each in both directions if these are two.
     pub flows: u32,
+    /// Hosts beyond the WAN to which they went in turn; none if they went to the scenario's.
+    #[serde(default)]
+    pub destinations: Option<u32>,
     /// Directions in which frames are sent at the same time, 1 or 2.
     pub directions: u32,
     /// In the short form.
@@ -103,6 +107,9 @@ pub struct Measured {
     pub label: String,
     /// The mean size really sent, FCS counted.
     pub frame_bytes: f64,
+    /// The path of Freeway's ports; none in reports of an older Freeway.
+    #[serde(default)]
+    pub path: Option<PortPath>,
     /// What sender and receiver can do without a router, frames a second.
     pub ceiling_pps: f64,
     /// Latency without a router and without load; none without samples.
@@ -299,29 +306,41 @@ pub fn measured(args: &Rfc2544Args) -> Result<Rfc2544, Stop> {
         let message = "--cpu and --host-cpu: router and generator need a CPU each";
         return Err(Stop::new(Exit::Usage, message.to_owned()));
     }
+    if args.destinations.is_some() && args.scenario == Rfc2544Scenario::Routed6 {
+        let message = "--destinations is of `--scenario nat` and `routed` alone";
+        return Err(Stop::new(Exit::Usage, message.to_owned()));
+    }
     lab::prepare()?;
     let pace = Pace::of(args);
-    progress("building the routers");
-    let mut sites = Site::build_all(args, pace.until)?;
     let mut remarks = Vec::new();
     let mut sizes = Vec::new();
     let mut asked = args.sizes.clone();
     asked.dedup();
-    for (number, size) in asked.iter().enumerate() {
+    for alike in Size::alike(&asked) {
         if pace.is_over() {
-            remarks.push(left_out(&asked[number..]));
             break;
         }
-        let left = asked.len() - number;
-        let bench = Bench::begin(&mut sites, *size, &pace, &mut remarks)?;
-        sizes.push(bench.run(left)?);
+        let mtu = alike[0].mtu();
+        progress(&format!("building the routers, MTU {mtu}"));
+        let mut sites = Site::build_all(args, mtu, pace.until)?;
+        for size in alike {
+            if pace.is_over() {
+                break;
+            }
+            let left = &asked[sizes.len()..];
+            let bench = Bench::begin(&mut sites, *size, &pace, &mut remarks)?;
+            sizes.push(bench.run(left)?);
+        }
+        sites.into_iter().try_for_each(Site::end)?;
     }
-    let directions = sites[0].directions() as u32;
-    sites.into_iter().try_for_each(Site::end)?;
+    if sizes.len() < asked.len() {
+        remarks.push(left_out(&asked[sizes.len()..]));
+    }
     Ok(Rfc2544 {
         scenario: args.scenario.name().into(),
         flows: args.flows,
-        directions,
+        destinations: args.destinations,
+        directions: args.directions(),
         quick: args.quick,
         search: Method::of(&pace),
         sizes,
@@ -407,23 +426,39 @@ impl<'a, 'b> Bench<'a, 'b> {
         })
     }
 
-    fn run(mut self, sizes_left: usize) -> Result<Measured, Stop> {
+    fn run(mut self, left: &[Size]) -> Result<Measured, Stop> {
         let label = self.size.label();
-        let searches = self.searches(self.pace.search_until(sizes_left))?;
+        let searches = self.searches(self.pace.search_until(left))?;
         let mut figures = [const { None }; 2];
         for (number, search) in searches.iter().enumerate() {
             figures[number] = Some(self.figures(number, search)?);
         }
         let [kernel, freeway] = figures.map(Option::unwrap_or_default);
+        let path = self.path()?;
         Ok(Measured {
             name: self.size.to_string(),
             label,
             frame_bytes: self.frame_bytes,
+            path,
             ceiling_pps: self.ceiling_pps,
             tester_latency: self.tester_latency,
             kernel,
             freeway,
         })
+    }
+
+    /// The path of Freeway's ports, with a remark if that is not XDP.
+    fn path(&mut self) -> Result<Option<PortPath>, Stop> {
+        let [_, freeway] = &*self.sites;
+        let Some((path, why)) = freeway.path()? else {
+            return Ok(None);
+        };
+        if path == PortPath::Tc {
+            let why = why.join("; ");
+            let words = format!("{}: it forwards in tc ({why})", self.who(1));
+            self.remarks.push(words);
+        }
+        Ok(Some(path))
     }
 
     /// NDR and PDR of both, by turns.

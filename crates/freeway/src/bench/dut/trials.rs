@@ -44,7 +44,7 @@ pub struct Trials<'a, R> {
 impl<'a, R: Receiver> Trials<'a, R> {
     /// Nothing is sent yet.
     pub fn new(sender: &'a Sender, receiver: &'a mut R, args: &'a LoadArgs) -> Self {
-        let pace = Pace::new(args.quick, args.seconds, args.trials, args.sizes.len());
+        let pace = Pace::new(args.quick, args.seconds, args.trials, &args.sizes);
         Self {
             sender,
             receiver,
@@ -67,15 +67,16 @@ impl<'a, R: Receiver> Trials<'a, R> {
         }
         let mut sizes = Vec::new();
         for (number, size) in asked.iter().enumerate() {
+            let left = &asked[number..];
             if self.pace.is_over() {
-                self.remarks.push(left_out(&asked[number..]));
+                self.remarks.push(left_out(left));
                 break;
             }
             let stream = self.sender.stream(*size)?;
             self.become_warm(&stream, &end)?;
             sizes.push(match self.args.pps {
                 Some(pps) => self.at_load(&stream, *size, pps)?,
-                None => self.measured(&stream, *size, asked.len() - number)?,
+                None => self.measured(&stream, *size, left)?,
             });
         }
         if self.surplus > 0 {
@@ -161,7 +162,7 @@ impl<'a, R: Receiver> Trials<'a, R> {
     }
 
     /// Rates, losses and latencies.
-    fn measured(&mut self, stream: &Stream, size: Size, left: usize) -> Result<Measured, Stop> {
+    fn measured(&mut self, stream: &Stream, size: Size, left: &[Size]) -> Result<Measured, Stop> {
         let who = size.label();
         let full = Offer::full(self.pace.ceiling, self.args.cpu);
         let rates = (0..CEILINGS).map(|_| Ok(self.pass(stream, &full)?.offered_pps(1)));
@@ -207,7 +208,12 @@ impl<'a, R: Receiver> Trials<'a, R> {
         Ok(of_size)
     }
 
-    fn searched(&mut self, stream: &Stream, ceiling_pps: f64, left: usize) -> Result<Search, Stop> {
+    fn searched(
+        &mut self,
+        stream: &Stream,
+        ceiling_pps: f64,
+        left: &[Size],
+    ) -> Result<Search, Stop> {
         let until = self.pace.search_until(left);
         let mut search = [Search::new(self.pace.plan(ceiling_pps))];
         by_turns(&mut search, |_, input| {

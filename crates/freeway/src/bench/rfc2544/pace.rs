@@ -3,13 +3,14 @@
 
 use std::time::{Duration, Instant};
 
+use super::Size;
 use super::goal::Goal;
 use super::search::Plan;
 use crate::cli::Rfc2544Args;
 
 /// Loss ratios of NDR and PDR.
 pub const LOSS_RATIOS: [f64; 2] = [0.0, 0.005];
-/// All of the short form: the routers, and each size.
+/// All of the short form: the routers of each MTU, and each size.
 const QUICK: Duration = Duration::from_secs(8);
 const QUICK_SIZE: Duration = Duration::from_secs(6);
 /// Its searches have what the parts of fixed length leave for a size, but at least so much.
@@ -54,13 +55,14 @@ pub struct Pace {
 impl Pace {
     /// As asked for.
     pub fn of(args: &Rfc2544Args) -> Self {
-        let sizes = args.sizes.len();
-        Self::new(args.quick, args.seconds, args.trials, sizes)
+        Self::new(args.quick, args.seconds, args.trials, &args.sizes)
     }
 
-    /// The short form, or last trials of so many seconds, of which so many decide; and how many sizes there are.
-    pub fn new(quick: bool, seconds: f64, trials: u32, sizes: usize) -> Self {
+    /// The short form, or last trials of so many seconds, of which so many decide.
+    pub fn new(quick: bool, seconds: f64, trials: u32, sizes: &[Size]) -> Self {
         if quick {
+            let routers = Size::alike(sizes).count();
+            let all = QUICK * routers as u32 + QUICK_SIZE * sizes.len() as u32;
             return Self {
                 trial: Duration::from_millis(40),
                 trials: 3,
@@ -73,7 +75,7 @@ impl Pace {
                 latency: Duration::from_millis(200),
                 cpu: Duration::from_millis(100),
                 bursts: 2,
-                until: Some(Instant::now() + QUICK + QUICK_SIZE * sizes as u32),
+                until: Some(Instant::now() + all),
             };
         }
         let trial = Duration::from_secs_f64(seconds);
@@ -120,11 +122,13 @@ impl Pace {
         }
     }
 
-    /// When the searches of a size have to be over, if so many sizes are left, this one included.
-    pub fn search_until(&self, sizes: usize) -> Option<Instant> {
+    /// When the searches of a size have to be over, if these sizes are left, this one, the first, included.
+    pub fn search_until(&self, left: &[Size]) -> Option<Instant> {
         let until = self.until?;
         let now = Instant::now();
-        let share = until.saturating_duration_since(now) / sizes.max(1) as u32;
+        let builds = Size::alike(left).count().saturating_sub(1) as u32;
+        let share = until.saturating_duration_since(now + QUICK * builds);
+        let share = share / left.len().max(1) as u32;
         Some(
             now + share
                 .saturating_sub(self.fixed())

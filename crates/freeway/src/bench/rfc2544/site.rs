@@ -4,13 +4,15 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use freeway_lab::routes::{Beyond, ROUTES_MAX};
 use freeway_lab::{
     FlowSpec, IdleLoop, Lab, LabError, Loopback, Meter, Metered, Mix, NapiThreads, Offer, Offered,
-    Proto, Stream, Topology, Way,
+    Options, Proto, Stream, Topology, Way,
 };
 
 use super::goal::Trial;
 use super::search::Input;
+use crate::api::PortPath;
 use crate::bench::process::pin;
 use crate::bench::{flow_config, options, progress};
 use crate::cli::Rfc2544Args;
@@ -159,9 +161,22 @@ impl Passed {
 
 impl<'a> Site<'a> {
     /// Builds the routers, one with the kernel alone and one with Freeway.
-    pub fn build_all(args: &'a Rfc2544Args, until: Option<Instant>) -> Result<[Self; 2], Stop> {
+    pub fn build_all(
+        args: &'a Rfc2544Args,
+        mtu: u32,
+        until: Option<Instant>,
+    ) -> Result<[Self; 2], Stop> {
         let topology = Topology::parse(args.scenario.name())?;
-        let [kernel, freeway] = Router::ALL.map(|_| Lab::build(topology, options(args.flows)));
+        let beyond = args.destinations.map(|hosts| Beyond {
+            hosts,
+            routes: ROUTES_MAX,
+        });
+        let options = Options {
+            beyond,
+            mtu,
+            ..options(args.flows)
+        };
+        let [kernel, freeway] = Router::ALL.map(|_| Lab::build(topology, options.clone()));
         let labs = [kernel?, freeway?];
         prime(&labs.each_ref(), args)?;
         let [kernel, freeway] = labs;
@@ -180,8 +195,7 @@ impl<'a> Site<'a> {
     ) -> Result<Self, Stop> {
         let threads = lab.poll_receivers_first(args.cpu, args.host_cpu)?;
         let daemon = (router == Router::Freeway).then(|| {
-            let directions = if args.bidirectional { 2 } else { 1 };
-            let config = flow_config(args.flows.saturating_mul(directions));
+            let config = flow_config(args.flows.saturating_mul(args.directions()));
             let daemon = RouterDaemon::start_on(&lab, PathChoice::Auto, &config)?;
             daemon.require_fast_ports()?;
             pin(daemon.status()?.pid, args.host_cpu)?;
@@ -233,7 +247,13 @@ impl<'a> Site<'a> {
 
     /// One or two.
     pub fn directions(&self) -> usize {
-        if self.args.bidirectional { 2 } else { 1 }
+        self.args.directions() as usize
+    }
+
+    /// The path of Freeway's ports, and what is to be said of it; none of the kernel's.
+    pub fn path(&self) -> Result<Option<(PortPath, Vec<String>)>, Stop> {
+        let daemon = self.daemon.as_ref();
+        daemon.map(RouterDaemon::path).transpose()
     }
 
     fn flows(&self) -> Vec<FlowSpec> {

@@ -2,7 +2,7 @@
 //! The measurement as a page.
 
 use super::{Measured, Rate, Rfc2544, Throughput};
-use crate::render::{Page, Terminal, Tone, count};
+use crate::render::{Page, Terminal, Tone, count, plural};
 
 const NONE: &str = "-";
 
@@ -24,6 +24,10 @@ pub fn table(result: &Rfc2544, terminal: Terminal) -> String {
             r.search.width * 100.0
         ),
     );
+    if let Some(hosts) = r.destinations {
+        let hosts = plural(hosts.into(), "host");
+        page.words("", &format!("Flows go to {hosts} beyond the WAN."));
+    }
     page.words("", &r.machine.to_string());
     page.gap();
     rates(&mut page, r);

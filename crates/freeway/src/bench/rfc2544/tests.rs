@@ -77,6 +77,7 @@ pub fn example() -> Rfc2544 {
     Rfc2544 {
         scenario: "nat".into(),
         flows: 1000,
+        destinations: Some(500),
         directions: 1,
         quick: false,
         search: Method::default(),
@@ -84,6 +85,7 @@ pub fn example() -> Rfc2544 {
             name: "64".into(),
             label: "64 bytes".into(),
             frame_bytes: 64.0,
+            path: Some(PortPath::Xdp),
             ceiling_pps: 5e6,
             tester_latency: Some(latency(0, 0.1)),
             kernel,
@@ -175,6 +177,7 @@ fn the_page_has_the_figures() {
         "0.70",
         "at least 4.80",
         "300",
+        "500 hosts beyond the WAN",
         "10.27 %",
         "110 %",
         "no router",
