@@ -150,10 +150,7 @@ impl Generator {
         };
         let templates = ways.iter().map(|way| {
             let flows = way.flows;
-            let kind = |flows: &FlowSpec| {
-                let payload = flows.payload_len();
-                (flows.proto, flows.family(), payload, flows.headroom)
-            };
+            let kind = |flows: &FlowSpec| (flows.proto, flows.family(), flows.payload_len());
             if ways.len() > 1 && (kind(&flows) != kind(spec) || flows.beyond.is_some()) {
                 let message = "frames that leave by turns are of one protocol, family and size, and to no hosts beyond";
                 return Err(LabError::Invalid(message.into()));
@@ -164,6 +161,8 @@ impl Generator {
         let templates: Vec<_> = templates.collect::<Result<_, LabError>>()?;
         let len = templates.iter().map(|(template, ..)| template.len()).max();
         let len = len.unwrap_or(0);
+        let headroom = ways.iter().map(|way| way.flows.headroom).max();
+        let headroom = headroom.unwrap_or(0);
         let mut storage = MaybeUninit::uninit();
         let mut open = GeneratorSkelBuilder::default()
             .open(&mut storage)
@@ -174,7 +173,7 @@ impl Generator {
         for ((place, way), (template, ip_sum, l4_sum)) in configs.zip(&templates) {
             *place = config(&way.flows, template, *ip_sum, *l4_sum);
             // payloads are at one place
-            place.headroom += (len - template.len()) as u8;
+            place.headroom = headroom + (len - template.len()) as u8;
         }
         if let Some(beyond) = spec.beyond {
             let hosts = beyond.addresses();
@@ -213,7 +212,7 @@ impl Generator {
             wire_bytes: wire_bytes.unwrap_or(0),
             program,
             state,
-            template: [vec![0; spec.headroom.into()], longest].concat(),
+            template: [vec![0; headroom.into()], longest].concat(),
             _parked: parked,
         })
     }

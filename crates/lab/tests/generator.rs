@@ -193,7 +193,8 @@ fn replies_and_blocks_are_the_models() {
     }
 }
 
-/// Frames of two directions are the models' and leave by turns, also where one has a tag and the other has none.
+/// Frames of two directions are the models' and leave by turns, also where one has a tag and the other has none, or one has
+/// more memory ahead of it.
 #[test]
 fn frames_of_two_directions_alternate() {
     let Some(_machine) = common::machine() else {
@@ -206,13 +207,14 @@ fn frames_of_two_directions_alternate() {
     let flows = 100;
     for name in ["nat", "routed6"] {
         let lab = common::build(name);
-        for (proto, bytes, vlan) in [
-            (Proto::Udp, 96, None),
-            (Proto::Tcp, 1518, None),
-            (Proto::Udp, 1518, Some(5)),
+        for (proto, bytes, vlan, headroom) in [
+            (Proto::Udp, 96, None, 0),
+            (Proto::Tcp, 1518, None, 8),
+            (Proto::Udp, 1518, Some(5), 8),
         ] {
             let forward = FlowSpec {
                 vlan,
+                headroom,
                 ..lab.flows(proto, flows, bytes)
             };
             let ends = [
