@@ -576,6 +576,14 @@ pub struct LoadArgs {
     pub json: bool,
 }
 
+impl LoadArgs {
+    /// Octets of the longest frame, FCS counted.
+    pub fn longest(&self) -> u32 {
+        let longest = |size: &Size| size.mix().sizes().max();
+        self.sizes.iter().filter_map(longest).max().unwrap_or(0)
+    }
+}
+
 const LOOP_HELP: &str = "\
 Example: freeway bench loop --out eth1 --in eth2 --gateway 192.0.2.1
          freeway bench loop --out eth1 --in eth2 --gateway 192.0.2.1 --size 64 --pps 100000

@@ -221,6 +221,26 @@ fn two_hosts_count_every_frame_and_see_losses() {
     assert!(last["loss_ratio"].as_f64().unwrap() > 0.5, "{size:#}");
     assert!(size["trials"].as_u64().unwrap() > 5);
 
+    lab.router().tool("nft delete table ip limited").unwrap();
+
+    // a queue of two seconds: what comes late is lost, and none of the next size's
+    let shaper = "tc qdisc replace dev wan0 root tbf rate 8mbit burst 4kb limit 2000000";
+    lab.router().tool(shaper).unwrap();
+    let found = json(&generator("--size 512 --size 64 --pps 5000 --seconds 1"));
+    lab.router().tool("tc qdisc del dev wan0 root").unwrap();
+    let losses: Vec<f64> = (0..2)
+        .map(|size| {
+            found["sizes"][size]["loss"][0]["loss_ratio"]
+                .as_f64()
+                .unwrap()
+        })
+        .collect();
+    assert!((0.1..0.9).contains(&losses[0]), "{found:#}");
+    assert_eq!(losses[1], 0.0, "{found:#}");
+    let remarks = found["remarks"].to_string();
+    assert!(remarks.contains("so long after their trials"), "{remarks}");
+    assert!(!remarks.contains("more than were sent"), "{remarks}");
+
     assert!(!has_program(lab.client(), "eth0"));
     let (code, said) = sink.stop(Signal::SIGTERM);
     assert_eq!(code, 0, "{said}");
@@ -271,7 +291,7 @@ fn a_sink_takes_one_client_and_no_nonsense() {
         (deep.as_bytes(), "no request"),
         (b"{\"hello\":{\"version\":1}}\n{\"read\":{\"frames\":1}}\n", "comes first"),
         (
-            b"{\"hello\":{\"version\":1}}\n{\"meter\":{\"address\":\"198.51.100.9\",\"port\":9000}}\n",
+            b"{\"hello\":{\"version\":1}}\n{\"meter\":{\"address\":\"198.51.100.9\",\"port\":9000,\"frame_bytes\":64}}\n",
             "ip address add 198.51.100.9/24 dev eth0",
         ),
     ] {
@@ -290,7 +310,7 @@ fn a_sink_takes_one_client_and_no_nonsense() {
     let (mut stream, mut answers, _) = call(client);
     stream.write_all(b"{\"hello\":{\"version\":1}}\n").unwrap();
     assert_eq!(answer(&mut answers), "\"ready\"\n");
-    let meter = b"{\"meter\":{\"address\":\"198.51.100.2\",\"port\":9000}}\n";
+    let meter = b"{\"meter\":{\"address\":\"198.51.100.2\",\"port\":9000,\"frame_bytes\":64}}\n";
     stream.write_all(meter).unwrap();
     assert_eq!(answer(&mut answers), "\"ready\"\n");
     assert!(has_program(lab.server(), "eth0"));
@@ -324,6 +344,9 @@ fn a_sink_takes_one_client_and_no_nonsense() {
         counted.starts_with("{\"counted\":{\"frames\":0,"),
         "{counted}"
     );
+    stream.write_all(meter).unwrap();
+    let twice = answer(&mut answers);
+    assert!(twice.contains("counted already"), "{twice}");
     drop((stream, answers));
     until("the meter's end", Duration::from_secs(5), || {
         (!has_program(lab.server(), "eth0")).then_some(())
@@ -431,11 +454,29 @@ fn a_generator_says_why_it_does_not_begin() {
     assert_eq!(code, 64);
     assert!(line.contains("mtu 1500"), "{line}");
     client.tool("ip link set dev eth0 mtu 1500").unwrap();
+    lab.server().tool("ip link set dev eth0 mtu 1400").unwrap();
+    let (code, line) = generator(&format!("{TO} --size 1518"));
+    assert_eq!(code, 1);
+    assert!(
+        line.contains("the sink at") && line.contains("mtu 1500"),
+        "{line}"
+    );
+    lab.server().tool("ip link set dev eth0 mtu 1500").unwrap();
+    client
+        .tool("ip link property add dev eth0 altname uplink0")
+        .unwrap();
     client.tool("ip route add default via 192.0.2.1").unwrap();
     let (code, line) = generator(TO);
     assert_eq!(code, 64);
     assert!(
         line.contains("default route") && line.contains("--force"),
+        "{line}"
+    );
+    let line = format!("generator --port uplink0 --sink {AT} {TO} --pps 100 --seconds 0.1");
+    let (code, line) = refusal(&bench(client, &line));
+    assert_eq!(code, 64);
+    assert!(
+        line.contains("eth0 carries this host's default route"),
         "{line}"
     );
     client.tool("ip route del default").unwrap();
@@ -461,6 +502,7 @@ fn a_generator_says_why_it_does_not_begin() {
             "cannot listen at 192.0.2.77:1",
         ),
         ("loop --out mgmt --in mgmt --pps 100", 64, "two ports"),
+        ("loop --out uplink0 --in eth0 --pps 100", 64, "two ports"),
     ] {
         let found = refused(line);
         assert_eq!(found.0, code, "{line}: {}", found.1);

@@ -23,8 +23,9 @@ struct meter_counts {
 
 struct meter_config {
 	__u8 v6;
-	__u8 only; /* frames to the address and port below; others are left to the stack */
+	__u8 only; /* whole frames to the addresses and port below; others are left to the stack */
 	__u16 dport_be;
+	__u16 mac_be[3];
 	__u32 daddr_be[4];
 	__u8 frags; /* frames may have several pages */
 };
@@ -52,12 +53,17 @@ static __always_inline __u32 bucket(__u64 value)
 	return index < BUCKETS ? index : BUCKETS - 1;
 }
 
-/* Whether a frame goes where those go that are wanted. */
+/* Whether a frame is whole and goes where those go that are wanted: not what a switch floods, nor
+ * what a router has cut in pieces. */
 static __always_inline int wanted(void *data, const int v6)
 {
 	const int daddr = v6 ? V6_DADDR : V4_DADDR;
 	__u32 differs = U16(data, (v6 ? V6_L4 : V4_L4) + 2) ^ config.dport_be;
 
+	if (!v6)
+		differs |= U16(data, V4_FRAG) & bpf_htons(V4_FRAG_PART);
+	for (int i = 0; i < 3; i++)
+		differs |= U16(data, i * 2) ^ config.mac_be[i];
 	for (int i = 0; i < (v6 ? 4 : 1); i++)
 		differs |= U32(data, daddr + i * 4) ^ config.daddr_be[i];
 	return !differs;

@@ -17,6 +17,7 @@ enum {
 
 	V4_TOT_LEN = ETH_LEN + 2,
 	V4_FRAG = ETH_LEN + 6,
+	V4_FRAG_PART = 0x3fff, /* more fragments, or an offset */
 	V4_PROTO = ETH_LEN + 9,
 	V4_CSUM = ETH_LEN + 10,
 	V4_SADDR = ETH_LEN + 12,

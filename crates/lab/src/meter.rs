@@ -63,7 +63,7 @@ impl Meter {
         Self::load(port, config)
     }
 
-    /// Puts a meter of UDP frames to one address and port on a port that has other traffic, too.
+    /// Puts a meter of UDP frames to one address and port, and to the port's MAC address, on a port that has other traffic, too.
     pub fn attach_for(port: &Port, to: SocketAddr) -> Result<Self, LabError> {
         let mut config = types::meter_config {
             v6: to.is_ipv6().into(),
@@ -71,6 +71,9 @@ impl Meter {
             dport_be: to.port().to_be(),
             ..Default::default()
         };
+        for (word, octets) in config.mac_be.iter_mut().zip(port.mac.chunks_exact(2)) {
+            *word = u16::from_ne_bytes([octets[0], octets[1]]);
+        }
         match to.ip() {
             IpAddr::V4(v4) => config.daddr_be[0] = u32::from_ne_bytes(v4.octets()),
             IpAddr::V6(v6) => {

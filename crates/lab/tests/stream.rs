@@ -5,13 +5,14 @@
 mod common;
 
 use std::net::{SocketAddr, UdpSocket};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use freeway_lab::frame::{FAR_PORT, FCS_BYTES, FRAME_BYTES_JUMBO};
 use freeway_lab::routes::Beyond;
 use freeway_lab::{
-    FlowSpec, Lab, LabError, Loopback, Meter, Mix, Offer, Options, Proto, Sink, SinkSpec, Stream,
-    Topology, Way,
+    FlowSpec, Injector, Lab, LabError, Loopback, Meter, Mix, Offer, Options, Proto, Sink, SinkSpec,
+    Stream, Topology, Way,
 };
 
 fn stamped(spec: FlowSpec, frame_bytes: u32) -> FlowSpec {
@@ -317,4 +318,45 @@ fn a_loopback_loses_nothing_at_a_low_rate() {
     arrived(&loopback.meter, offered.frames);
     assert_eq!(loopback.meter.frames().unwrap(), offered.frames);
     assert!((1..=200).contains(&offered.frames), "{offered:?}");
+}
+
+/// A meter for one address takes whole frames to its port alone: not what a switch floods, nor pieces.
+#[test]
+fn a_meter_for_one_address_takes_nothing_else() {
+    let Some(_machine) = common::machine() else {
+        return;
+    };
+    for name in ["routed", "routed6"] {
+        let lab = common::build(name);
+        let port = lab.server_port();
+        let spec = FlowSpec {
+            mac_destination: port.mac,
+            ..lab.flows(Proto::Udp, 1, 128)
+        };
+        let (_, to) = spec.tuple(0);
+        let meter = Meter::attach_for(port, to).unwrap();
+        let injector = Injector::open(lab.wan_port()).unwrap();
+        let whole = spec.frame(0, 0);
+        let changed = |at: usize, octet: u8| {
+            let mut frame = whole.clone();
+            frame[at] ^= octet;
+            frame
+        };
+        let v6 = spec.far.is_ipv6();
+        let mut others = vec![changed(5, 1), changed(14 + if v6 { 39 } else { 19 }, 1)];
+        if !v6 {
+            // the first piece, and a later one
+            others.extend([changed(20, 0x20), changed(21, 1)]);
+        }
+        for frame in others.iter().chain([&whole]) {
+            injector.send(frame).unwrap();
+        }
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while meter.frames().unwrap() == 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let metered = meter.read().unwrap();
+        assert_eq!(metered.frames, 1, "{name}");
+        assert!(metered.other >= others.len() as u64, "{name}: {metered:?}");
+    }
 }

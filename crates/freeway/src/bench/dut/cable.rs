@@ -19,17 +19,21 @@ pub fn cable(args: &LoopArgs) -> Result<(), Stop> {
 
 fn measured(args: &LoopArgs) -> Result<Dut, Stop> {
     let usage = |message: String| Stop::new(Exit::Usage, message);
+    let same = || usage("--out and --in: the router is between two ports".into());
     if args.out == args.input {
-        let message = "--out and --in: the router is between two ports";
-        return Err(usage(message.into()));
+        return Err(same());
     }
     require_root()?;
     let [out, input] = [&args.out, &args.input].map(|name| HostPort::find(name));
     let (out, input) = (out?, input?);
+    if out.port.ifindex == input.port.ifindex {
+        return Err(same());
+    }
     for port in [&out, &input] {
         port.check(args.load.force)?;
     }
     input.check_free()?;
+    input.check_frame(args.load.longest())?;
     let v6 = args.load.from.map(|from| from.is_ipv6());
     let own = v6.map_or_else(
         || input.address(false).or_else(|| input.address(true)),

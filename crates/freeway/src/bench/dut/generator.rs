@@ -9,7 +9,7 @@ use freeway_lab::Metered;
 use super::control::{Lines, Received, printable};
 use super::message::{Answer, Hello, Request, Sent, Target, VERSION};
 use super::port::HostPort;
-use super::receiver::Receiver;
+use super::receiver::{Arrived, Receiver};
 use super::sender::Sender;
 use super::table::table;
 use super::trials::Trials;
@@ -37,6 +37,7 @@ fn measured(args: &GeneratorArgs) -> Result<Dut, Stop> {
     sink.meter(Target {
         address: to.ip(),
         port: to.port(),
+        frame_bytes: args.load.longest(),
     })?;
     let sender = Sender::new(&port, args.to, &args.load)?;
     let end = ReceiverEnd {
@@ -148,13 +149,16 @@ impl Receiver for Remote {
         self.expect_ready(&Request::Clear)
     }
 
-    fn counted(&mut self, sent: u64) -> Result<Metered, Stop> {
+    fn counted(&mut self, sent: u64) -> Result<Arrived, Stop> {
         match self.ask(&Request::Read(Sent { frames: sent }))? {
-            Answer::Counted(counted) => Ok(Metered {
-                frames: counted.frames,
-                bytes: counted.bytes,
-                other: counted.other,
-                ..Metered::default()
+            Answer::Counted(counted) => Ok(Arrived {
+                metered: Metered {
+                    frames: counted.frames,
+                    bytes: counted.bytes,
+                    other: counted.other,
+                    ..Metered::default()
+                },
+                late: counted.late,
             }),
             other => Err(self.unexpected(&other)),
         }

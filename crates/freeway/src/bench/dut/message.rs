@@ -68,6 +68,8 @@ pub struct Target {
     pub address: IpAddr,
     /// The port, host byte order.
     pub port: u16,
+    /// The longest of them, FCS counted.
+    pub frame_bytes: u32,
 }
 
 /// How many frames are on their way.
@@ -88,6 +90,8 @@ pub struct Counted {
     pub bytes: u64,
     /// Others, left to the kernel.
     pub other: u64,
+    /// Frames that came between the count before and the last `clear`.
+    pub late: u64,
 }
 
 /// Why something is not done.
@@ -107,6 +111,7 @@ mod tests {
         let target = Target {
             address: "2001:db8::2".parse().unwrap(),
             port: 9000,
+            frame_bytes: 1518,
         };
         let hello = Hello {
             version: VERSION,
@@ -116,7 +121,7 @@ mod tests {
             (Request::Hello(hello), r#"{"hello":{"version":1}}"#),
             (
                 Request::Meter(target),
-                r#"{"meter":{"address":"2001:db8::2","port":9000}}"#,
+                r#"{"meter":{"address":"2001:db8::2","port":9000,"frame_bytes":1518}}"#,
             ),
             (Request::Clear, r#""clear""#),
             (
@@ -141,8 +146,8 @@ mod tests {
             r#"{"read":{"frames":-1}}"#,
             r#"{"read":{"frames":1,"more":2}}"#,
             r#"{"read":{"frames":1},"clear":null}"#,
-            r#"{"meter":{"address":"eth0","port":9000}}"#,
-            r#"{"meter":{"address":"192.0.2.1","port":65536}}"#,
+            r#"{"meter":{"address":"eth0","port":9000,"frame_bytes":64}}"#,
+            r#"{"meter":{"address":"192.0.2.1","port":65536,"frame_bytes":64}}"#,
         ] {
             assert!(serde_json::from_str::<Request>(line).is_err(), "{line}");
         }

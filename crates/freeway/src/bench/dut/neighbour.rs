@@ -35,6 +35,18 @@ struct Via {
 #[derive(Debug, Deserialize)]
 struct Neighbour {
     lladdr: Option<String>,
+    #[serde(default)]
+    state: Vec<String>,
+}
+
+impl Neighbour {
+    /// Whether it has answered lately, or need not: another router may be cabled since.
+    fn is_sure(&self) -> bool {
+        let sure = ["REACHABLE", "PERMANENT", "NOARP"];
+        self.state
+            .iter()
+            .any(|state| sure.contains(&state.as_str()))
+    }
 }
 
 impl Route {
@@ -82,6 +94,16 @@ pub fn next_hop(port: &HostPort, to: IpAddr) -> Result<IpAddr, Stop> {
 /// The MAC address of a neighbour, which the kernel is made to ask for.
 pub fn mac_of(port: &HostPort, from: IpAddr, neighbour: IpAddr) -> Result<[u8; 6], Stop> {
     let until = Instant::now() + PATIENCE;
+    if known(port, neighbour)?.is_none() {
+        // the kernel would believe an old entry for some seconds more; often there is none
+        let _ = ip::<Vec<Neighbour>>(&[
+            "neighbour",
+            "del",
+            &neighbour.to_string(),
+            "dev",
+            port.name(),
+        ]);
+    }
     loop {
         // an error is the neighbour's silence
         let _ = provoke(port, from, neighbour);
@@ -101,8 +123,8 @@ pub fn mac_of(port: &HostPort, from: IpAddr, neighbour: IpAddr) -> Result<[u8; 6
 fn known(port: &HostPort, neighbour: IpAddr) -> Result<Option<[u8; 6]>, Stop> {
     let address = neighbour.to_string();
     let listed: Vec<Neighbour> = ip(&["neighbour", "show", &address, "dev", port.name()])?;
-    // what has not answered has none
-    let mut found = listed.iter().filter_map(|entry| entry.lladdr.as_deref());
+    let sure = listed.iter().filter(|entry| entry.is_sure());
+    let mut found = sure.filter_map(|entry| entry.lladdr.as_deref());
     Ok(found.find_map(|text| mac(text).ok()))
 }
 

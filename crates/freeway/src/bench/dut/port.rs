@@ -35,6 +35,7 @@ pub struct HostPort {
 #[derive(Debug, Deserialize)]
 struct Listed {
     ifindex: u32,
+    ifname: String,
     flags: Vec<String>,
     mtu: u32,
     link_type: String,
@@ -57,6 +58,17 @@ struct DefaultRoute {
     dev: Option<String>,
     #[serde(default)]
     nexthops: Vec<NextHop>,
+}
+
+/// What `ip -j link` prints of who is joined to whom.
+#[derive(Debug, Deserialize)]
+struct Joined {
+    #[serde(default)]
+    ifname: String,
+    /// What it is a port of, a bridge or a bond;
+    master: Option<String>,
+    /// or what it is above, as VLANs are.
+    link: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -133,7 +145,8 @@ impl HostPort {
         Ok(Self {
             port: Port {
                 netns: Netns::own(),
-                name: name.into(),
+                // it may have been asked for by another
+                name: listed.ifname,
                 ifindex: listed.ifindex,
                 mac: own,
             },
@@ -155,9 +168,14 @@ impl HostPort {
             return Ok(());
         }
         let name = self.name();
+        let joined: Vec<Joined> = ip(&["link", "show"])?;
+        let above = above(name, &joined);
         for family in ["-4", "-6"] {
             let routes: Vec<DefaultRoute> = ip(&[family, "route", "show", "default"])?;
-            if routes.iter().any(|route| route.leaves_by(name)) {
+            if above
+                .iter()
+                .any(|port| routes.iter().any(|route| route.leaves_by(port)))
+            {
                 return Err(Stop::new(
                     Exit::Usage,
                     format!(
@@ -263,6 +281,32 @@ impl DefaultRoute {
     }
 }
 
+/// A port, and what sends by it: its bridge or bond, VLANs above it, and theirs.
+fn above<'a>(name: &'a str, joined: &'a [Joined]) -> Vec<&'a str> {
+    let mut found = vec![name];
+    let mut next = 0;
+    while let Some(port) = found.get(next).copied() {
+        next += 1;
+        let masters = joined.iter().filter(|of| of.ifname == port);
+        let masters = masters.filter_map(|of| of.master.as_deref());
+        // ends of a veth name each other
+        let below = |of: &Joined| {
+            joined
+                .iter()
+                .any(|end| end.ifname == port && end.link.as_deref() == Some(&of.ifname))
+        };
+        let uppers = joined
+            .iter()
+            .filter(|of| of.link.as_deref() == Some(port) && !below(of));
+        for upper in masters.chain(uppers.map(|of| of.ifname.as_str())) {
+            if !found.contains(&upper) {
+                found.push(upper);
+            }
+        }
+    }
+    found
+}
+
 /// That another program is at a port.
 pub fn occupied(name: &str) -> Stop {
     Stop::failure(format!(
@@ -311,7 +355,7 @@ mod tests {
 
     #[test]
     fn what_is_no_ethernet_is_refused() {
-        let lo = r#"[{"ifindex":1,"flags":[],"mtu":65536,"link_type":"loopback","address":"00:00:00:00:00:00"}]"#;
+        let lo = r#"[{"ifindex":1,"ifname":"lo","flags":[],"mtu":65536,"link_type":"loopback","address":"00:00:00:00:00:00"}]"#;
         let refused = HostPort::listed("lo", serde_json::from_str(lo).unwrap()).unwrap_err();
         assert_eq!(refused.exit, Exit::Usage);
         assert!(refused.message.contains("loopback"), "{refused}");
@@ -328,6 +372,16 @@ mod tests {
             ["eth0", "eth1", "eth2", "eth3"].map(by),
             [true, false, true, true]
         );
+    }
+
+    #[test]
+    fn what_sends_by_a_port_is_found() {
+        let links = r#"[{"ifname":"lo"},{"ifname":"eth1","master":"br0"},{"ifname":"eth2"},{"ifname":"br0"},
+            {"ifname":"br0.7","link":"br0"},{"ifname":"veth0","link":"veth1"},{"ifname":"veth1","link":"veth0"}]"#;
+        let links: Vec<Joined> = serde_json::from_str(links).unwrap();
+        assert_eq!(above("eth1", &links), ["eth1", "br0", "br0.7"]);
+        assert_eq!(above("eth2", &links), ["eth2"]);
+        assert_eq!(above("veth0", &links), ["veth0"]);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use freeway_lab::{LabError, Meter, Metered, Offered};
 
@@ -14,13 +15,25 @@ use crate::exit::Stop;
 /// After the last frame: nothing came for so long. A device of any make may hold frames longer than the lab's routers.
 const QUIET: Duration = Duration::from_millis(50);
 
+/// While frames of a trial still come the next does not begin, for so long at most.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(2);
+
+/// What has come of a trial.
+#[derive(Clone, Debug, Default)]
+pub struct Arrived {
+    pub metered: Metered,
+    /// Frames of the trial before that came after it was counted.
+    pub late: u64,
+}
+
 /// What counts the frames that arrive.
 pub trait Receiver {
-    /// Begins anew.
+    /// Begins anew, when nothing comes any more.
     fn clear(&mut self) -> Result<(), Stop>;
 
     /// What has come of so many frames, when all have or nothing more does.
-    fn counted(&mut self, sent: u64) -> Result<Metered, Stop>;
+    fn counted(&mut self, sent: u64) -> Result<Arrived, Stop>;
 
     /// Whether its clock is the sender's, so that it can tell how long frames took.
     fn shares_clock(&self) -> bool;
@@ -30,6 +43,9 @@ pub trait Receiver {
 #[derive(Debug)]
 pub struct Local {
     meter: Meter,
+    /// Frames of the last trial.
+    counted: u64,
+    late: u64,
 }
 
 impl Local {
@@ -41,7 +57,11 @@ impl Local {
             _ => error.into(),
         })?;
         host.wait_for_carrier()?;
-        Ok(Self { meter })
+        Ok(Self {
+            meter,
+            counted: 0,
+            late: 0,
+        })
     }
 }
 
@@ -52,16 +72,38 @@ fn is_taken(error: &io::Error) -> bool {
 
 impl Receiver for Local {
     fn clear(&mut self) -> Result<(), Stop> {
+        let mut frames = self.meter.frames()?;
+        if frames != self.counted {
+            let (began, mut since) = (Instant::now(), Instant::now());
+            while since.elapsed() < QUIET {
+                if began.elapsed() > DRAIN_MAX {
+                    return Err(Stop::failure(format!(
+                        "frames of a trial still arrive {} s after it: the router, or what is behind it, holds too many back to be measured",
+                        DRAIN_MAX.as_secs()
+                    )));
+                }
+                thread::sleep(POLL);
+                let now = self.meter.frames()?;
+                if now != frames {
+                    (frames, since) = (now, Instant::now());
+                }
+            }
+        }
+        self.late = frames.saturating_sub(self.counted);
+        self.counted = 0;
         Ok(self.meter.clear()?)
     }
 
-    fn counted(&mut self, sent: u64) -> Result<Metered, Stop> {
+    fn counted(&mut self, sent: u64) -> Result<Arrived, Stop> {
         let offered = Offered {
             frames: sent,
             ..Offered::default()
         };
         settle(&offered, QUIET, || self.meter.frames())?;
-        Ok(self.meter.read()?)
+        let metered = self.meter.read()?;
+        self.counted = metered.frames;
+        let late = std::mem::take(&mut self.late);
+        Ok(Arrived { metered, late })
     }
 
     fn shares_clock(&self) -> bool {

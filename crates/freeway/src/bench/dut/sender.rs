@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use freeway_lab::frame::mac_text;
-use freeway_lab::{FlowSpec, Meter, Mix, Offer, Offered, Port, Stream, Way, Xmit};
+use freeway_lab::{FlowSpec, Meter, Offer, Offered, Port, Stream, Way, Xmit};
 
 use super::neighbour::{mac_of, next_hop};
 use super::port::HostPort;
@@ -34,9 +34,7 @@ impl Sender {
                 "frames to {to} are no router's: name a host's address"
             ));
         }
-        for size in &args.sizes {
-            host.check_frame(longest(&size.mix()))?;
-        }
+        host.check_frame(args.longest())?;
         let name = host.name();
         let Some(from) = args.from.or_else(|| host.address(to.is_ipv6())) else {
             let family = if to.is_ipv6() { "IPv6" } else { "IPv4" };
@@ -105,16 +103,18 @@ impl Sender {
         let offered = stream.run(offer)?;
         let frames = self.xmit.taken()?.saturating_sub(before);
         if frames == 0 && offered.frames > 0 {
-            let message = format!(
-                "the driver of {} takes no frames of XDP (ndo_xdp_xmit): take a port whose driver does; a veth does if its other end had GRO on when it was brought up",
-                self.port.name
-            );
-            return Err(Stop::new(Exit::Unavailable, message));
+            let name = &self.port.name;
+            return Err(if before > 0 {
+                Stop::failure(format!(
+                    "{name} takes no frames any more: look at the cable, at its other end and at `ip -s link show dev {name}`"
+                ))
+            } else {
+                let message = format!(
+                    "the driver of {name} takes no frames of XDP (ndo_xdp_xmit): take a port whose driver does; a veth does if its other end had GRO on when it was brought up"
+                );
+                Stop::new(Exit::Unavailable, message)
+            });
         }
         Ok(Offered { frames, ..offered })
     }
-}
-
-fn longest(mix: &Mix) -> u32 {
-    mix.sizes().max().unwrap_or(0)
 }

@@ -14,7 +14,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use super::control::{Lines, is_nothing_yet, printable};
 use super::message::{Answer, Counted, Failure, Hello, Request, VERSION};
 use super::port::HostPort;
-use super::receiver::{Local, Receiver};
+use super::receiver::{Arrived, Local, Receiver};
 use super::require_root;
 use crate::bench::progress;
 use crate::cli::SinkArgs;
@@ -270,11 +270,17 @@ impl Session {
                 )));
             }
             _ if !self.greeted => return Err(End::Fault("no greeting came first".into())),
+            Request::Meter(_) if self.receiver.is_some() => {
+                // a driver may take its link down for each program
+                return Err(End::Fault(
+                    "frames are being counted already: connect anew for others".into(),
+                ));
+            }
             Request::Meter(target) => {
                 // addresses may have changed since the start
                 let port = HostPort::find(name)?;
                 port.check_answers(target.address, force)?;
-                self.receiver = None;
+                port.check_frame(target.frame_bytes)?;
                 let to = SocketAddr::new(target.address, target.port);
                 self.receiver = Some(Local::attach(&port, to)?);
                 progress(&format!("{} sends to {to}", self.peer));
@@ -288,12 +294,13 @@ impl Session {
             receiver.clear()?;
             return Ok(Answer::Ready);
         };
-        let metered = receiver.counted(sent.frames)?;
+        let Arrived { metered, late } = receiver.counted(sent.frames)?;
         self.frames = self.frames.saturating_add(metered.frames);
         Ok(Answer::Counted(Counted {
             frames: metered.frames,
             bytes: metered.bytes,
             other: metered.other,
+            late,
         }))
     }
 }

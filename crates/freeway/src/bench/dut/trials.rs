@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use freeway_lab::{Offer, Stream};
 
-use super::receiver::Receiver;
+use super::receiver::{Arrived, Receiver};
 use super::sender::Sender;
 use super::{Dut, Loss, Measured, ReceiverEnd, endpoint};
 use crate::bench::rfc2544::{
@@ -39,6 +39,8 @@ pub struct Trials<'a, R> {
     remarks: Vec<String>,
     /// More has come than was sent.
     surplus: u64,
+    /// Frames that came after their trial was counted.
+    late: u64,
 }
 
 impl<'a, R: Receiver> Trials<'a, R> {
@@ -52,6 +54,7 @@ impl<'a, R: Receiver> Trials<'a, R> {
             pace,
             remarks: Vec::new(),
             surplus: 0,
+            late: 0,
         }
     }
 
@@ -82,7 +85,13 @@ impl<'a, R: Receiver> Trials<'a, R> {
         if self.surplus > 0 {
             let surplus = plural(self.surplus, "frame");
             self.remarks.push(format!(
-                "{surplus} more than were sent arrived in some trials: somebody copies them, or held them since an earlier one"
+                "{surplus} more than were sent arrived in some trials: somebody copies them"
+            ));
+        }
+        if self.late > 0 {
+            let late = plural(self.late, "frame");
+            self.remarks.push(format!(
+                "{late} came so long after their trials that they count as lost: something holds them back, such as a shaper's queue"
             ));
         }
         Ok(Dut {
@@ -101,7 +110,8 @@ impl<'a, R: Receiver> Trials<'a, R> {
     fn pass(&mut self, stream: &Stream, offer: &Offer) -> Result<Passed, Stop> {
         self.receiver.clear()?;
         let offered = self.sender.send(stream, offer)?;
-        let metered = self.receiver.counted(offered.frames)?;
+        let Arrived { metered, late } = self.receiver.counted(offered.frames)?;
+        self.late += late;
         self.surplus += metered.frames.saturating_sub(offered.frames);
         Ok(Passed {
             sent: offered.frames,
@@ -135,8 +145,11 @@ impl<'a, R: Receiver> Trials<'a, R> {
                 )));
             }
         }
+        let flows = self.sender.flows();
         let pps = self.args.pps.map_or(WARMUP_PPS, |pps| pps.min(WARMUP_PPS));
-        let all = f64::from(self.sender.flows()) / pps as f64;
+        // each of them, and if that is more than is asked for
+        let pps = pps.max(u64::from(flows).div_ceil(WARMUP_MAX.as_secs()));
+        let all = f64::from(flows) / pps as f64;
         let time = Duration::from_secs_f64(all).clamp(WARMUP_MIN, WARMUP_MAX);
         self.pass(stream, &Offer::load(pps, time, cpu)).map(drop)
     }
