@@ -31,11 +31,6 @@ struct net_device {
 
 #pragma clang attribute pop
 
-struct xmit_counts {
-	__u64 taken;
-	__u64 dropped;
-};
-
 /* The port: an index is one of its namespace. */
 struct xmit_config {
 	__u32 netns_inode;
@@ -48,26 +43,22 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct xmit_counts);
-} counts SEC(".maps");
+	__type(value, __u64);
+} taken SEC(".maps");
 
 SEC("tp_btf/xdp_devmap_xmit")
 int BPF_PROG(xmit, const struct net_device *from, const struct net_device *to, int sent, int drops,
 	     int err)
 {
 	__u32 zero = 0;
-	struct xmit_counts *count;
+	__u64 *count;
 
 	if (!from || !to || from->ifindex != LOOPBACK_IFINDEX ||
 	    (__u32)to->ifindex != config.ifindex || to->nd_net.net->ns.inum != config.netns_inode)
 		return 0;
-	count = bpf_map_lookup_elem(&counts, &zero);
-	if (!count)
-		return 0;
-	if (sent > 0)
-		count->taken += sent;
-	if (drops > 0)
-		count->dropped += drops;
+	count = bpf_map_lookup_elem(&taken, &zero);
+	if (count && sent > 0)
+		*count += sent;
 	return 0;
 }
 

@@ -60,6 +60,31 @@ pub(crate) fn own(fd: BorrowedFd<'_>) -> Result<OwnedFd, LabError> {
         .context("duplicate a BPF program's descriptor")
 }
 
+/// Has an XDP program make frames of a template, so many, `batch` of them at a time. An error is the kernel's; EINTR: a signal
+/// cut it short.
+pub(crate) fn run_live(
+    program: &OwnedFd,
+    template: &[u8],
+    repeat: u32,
+    batch: u32,
+) -> io::Result<()> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+        data_in: template.as_ptr().cast(),
+        data_size_in: template.len() as u32,
+        repeat: repeat.cast_signed(),
+        flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+        batch_size: batch.min(repeat),
+        ..Default::default()
+    };
+    // SAFETY: the options point to data that outlives the call, and nothing is written back but to them.
+    let rc = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    match -rc {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
 /// Of the programs of an object that is about to be loaded, only this one is.
 pub(crate) fn load_only(object: &mut OpenObject, name: &str) {
     for mut program in object.progs_mut() {

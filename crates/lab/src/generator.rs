@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::mem::{MaybeUninit, offset_of};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -14,7 +14,7 @@ use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use serde::Serialize;
 
-use crate::attach::{Attached, attach_xdp, element, load_only, program, set_device_at};
+use crate::attach::{Attached, attach_xdp, element, load_only, program, run_live, set_device_at};
 use crate::clock::{go_ahead, pin, thread_cpu_ns};
 use crate::error::{Context, LabError};
 use crate::frame::{Direction, FlowSpec, low32};
@@ -356,24 +356,11 @@ impl Generator {
 
     /// One test run of `repeat` frames; returns how many there were if a signal cut it short.
     fn emit(&self, repeat: u32) -> Result<u64, LabError> {
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-            data_in: self.template.as_ptr().cast(),
-            data_size_in: self.template.len() as u32,
-            repeat: repeat.cast_signed(),
-            flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
-            batch_size: BATCH.min(repeat),
-            ..Default::default()
-        };
         let before = self.frames()?;
-        // SAFETY: the options point to data that outlives the call, and nothing is written back but to them.
-        let rc = unsafe {
-            libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options)
-        };
-        match -rc {
-            0 => Ok(u64::from(repeat)),
-            libc::EINTR => Ok(self.frames()? - before),
-            errno => Err(io::Error::from_raw_os_error(errno)).context("run the generator"),
+        match run_live(&self.program, &self.template, repeat, BATCH) {
+            Ok(()) => Ok(u64::from(repeat)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(self.frames()? - before),
+            Err(error) => Err(error).context("run the generator"),
         }
     }
 }

@@ -71,16 +71,14 @@ impl Meter {
             dport_be: to.port().to_be(),
             ..Default::default()
         };
-        for (word, octets) in config.mac_be.iter_mut().zip(port.mac.chunks_exact(2)) {
-            *word = u16::from_ne_bytes([octets[0], octets[1]]);
+        for (word, octets) in config.mac_be.iter_mut().zip(port.mac.as_chunks().0) {
+            *word = u16::from_ne_bytes(*octets);
         }
         match to.ip() {
             IpAddr::V4(v4) => config.daddr_be[0] = u32::from_ne_bytes(v4.octets()),
             IpAddr::V6(v6) => {
-                for (word, octets) in config.daddr_be.iter_mut().zip(v6.octets().chunks_exact(4)) {
-                    let mut memory = [0; 4];
-                    memory.copy_from_slice(octets);
-                    *word = u32::from_ne_bytes(memory);
+                for (word, octets) in config.daddr_be.iter_mut().zip(v6.octets().as_chunks().0) {
+                    *word = u32::from_ne_bytes(*octets);
                 }
             }
         }

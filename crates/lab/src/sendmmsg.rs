@@ -14,7 +14,8 @@ const PIECES: usize = 2;
 /// A socket that takes nothing for so long is broken.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Sends at most [`BATCH`] frames, each of two pieces in a row, and says for how many there was no room.
+/// Sends at most [`BATCH`] frames, each of two pieces in a row, and says for how many there was no room: of a frame that is not
+/// the first of a system call the kernel does not say so, and it is tried again as the first of the next.
 pub(crate) fn send_all<'a>(
     socket: &OwnedFd,
     frames: impl Iterator<Item = [&'a [u8]; PIECES]>,

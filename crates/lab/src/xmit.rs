@@ -16,7 +16,7 @@ use crate::skel::xmit::XmitSkelBuilder;
 /// Counts what a port takes of live frames; dropping it ends that.
 #[derive(Debug)]
 pub struct Xmit {
-    counts: MapHandle,
+    taken: MapHandle,
     // Both are needed for as long as it counts.
     _link: OwnedFd,
     _program: OwnedFd,
@@ -39,8 +39,7 @@ impl Xmit {
         // SAFETY: the descriptor is open, and a program of this type has its tracepoint's name in itself.
         let link = unsafe { libbpf_sys::bpf_raw_tracepoint_open(ptr::null(), program.as_raw_fd()) };
         Ok(Self {
-            counts: MapHandle::try_from(&skel.maps.counts)
-                .context("open the sent frames' counts")?,
+            taken: MapHandle::try_from(&skel.maps.taken).context("open the sent frames' counts")?,
             _link: returned(link).context("watch the tracepoint xdp:xdp_devmap_xmit")?,
             _program: program,
         })
@@ -48,6 +47,6 @@ impl Xmit {
 
     /// Frames that the driver has taken.
     pub fn taken(&self) -> Result<u64, LabError> {
-        Ok(counters(&self.counts)?.first().copied().unwrap_or(0))
+        Ok(counters(&self.taken)?.first().copied().unwrap_or(0))
     }
 }

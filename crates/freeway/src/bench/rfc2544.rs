@@ -29,7 +29,7 @@ pub use self::pace::Pace;
 use self::search::Found;
 pub use self::search::{Search, by_turns};
 use self::site::Site;
-pub use self::site::{Passed, Router, loop_back, settle, tried};
+pub use self::site::{Passed, Router, loop_back, settle, settle_within, tried};
 pub use self::size::Size;
 pub use self::table::{cell, mega, mpps};
 use super::{median, progress};

@@ -5,14 +5,14 @@
 
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::thread;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::{Offer, Offered, Way, checked, frames_of};
-use crate::attach::{element, load_only, program, set_device_at};
+use crate::attach::{element, load_only, program, run_live, set_device_at, words};
 use crate::clock::monotonic_ns;
 use crate::error::{Context, LabError};
 use crate::frame::{Direction, low32};
@@ -67,10 +67,8 @@ impl LiveFrames {
                 let spec = frames_of(&flows, size);
                 spec.check()?;
                 let (template, ip_sum, l4_sum) = spec.template();
-                for (word, bytes) in shape.words.iter_mut().zip(template.chunks_exact(8)) {
-                    let mut memory = [0; 8];
-                    memory.copy_from_slice(bytes);
-                    *word = u64::from_ne_bytes(memory);
+                for (place, word) in shape.words.iter_mut().zip(words(&template)) {
+                    *place = word;
                 }
                 shape.ip_sum = ip_sum.into();
                 shape.l4_sum = l4_sum.into();
@@ -215,27 +213,13 @@ impl LiveFrames {
 
     /// One test run of so many calls, or fewer if a signal cuts it short.
     fn emit(&self, repeat: u32, batch: u32) -> Result<(), LabError> {
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-            data_in: self.template.as_ptr().cast(),
-            data_size_in: self.template.len() as u32,
-            repeat: repeat.cast_signed(),
-            flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
-            batch_size: batch.min(repeat),
-            ..Default::default()
-        };
-        // SAFETY: the options point to data that outlives the call, and nothing is written back but to them.
-        let rc = unsafe {
-            libbpf_sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options)
-        };
-        match -rc {
-            0 => Ok(()),
-            libc::EINTR => {
+        match run_live(&self.program, &self.template, repeat, batch) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 // whoever ends the program comes to it
                 thread::yield_now();
                 Ok(())
             }
-            errno => Err(io::Error::from_raw_os_error(errno)).context("run the stream"),
+            done => done.context("run the stream"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Frames through packet sockets, past the qdiscs: what a page is too small for.
 //!
 //! The kernel copies a frame from two pieces, the headers with the time, written each time, and what is the same in all frames
-//! of a size. A frame for which the next port has no room is sent and lost.
+//! of a size. A frame for which the next port has no room is lost, some at the second try ([`send_all`]).
 
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};

@@ -154,8 +154,6 @@ impl Receiver for Remote {
             Answer::Counted(counted) => Ok(Arrived {
                 metered: Metered {
                     frames: counted.frames,
-                    bytes: counted.bytes,
-                    other: counted.other,
                     ..Metered::default()
                 },
                 late: counted.late,

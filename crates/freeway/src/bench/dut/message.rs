@@ -86,10 +86,6 @@ pub struct Sent {
 pub struct Counted {
     /// Frames that were to be counted.
     pub frames: u64,
-    /// Their bytes, without FCS.
-    pub bytes: u64,
-    /// Others, left to the kernel.
-    pub other: u64,
     /// Frames that came between the count before and the last `clear`.
     pub late: u64,
 }

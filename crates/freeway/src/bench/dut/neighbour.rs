@@ -93,17 +93,13 @@ pub fn next_hop(port: &HostPort, to: IpAddr) -> Result<IpAddr, Stop> {
 
 /// The MAC address of a neighbour, which the kernel is made to ask for.
 pub fn mac_of(port: &HostPort, from: IpAddr, neighbour: IpAddr) -> Result<[u8; 6], Stop> {
-    let until = Instant::now() + PATIENCE;
-    if known(port, neighbour)?.is_none() {
-        // the kernel would believe an old entry for some seconds more; often there is none
-        let _ = ip::<Vec<Neighbour>>(&[
-            "neighbour",
-            "del",
-            &neighbour.to_string(),
-            "dev",
-            port.name(),
-        ]);
+    if let Some(found) = known(port, neighbour)? {
+        return Ok(found);
     }
+    // the kernel would believe an old entry for some seconds more; often there is none
+    let address = neighbour.to_string();
+    let _ = ip::<Vec<Neighbour>>(&["neighbour", "del", &address, "dev", port.name()]);
+    let until = Instant::now() + PATIENCE;
     loop {
         // an error is the neighbour's silence
         let _ = provoke(port, from, neighbour);

@@ -3,13 +3,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freeway_lab::{LabError, Meter, Metered, Offered};
 
 use super::port::{HostPort, occupied};
-use crate::bench::rfc2544::settle;
+use crate::bench::rfc2544::{settle, settle_within};
 use crate::exit::Stop;
 
 /// After the last frame: nothing came for so long. A device of any make may hold frames longer than the lab's routers.
@@ -17,7 +16,6 @@ const QUIET: Duration = Duration::from_millis(50);
 
 /// While frames of a trial still come the next does not begin, for so long at most.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(2);
 
 /// What has come of a trial.
 #[derive(Clone, Debug, Default)]
@@ -74,20 +72,13 @@ impl Receiver for Local {
     fn clear(&mut self) -> Result<(), Stop> {
         let mut frames = self.meter.frames()?;
         if frames != self.counted {
-            let (began, mut since) = (Instant::now(), Instant::now());
-            while since.elapsed() < QUIET {
-                if began.elapsed() > DRAIN_MAX {
-                    return Err(Stop::failure(format!(
-                        "frames of a trial still arrive {} s after it: the router, or what is behind it, holds too many back to be measured",
-                        DRAIN_MAX.as_secs()
-                    )));
-                }
-                thread::sleep(POLL);
-                let now = self.meter.frames()?;
-                if now != frames {
-                    (frames, since) = (now, Instant::now());
-                }
-            }
+            let settled = settle_within(DRAIN_MAX, u64::MAX, QUIET, || self.meter.frames())?;
+            frames = settled.ok_or_else(|| {
+                Stop::failure(format!(
+                    "frames of a trial still arrive {} s after it: the router, or what is behind it, holds too many back to be measured",
+                    DRAIN_MAX.as_secs()
+                ))
+            })?;
         }
         self.late = frames.saturating_sub(self.counted);
         self.counted = 0;

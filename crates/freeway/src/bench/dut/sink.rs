@@ -298,8 +298,6 @@ impl Session {
         self.frames = self.frames.saturating_add(metered.frames);
         Ok(Answer::Counted(Counted {
             frames: metered.frames,
-            bytes: metered.bytes,
-            other: metered.other,
             late,
         }))
     }

@@ -113,13 +113,7 @@ impl<'a, R: Receiver> Trials<'a, R> {
         let Arrived { metered, late } = self.receiver.counted(offered.frames)?;
         self.late += late;
         self.surplus += metered.frames.saturating_sub(offered.frames);
-        Ok(Passed {
-            sent: offered.frames,
-            received: metered.frames,
-            time: Duration::from_nanos(offered.elapsed_ns),
-            metered: vec![metered],
-            ..Passed::default()
-        })
+        Ok(Passed::of(&offered, metered))
     }
 
     /// Fails if nothing arrives; afterwards the device knows its neighbours, and has seen all flows.

@@ -104,6 +104,17 @@ pub struct Passed {
 }
 
 impl Passed {
+    /// Of one direction, and a router whose CPU is not known.
+    pub fn of(offered: &Offered, metered: Metered) -> Self {
+        Self {
+            sent: offered.frames,
+            received: metered.frames,
+            time: Duration::from_nanos(offered.elapsed_ns),
+            metered: vec![metered],
+            ..Self::default()
+        }
+    }
+
     /// Share of what was sent that did not arrive.
     pub fn loss_ratio(&self) -> f64 {
         self.sent.saturating_sub(self.received) as f64 / self.sent.max(1) as f64
@@ -485,22 +496,35 @@ pub fn tried<E>(
     }
 }
 
-/// Waits until nothing has come for so long, or all has.
+/// Waits until nothing has come for so long, or all has, half a second at most.
 pub fn settle(
     offered: &Offered,
     quiet: Duration,
     received: impl Fn() -> Result<u64, LabError>,
 ) -> Result<(), LabError> {
+    settle_within(SETTLE_MAX, offered.frames, quiet, received).map(drop)
+}
+
+/// Waits until nothing has come for so long, or all has; what has come, or nothing if it still does after `most`.
+pub fn settle_within(
+    most: Duration,
+    all: u64,
+    quiet: Duration,
+    received: impl Fn() -> Result<u64, LabError>,
+) -> Result<Option<u64>, LabError> {
     let began = Instant::now();
     let (mut last, mut since) = (received()?, began);
-    while last < offered.frames && since.elapsed() < quiet && began.elapsed() < SETTLE_MAX {
+    while last < all && since.elapsed() < quiet {
+        if began.elapsed() >= most {
+            return Ok(None);
+        }
         thread::sleep(POLL);
         let now = received()?;
         if now != last {
             (last, since) = (now, Instant::now());
         }
     }
-    Ok(())
+    Ok(Some(last))
 }
 
 /// What a stream without a router comes to.
@@ -509,13 +533,7 @@ pub fn loop_back(loopback: &Loopback, offer: &Offer) -> Result<Passed, Stop> {
     let offered = loopback.stream.run(offer)?;
     settle(&offered, SETTLE, || loopback.meter.frames())?;
     let metered = loopback.meter.read()?;
-    Ok(Passed {
-        sent: offered.frames,
-        received: metered.frames,
-        time: Duration::from_nanos(offered.elapsed_ns),
-        metered: vec![metered],
-        ..Passed::default()
-    })
+    Ok(Passed::of(&offered, metered))
 }
 
 #[cfg(test)]
