@@ -61,14 +61,18 @@ static __always_inline int fw_adjust_head(fw_ctx *ctx, int delta)
 	return bpf_xdp_adjust_head(ctx, delta);
 }
 
-/* The devices of each list. */
+/*
+ * The devices of each list. The kernel walks a whole map for each frame, and asks with a call about
+ * each entry of a plain one, those that are empty included; of a hashed one it sees them at a
+ * glance (dev_map_enqueue_multi()).
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, FW_OLISTS);
 	__type(key, __u32);
 	__array(
 		values, struct {
-			__uint(type, BPF_MAP_TYPE_DEVMAP);
+			__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
 			__uint(max_entries, FW_OLIST_MAX);
 			__type(key, __u32);
 			__type(value, struct bpf_devmap_val);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use freeway_abi::{FW_OLIST_MAX, FW_OLISTS};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, MapType};
 
 use crate::error::DatapathError;
 use crate::shared::Olists;
@@ -97,7 +97,10 @@ impl Copies {
             for (at, key) in (0..FW_OLIST_MAX).map(u32::to_ne_bytes).enumerate() {
                 match entries.get(at) {
                     Some(entry) => map.update(&key, entry, MapFlags::ANY)?,
-                    None => map.delete(&key)?,
+                    None => match map.delete(&key) {
+                        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                        _ => {}
+                    },
                 }
             }
             Ok(())
@@ -146,7 +149,7 @@ fn create() -> libbpf_rs::Result<MapHandle> {
     };
     let (key, value) = (size_of::<u32>() as u32, size_of::<[u32; 2]>() as u32);
     MapHandle::create(
-        MapType::Devmap,
+        MapType::DevmapHash,
         Some("fw_olist"),
         key,
         value,

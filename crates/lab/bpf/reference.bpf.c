@@ -19,9 +19,9 @@ struct {
 	__type(value, __u32);
 } out SEC(".maps");
 
-/* A multicast router's ports. */
+/* A multicast router's ports: the kernel passes empty entries of a hashed map at a glance. */
 struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
 	__uint(max_entries, 32);
 	__type(key, __u32);
 	__type(value, __u32);
