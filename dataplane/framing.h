@@ -116,11 +116,11 @@ static __always_inline int fw_framed_so(const struct fw_framed *framed, const st
 	return !head->session || !((*mac8 ^ head->mac8) | (*mac4 ^ head->mac4));
 }
 
-/* The device that would take it all off, which is then off; 0 if there is none, the frame being
- * as it was. */
-static __noinline FW_UNUSED __u32 fw_unframe(fw_ctx *ctx, struct fw_head *head)
+/* The device above `port` that would take it all off, which is then off; 0 if there is none, the
+ * frame being as it was. */
+static __noinline FW_UNUSED __u32 fw_unframe(fw_ctx *ctx, __u32 port, struct fw_head *head)
 {
-	struct fw_framing framing = {.port = fw_port(ctx)};
+	struct fw_framing framing = {.port = port};
 	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	const fw_u32_any *word = data + FW_ETH_MAC2;
 	fw_u32_any *tag = (void *)head->tag;

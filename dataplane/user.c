@@ -355,7 +355,7 @@ static enum fw_reason fw_user_no_hit(fw_ctx *ctx, __u32 port, enum fw_missed mis
 	__u32 within = 0;
 
 	if (missed == FW_MISSED_UNKNOWN && fw_is_framed(ctx))
-		within = fw_unframe(ctx, &head);
+		within = fw_unframe(ctx, port, &head);
 	if (within) {
 		port = within;
 		*nh = fw_env->no_hit ? NULL : fw_hit(ctx, port, &missed);

@@ -35,6 +35,8 @@ pub enum Hook {
     BridgeIngress,
     /// tc egress there.
     BridgeEgress,
+    /// Native XDP at a part of a bond.
+    BondXdp,
 }
 
 impl Hook {
@@ -48,13 +50,14 @@ impl Hook {
             Hook::BridgeXdp => "freeway_bridge",
             Hook::BridgeIngress => "freeway_bridge_ingress",
             Hook::BridgeEgress => "freeway_bridge_egress",
+            Hook::BondXdp => "freeway_bond",
         }
     }
 
     /// The attach type of a tcx link; none of XDP.
     fn tcx(self) -> Option<u32> {
         match self {
-            Hook::Xdp | Hook::BridgeXdp => None,
+            Hook::Xdp | Hook::BridgeXdp | Hook::BondXdp => None,
             Hook::Ingress
             | Hook::IngressAlone
             | Hook::RawIngress

@@ -23,6 +23,7 @@ use crate::shared::{
 
 static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
 static BRIDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.o"));
+static BOND: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bond.o"));
 static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
 static RAW: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/raw.o"));
 static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"));
@@ -125,8 +126,10 @@ pub struct Datapath {
     maps: MapByName,
     xdp: Object,
     tc: Object,
-    /// XDP for ports of bridges; loaded when the first is attached to, as is the next.
+    /// XDP for ports of bridges; loaded when the first is attached to, as are the next.
     bridge: OnceCell<Object>,
+    /// XDP for parts of bonds.
+    bond: OnceCell<Object>,
     /// For ports without a link layer.
     raw: OnceCell<Object>,
     config: fw_config,
@@ -196,6 +199,7 @@ impl Datapath {
             xdp,
             tc,
             bridge: OnceCell::new(),
+            bond: OnceCell::new(),
             raw: OnceCell::new(),
             config,
             _watchdog: watchdog,
@@ -218,7 +222,7 @@ impl Datapath {
     /// Ids of the XDP programs and of the tc programs that are loaded.
     #[must_use]
     pub fn prog_ids(&self) -> Vec<u32> {
-        let late = [self.bridge.get(), self.raw.get()];
+        let late = [self.bridge.get(), self.bond.get(), self.raw.get()];
         let objects = [&self.xdp, &self.tc]
             .into_iter()
             .chain(late.into_iter().flatten());
@@ -271,6 +275,10 @@ impl Datapath {
             Hook::BridgeXdp => {
                 let bridge = self.late(&self.bridge, "bridge", BRIDGE)?;
                 prog_fd(bridge, "bridge", hook.program())
+            }
+            Hook::BondXdp => {
+                let bond = self.late(&self.bond, "bond", BOND)?;
+                prog_fd(bond, "bond", hook.program())
             }
             Hook::RawIngress | Hook::RawIngressAlone | Hook::RawEgress => {
                 prog_fd(self.late(&self.raw, "raw", RAW)?, "raw", hook.program())

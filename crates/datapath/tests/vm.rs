@@ -36,8 +36,9 @@ fn programs_load() {
         datapath.prog(Hook::RawIngress).unwrap();
         datapath.prog(Hook::RawIngressAlone).unwrap();
         datapath.prog(Hook::BridgeXdp).unwrap();
+        datapath.prog(Hook::BondXdp).unwrap();
         let ids = datapath.prog_ids();
-        assert_eq!(ids.len(), 11);
+        assert_eq!(ids.len(), 12);
         for prog in ProgInfoIter::default().filter(|prog| ids.contains(&prog.id)) {
             let name = prog.name.to_string_lossy();
             println!(

@@ -64,6 +64,48 @@ pub fn unbridged(port: &Link, bridge: &Link) -> Option<&'static str> {
     (state != FORWARDING).then_some("spanning tree does not let it forward")
 }
 
+/// What a bond sends as XDP gives it as it sends what the kernel does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bonded {
+    /// All.
+    Whatever,
+    /// What has no tags: it chooses the part by a hash of the packet, which XDP's way finds behind none
+    /// (`bond_xmit_hash_xdp()`), whereas the kernel's own tags are beside the frame.
+    Untagged,
+}
+
+/// What XDP may send through a bond, or why nothing: `bond_xdp_check()` and what chooses the part.
+pub fn bonded(bond: &Link) -> Result<Bonded, &'static str> {
+    let LinkDetail::Bond {
+        mode,
+        xmit_policy,
+        probes,
+        ..
+    } = bond.detail
+    else {
+        return Err("it is no bond of the kernel's");
+    };
+    if probes {
+        return Err("it looks whether something comes in (arp_interval): tc forwards");
+    }
+    match mode {
+        BALANCE_RR | ACTIVE_BACKUP => Ok(Bonded::Whatever),
+        BALANCE_XOR | LACP if xmit_policy <= ENCAP23 => Ok(Bonded::Untagged),
+        BALANCE_XOR | LACP => {
+            Err("its xmit_hash_policy goes by what XDP's frames do not have: tc forwards")
+        }
+        _ => Err("the kernel sends nothing of XDP's in its mode: tc forwards"),
+    }
+}
+
+/// BOND_MODE_
+const BALANCE_RR: u8 = 0;
+const ACTIVE_BACKUP: u8 = 1;
+const BALANCE_XOR: u8 = 2;
+const LACP: u8 = 4;
+/// BOND_XMIT_POLICY_; beyond are encap3+4, which takes the skb's own hash, and vlan+srcmac.
+const ENCAP23: u8 = 3;
+
 /// True of a bridge that knows who listens to groups, for all of its VLANs at once, and is not given them itself.
 pub fn snoops(bridge: &Link) -> bool {
     matches!(
@@ -184,6 +226,9 @@ pub fn without_xdp(link: &Link, wire_true: bool) -> Option<String> {
              if it behaves as a wire, set wire_true = true in [port.{}] for XDP",
             link.name
         )),
+        Some("bond") => Some(
+            "XDP serves a bond at its parts, if those are ports with XDP; else tc forwards".into(),
+        ),
         Some("tun") => Some(
             "tap: frames may come merged or with unfinished checksums, which tc forwards".into(),
         ),
@@ -203,6 +248,39 @@ pub mod tests {
             hw_type: 1,
             ..Link::default()
         }
+    }
+
+    #[test]
+    fn bonds_send_as_the_kernel_does() {
+        let bond = |mode, xmit_policy, probes| Link {
+            detail: LinkDetail::Bond {
+                mode,
+                active_slave: None,
+                xmit_policy,
+                probes,
+            },
+            ..link(Some("bond"))
+        };
+        for mode in [0, 1] {
+            assert_eq!(
+                bonded(&bond(mode, 0, false)),
+                Ok(Bonded::Whatever),
+                "{mode}"
+            );
+        }
+        for mode in [2, 4] {
+            for policy in 0..=3 {
+                assert_eq!(bonded(&bond(mode, policy, false)), Ok(Bonded::Untagged));
+            }
+            for policy in [4, 5] {
+                assert!(bonded(&bond(mode, policy, false)).is_err(), "{policy}");
+            }
+        }
+        for mode in [3, 5, 6] {
+            assert!(bonded(&bond(mode, 0, false)).is_err(), "{mode}");
+        }
+        assert!(bonded(&bond(1, 0, true)).is_err());
+        assert!(bonded(&link(Some("team"))).is_err());
     }
 
     #[test]

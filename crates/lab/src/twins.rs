@@ -125,10 +125,10 @@ impl Kind {
         }
     }
 
-    /// Names of the links below a VLAN, session or bridge, at which XDP serves it.
+    /// Names of the links below a VLAN, session, bridge or bond, at which XDP serves it.
     fn below(self, port: &str) -> Vec<String> {
         match self {
-            Kind::Vlan | Kind::Bridge | Kind::VlanAwareBridge => vec![self.wire(port)],
+            Kind::Vlan | Kind::Bridge | Kind::VlanAwareBridge | Kind::Bond => vec![self.wire(port)],
             Kind::VlanInVlan | Kind::VlanOfBridge | Kind::Pppoe => {
                 vec![self.wire(port), format!("{port}o")]
             }

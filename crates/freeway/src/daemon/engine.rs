@@ -5,6 +5,7 @@
 //! kernel that wait; then it takes one of: the data plane's events, what the polling thread found, a question, a piece
 //! of a long walk over the flows. The manager's operations are carried out before the turn ends.
 
+mod bonds;
 mod bridges;
 mod census;
 mod exec;

@@ -5,6 +5,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use freeway_kernel::probe::kernel_version;
 use freeway_lab::Twins;
 use freeway_lab::twins::{Kind, PORTS};
 
@@ -22,6 +23,8 @@ const SESSION_CASES: usize = 12;
 /// IPv6 or not, translated or not.
 const TRAFFIC: [(bool, bool); 4] = [(false, true), (true, false), (false, false), (true, true)];
 const TRAFFIC_OF_A_PAIR: usize = 1;
+/// In one of so many cases flows become fast.
+const CASES_MAX: usize = 3;
 /// Until a port or a flow has the path that it is fit for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -68,9 +71,9 @@ fn pairs(kinds: &[Kind]) -> Vec<[Kind; 2]> {
     }
 }
 
-/// Where XDP serves a port of this kind; a PPPoE session once its packets have shown what it is.
+/// Where XDP serves a port of this kind; a PPPoE session once its packets have shown what it is, a bond from Linux 6.3 on.
 fn for_xdp(kind: Kind) -> bool {
-    kind != Kind::Bond
+    kind != Kind::Bond || kernel_version().is_some_and(|version| version >= (6, 3))
 }
 
 /// The next case in which all flows have to be fast; frames one at a time would take long in an emulated machine.
@@ -116,6 +119,19 @@ fn dial(
     panic!("no session in XDP: {}", bench.ports());
 }
 
+/// All flows from a port to another are on that path before long; `none`: there may be none.
+fn all_on(bench: &Bench, [from, to]: [&str; 2], wanted: &str, none: bool) -> bool {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        let paths = bench.paths(from, to);
+        if (none || !paths.is_empty()) && paths.iter().all(|path| path == wanted) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    false
+}
+
 #[test]
 fn ports_of_other_kinds_send_what_the_kernel_sends() {
     let Some(_machine) = common::machine() else {
@@ -149,26 +165,25 @@ fn ports_of_other_kinds_send_what_the_kernel_sends() {
             TRAFFIC_OF_A_PAIR
         };
         for traffic in TRAFFIC.iter().cycle().skip(some * number).take(some) {
-            let case = case(&mut seed, frames, *traffic);
-            examine(&mut bench, &case, &tally);
-            cases += 1;
-            for [from, to] in [[PORTS[0], PORTS[1]], [PORTS[1], PORTS[0]]] {
-                // answers come in at the third port
-                let none = from == PORTS[1] && case.setup.uplinks == Uplinks::Asymmetric;
-                let end = Instant::now() + PATIENCE;
-                loop {
-                    let paths = bench.paths(from, to);
-                    if (none || !paths.is_empty()) && paths.iter().all(|path| path == wanted) {
-                        break;
-                    }
-                    assert!(
-                        Instant::now() < end,
-                        "{from} to {to}, {lan:?} and {wan:?}: {paths:?}, not {wanted}\n{}",
-                        bench.ports()
-                    );
-                    std::thread::sleep(Duration::from_millis(100));
-                }
-            }
+            // the frames of a case may be over before a slow machine has learned anything
+            let fast = (0..CASES_MAX).any(|_| {
+                let case = case(&mut seed, frames, *traffic);
+                examine(&mut bench, &case, &tally);
+                cases += 1;
+                [[PORTS[0], PORTS[1]], [PORTS[1], PORTS[0]]]
+                    .into_iter()
+                    .all(|[from, to]| {
+                        // answers come in at the third port
+                        let none = from == PORTS[1] && case.setup.uplinks == Uplinks::Asymmetric;
+                        all_on(&bench, [from, to], wanted, none)
+                    })
+            });
+            let paths = bench.paths(PORTS[0], PORTS[1]);
+            assert!(
+                fast,
+                "{lan:?} and {wan:?}: {paths:?}, not {wanted}\n{}",
+                bench.ports()
+            );
         }
         println!("row: {lan:?} and {wan:?}: {wanted}");
         bench.stop();

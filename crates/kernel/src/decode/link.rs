@@ -166,6 +166,9 @@ fn detail(kind: &str, attrs: Attrs<'_>) -> LinkDetail {
         "bond" => LinkDetail::Bond {
             mode: u8_of(1).unwrap_or(0),
             active_slave: u32_of(2),
+            // IFLA_BOND_XMIT_HASH_POLICY, IFLA_BOND_ARP_INTERVAL
+            xmit_policy: u8_of(14).unwrap_or(0),
+            probes: u32_of(7).unwrap_or(0) != 0,
         },
         "vxlan" => LinkDetail::Tunnel {
             external: u8_of(25).unwrap_or(0) != 0,

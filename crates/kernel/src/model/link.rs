@@ -79,6 +79,11 @@ impl Link {
         self.kind.as_deref() == Some("bridge")
     }
 
+    /// A bond of the kernel's.
+    pub fn is_bond(&self) -> bool {
+        matches!(self.detail, LinkDetail::Bond { .. })
+    }
+
     /// The VRF whose port it is.
     pub fn vrf(&self) -> Option<u32> {
         self.master.filter(|_| self.port == PortDetail::Vrf)
@@ -178,6 +183,11 @@ pub enum LinkDetail {
         mode: u8,
         /// The active slave of active-backup.
         active_slave: Option<u32>,
+        /// BOND_XMIT_POLICY_, by which balance-xor and 802.3ad choose: 0 layer2, 1 layer3+4, 2 layer2+3, 3 encap2+3, 4 encap3+4,
+        /// 5 vlan+srcmac.
+        xmit_policy: u8,
+        /// Links are watched by ARP or neighbour discovery (arp_interval).
+        probes: bool,
     },
     /// A tunnel device (vxlan, geneve).
     Tunnel {

@@ -19,7 +19,7 @@ use crate::daemon::DaemonError;
 use crate::kinds;
 
 /// What sockets may wait for that no bridge passes on, and XDP leaves alone: 802.1X, and what goes to all at once.
-const UNBRIDGED: [u16; 4] = [0x888e, 0x88cc, 0x8809, 0x0806];
+pub(super) const UNBRIDGED: [u16; 4] = [0x888e, 0x88cc, 0x8809, 0x0806];
 
 /// The paths that the data plane has.
 struct View<'a>(&'a Datapath);
@@ -118,7 +118,7 @@ impl Engine {
         };
         let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
         port.forget_lost(&link.name);
-        let attached = attach_xdp(&self.datapath, link, port, slot, None)
+        let attached = attach_xdp(&self.datapath, link, port, Some(slot), None)
             .and_then(|()| attach_tc(&self.datapath, link, port, had_clsact));
         if let Err(reason) = attached {
             port.reasons.push(reason);

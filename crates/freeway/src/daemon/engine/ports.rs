@@ -12,11 +12,12 @@ use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::{Family, Framing as LinkFraming, Link, LinkDetail, Prefix, Qdisc};
 
 use super::Engine;
+use super::bonds::is_part;
 use super::bridges::is_member;
 use super::poll::Obstacles;
 use crate::config::{Config, PathChoice};
 use crate::daemon::DaemonError;
-use crate::kinds;
+use crate::kinds::{self, Bonded};
 
 /// Qdiscs that pass packets on in order and do not shape them.
 const UNSHAPED: [&str; 8] = [
@@ -66,6 +67,25 @@ impl Carried {
     }
 }
 
+/// What a link is a piece of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Within {
+    #[default]
+    Nothing,
+    Bridge,
+    Bond,
+}
+
+impl Within {
+    fn of(link: &Link) -> Self {
+        match (is_member(link), is_part(link)) {
+            (true, _) => Within::Bridge,
+            (_, true) => Within::Bond,
+            _ => Within::Nothing,
+        }
+    }
+}
+
 /// A port as it was last judged.
 #[derive(Debug, Default)]
 pub(super) struct Port {
@@ -84,8 +104,14 @@ pub(super) struct Port {
     xdp_program: Option<Attachment>,
     /// XDP serves it at the device below.
     pub carried: Option<Carried>,
-    /// Its programs are those of a bridge's port.
-    of_bridge: bool,
+    /// Its programs are those of such a piece.
+    within: Within,
+    /// What XDP could do here for the bond that it is a part of.
+    pub part: Option<Fitness>,
+    /// The bond whose frames XDP takes for what comes in here.
+    pub enters: Option<u32>,
+    /// It is a bond, and XDP serves it at its parts.
+    pub by_parts: bool,
     /// Its bridge, and what XDP may do with frames that are bridged.
     pub bridged: Option<(u32, Fitness)>,
     /// XDP serves it at the ports of this bridge, which is itself or below, for stations that are known there.
@@ -137,7 +163,7 @@ impl Port {
 
     /// XDP sees its frames.
     fn has_xdp(&self) -> bool {
-        self.xdp_program.is_some() || self.carried.is_some()
+        self.xdp_program.is_some() || self.carried.is_some() || self.by_parts
     }
 
     /// Takes the programs off, and clsact if nobody else uses it.
@@ -403,7 +429,8 @@ impl Engine {
         }
         self.execute(ops)?;
         // VLANs and bridges are as fit as the devices below, which may have come late
-        let rests = |link: &Link| link.is_carried() || self.bridge_below(link).is_some();
+        let rests =
+            |link: &Link| link.is_carried() || link.is_bond() || self.bridge_below(link).is_some();
         if self.ports.waiting.is_empty() && self.business().any(rests) {
             self.update_ports()?;
         }
@@ -414,7 +441,7 @@ impl Engine {
     fn carriers(&self, link: &Link) -> usize {
         let links = self.mirror.links();
         let below = |link: &&Link| {
-            if link.is_bridge() {
+            if link.is_bridge() || link.is_bond() {
                 return links.values().find(|l| l.master == Some(link.ifindex));
             }
             let lower = match link.is_vlan() {
@@ -438,15 +465,26 @@ impl Engine {
         let port = self.ports.by_index.get(&lower).ok_or_else(none)?;
         let mut carried = match &port.carried {
             Some(carried) => carried.clone(),
-            None if port.xdp_program.is_some() && !port.of_bridge => Carried {
-                base: lower,
-                below: Vec::new(),
-                framing: Framing::default(),
-            },
+            None if port.by_parts
+                || (port.xdp_program.is_some() && port.within == Within::Nothing) =>
+            {
+                Carried {
+                    base: lower,
+                    below: Vec::new(),
+                    framing: Framing::default(),
+                }
+            }
             None => return Err(none()),
         };
         if carried.framing.session.is_some() {
             return Err(none());
+        }
+        let base = self.mirror.links().get(&carried.base);
+        if port.by_parts && base.is_some_and(|bond| kinds::bonded(bond) != Ok(Bonded::Whatever)) {
+            return Err(
+                "the bond below chooses its part by what is in a packet, where XDP's have their tags: tc forwards"
+                    .into(),
+            );
         }
         if let Some(tag) = tag {
             let mut tags = carried.framing.tags.iter_mut();
@@ -455,7 +493,6 @@ impl Engine {
         }
         carried.framing.session = session;
         carried.below.insert(0, lower);
-        let base = self.mirror.links().get(&carried.base);
         let room = base.map_or(0, |base| base.mtu + VLAN_HLEN);
         if link.mtu + u32::from(carried.framing.outer_len()) > room {
             return Err(format!(
@@ -488,6 +525,7 @@ impl Engine {
     /// Nothing of Freeway stays at a port.
     pub(super) fn leave(&self, ifindex: u32, port: &mut Port) {
         self.uncarry(port);
+        self.close(ifindex, port);
         port.detach(ifindex);
     }
 
@@ -539,7 +577,7 @@ impl Engine {
             .ports
             .by_index
             .iter()
-            .filter(|(_, p)| p.xdp_program.is_some());
+            .filter(|(_, p)| p.xdp_program.is_some() || p.by_parts);
         judged.any(|(index, port)| self.datapath.fault(*index).failed != port.faults)
     }
 
@@ -586,13 +624,15 @@ impl Engine {
         port.tc = Fitness::default();
         port.bridged = None;
         port.stations_of = None;
-        let of_bridge = is_member(link);
-        if std::mem::replace(&mut port.of_bridge, of_bridge) != of_bridge {
+        port.part = None;
+        let within = Within::of(link);
+        if std::mem::replace(&mut port.within, within) != within {
             self.leave(link.ifindex, port);
         }
-        if of_bridge {
-            self.judge_bridged(link, port);
-            return;
+        match within {
+            Within::Nothing => {}
+            Within::Bridge => return self.judge_bridged(link, port),
+            Within::Bond => return self.judge_part(link, port),
         }
         let explicit = self.config.daemon.interfaces.contains(&link.name);
         if let Some(reason) = unfit(link, &self.config) {
@@ -617,16 +657,18 @@ impl Engine {
                 port.stations_of = Some(bridge);
             }),
             _ if link.is_carried() => self.serve_below(link, port, slot),
+            (_, None) if link.is_bond() => self.by_parts(link, port, slot),
             _ => attach_xdp(
                 &self.datapath,
                 link,
                 port,
-                slot,
+                Some(slot),
                 without_xdp(link, &self.config),
             )
             .map(|()| Fitness::FULL),
         };
         let below = below.unwrap_or_else(|reason| {
+            port.by_parts = false;
             port.reasons.push(reason);
             Fitness::default()
         });
@@ -836,12 +878,12 @@ fn attempt(
     })
 }
 
-/// An error is why there is no program.
+/// An error is why there is no program. `slot`: what is sent there leaves here; none at a part of a bond.
 pub(super) fn attach_xdp(
     datapath: &Datapath,
     link: &Link,
     port: &mut Port,
-    slot: u32,
+    slot: Option<u32>,
     without: Option<String>,
 ) -> Result<(), String> {
     if let Some(reason) = without {
@@ -851,14 +893,17 @@ pub(super) fn attach_xdp(
     if port.xdp_program.is_some() {
         return Ok(());
     }
-    let hook = match port.of_bridge {
-        true => Hook::BridgeXdp,
-        false => Hook::Xdp,
+    let hook = match port.within {
+        Within::Nothing => Hook::Xdp,
+        Within::Bridge => Hook::BridgeXdp,
+        Within::Bond => Hook::BondXdp,
     };
     let program = &mut port.xdp_program;
     attempt(link, &mut port.xdp_failed, || {
         let attachment = datapath.attach(link.ifindex, hook)?;
-        datapath.set_port(slot, link.ifindex)?;
+        if let Some(slot) = slot {
+            datapath.set_port(slot, link.ifindex)?;
+        }
         *program = Some(attachment);
         Ok(())
     })
@@ -876,7 +921,7 @@ pub(super) fn attach_tc(
     }
     port.alone = alone;
     port.tc_programs.clear();
-    let of_bridge = port.of_bridge;
+    let of_bridge = port.within == Within::Bridge;
     let (programs, clsact) = (&mut port.tc_programs, &mut port.clsact);
     let attached = attempt(link, &mut port.failed, || {
         datapath.sweep(link.ifindex);

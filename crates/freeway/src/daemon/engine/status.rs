@@ -108,6 +108,7 @@ impl Engine {
             let link = self.mirror.links().get(ifindex)?;
             let mut reasons = port.reasons.clone();
             let bridges = port.bridged.is_some_and(|(_, fit)| fit.any());
+            let serves = bridges || self.serves_bond(link, port);
             let input = port.xdp.input || port.tc.input;
             let output = port.xdp.output || port.tc.output;
             if input != output && port.up {
@@ -121,7 +122,7 @@ impl Engine {
             Some(Port {
                 ifindex: *ifindex,
                 name: link.name.clone(),
-                state: match (port.up, port.is_fit() || bridges) {
+                state: match (port.up, port.is_fit() || serves) {
                     (false, _) => PortState::Down,
                     (true, true) => PortState::Fast,
                     (true, false) if self.ports.waits(*ifindex) => PortState::Attaching,
@@ -130,7 +131,7 @@ impl Engine {
                 path: match (port.xdp == Fitness::FULL, port.tc.any(), port.xdp.any()) {
                     (true, ..) | (false, false, true) => PortPath::Xdp,
                     (false, true, _) => PortPath::Tc,
-                    (false, false, false) if bridges => PortPath::Xdp,
+                    (false, false, false) if serves => PortPath::Xdp,
                     (false, false, false) => PortPath::Kernel,
                 },
                 reasons,

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bonds: XDP takes their frames at their parts, and leaves it to the kernel's `bond_xdp_xmit()` by which one they leave.
+
+use freeway_cmm::{Fitness, Framing};
+use freeway_datapath::DatapathError;
+use freeway_kernel::model::{Link, PortDetail};
+
+use super::Engine;
+use super::bridges::UNBRIDGED;
+use super::ports::{Port, attach_xdp, forwards, without_xdp};
+use crate::config::PathChoice;
+use crate::kinds;
+
+/// A part of a bond.
+pub(super) fn is_part(link: &Link) -> bool {
+    link.master.is_some() && matches!(link.port, PortDetail::Bond { .. })
+}
+
+/// True if the bond takes what comes in there for its own (`bond_handle_frame()`, `bond_is_slave_inactive()`).
+fn takes(bond: &Link, part: &Link) -> bool {
+    let active = matches!(part.port, PortDetail::Bond { state: 0, .. });
+    active && bond.up && part.up && part.carrier && part.mac == bond.mac
+}
+
+impl Engine {
+    /// What keeps XDP from a part until the administrator does something about it: it has no program then.
+    fn never_at_part(&self, link: &Link, bond: &Link) -> Option<String> {
+        let elsewhere = [PathChoice::Tc, PathChoice::Kernel];
+        let configured = [link, bond].into_iter().any(|of| {
+            let options = self.config.port.get(&of.name);
+            options.is_some_and(|options| elsewhere.contains(&options.path))
+        });
+        if configured {
+            return Some("the configuration wants another path than XDP".into());
+        }
+        if let Some(reason) = without_xdp(link, &self.config) {
+            return Some(reason);
+        }
+        if let Err(reason) = kinds::bonded(bond) {
+            return Some(reason.into());
+        }
+        if !self.polled.tells_xdp_features() {
+            // bond_xdp_xmit() asks no part whether it can: that is the features' business
+            return Some("bonds are XDP's from Linux 6.3 on".into());
+        }
+        if bond.master.is_some() && bond.vrf().is_none() {
+            return Some(format!("{} is a part of another device", bond.name));
+        }
+        let explicit = self.config.daemon.interfaces.contains(&bond.name);
+        (!explicit && !forwards(bond, &self.mirror))
+            .then(|| format!("{} does not forward", bond.name))
+    }
+
+    /// Judges a part for what its bond could do in XDP.
+    pub(super) fn judge_part(&mut self, link: &Link, port: &mut Port) {
+        port.reasons
+            .push("a part of a bond, which takes part instead".into());
+        let bond = link
+            .master
+            .and_then(|index| self.mirror.links().get(&index));
+        let never = match bond {
+            Some(bond) => self.never_at_part(link, bond),
+            None => Some("its bond is not there".into()),
+        };
+        if let Some(reason) = never {
+            port.reasons.push(reason);
+            self.leave(link.ifindex, port);
+            return;
+        }
+        if port.enters.is_some() && port.enters != link.master {
+            self.close(link.ifindex, port);
+        }
+        port.forget_lost(&link.name);
+        if let Err(reason) = attach_xdp(&self.datapath, link, port, None, None) {
+            port.reasons.push(reason);
+            self.leave(link.ifindex, port);
+            return;
+        }
+        let obstacles = self.obstacles(link);
+        let mut kept: Vec<String> = obstacles.all.into_iter().chain(obstacles.xdp).collect();
+        let chain = self.ruleset.frame_chain(&link.name);
+        kept.extend(chain.map(|chain| format!("{chain} must see its frames")));
+        let mut sniffers = self.polled.sniffers.iter();
+        let sniffer = sniffers.find(|socket| {
+            socket.ifindex == Some(link.ifindex) && !UNBRIDGED.contains(&socket.protocol)
+        });
+        kept.extend(sniffer.map(|socket| {
+            format!(
+                "a packet socket (inode {}) may want its frames",
+                socket.inode
+            )
+        }));
+        let input = kept.is_empty();
+        port.reasons.extend(kept);
+        let output = self.judge_xdp_output(link, port, true);
+        port.part = Some(Fitness { input, output });
+    }
+
+    /// How XDP can serve a bond at its parts, which it then does; or why it cannot.
+    pub(super) fn by_parts(
+        &mut self,
+        bond: &Link,
+        port: &mut Port,
+        slot: u32,
+    ) -> Result<Fitness, String> {
+        let links = self.mirror.links().values();
+        let parts = links.filter(|link| link.master == Some(bond.ifindex) && is_part(link));
+        let parts: Vec<(u32, bool)> = parts
+            .map(|link| (link.ifindex, takes(bond, link)))
+            .collect();
+        let fit = self.parts_fit(bond, parts.iter().map(|(part, _)| *part));
+        for (ifindex, takes) in parts {
+            let Some(mut part) = self.ports.by_index.remove(&ifindex) else {
+                continue;
+            };
+            let opened = match fit.is_ok() && takes {
+                true => self.open(ifindex, &mut part, bond.ifindex),
+                false => {
+                    self.close(ifindex, &mut part);
+                    Ok(())
+                }
+            };
+            self.ports.by_index.insert(ifindex, part);
+            opened.map_err(|error| error.to_string())?;
+        }
+        let fit = fit?;
+        if !port.by_parts {
+            self.datapath
+                .set_port(slot, bond.ifindex)
+                .map_err(|error| error.to_string())?;
+            port.by_parts = true;
+        }
+        Ok(fit)
+    }
+
+    /// True of a part at which XDP serves the bond, once the kernel lets it.
+    pub(super) fn serves_bond(&self, link: &Link, port: &Port) -> bool {
+        let bond = link.master.and_then(|bond| self.ports.by_index.get(&bond));
+        port.part.is_some() && bond.is_some_and(|bond| bond.by_parts)
+    }
+
+    /// What all parts together are fit for.
+    fn parts_fit(&self, bond: &Link, parts: impl Iterator<Item = u32>) -> Result<Fitness, String> {
+        if !bond.xdp.is_empty() {
+            return Err("a foreign XDP program must see its packets".into());
+        }
+        kinds::bonded(bond)?;
+        let mut fit = None;
+        for ifindex in parts {
+            let part = self.ports.by_index.get(&ifindex);
+            let at = part.and_then(|port| port.part).filter(|at| at.input);
+            let at = at.ok_or_else(|| {
+                let name = self.port_name(ifindex);
+                format!("XDP cannot serve its part {name}: tc forwards")
+            })?;
+            let so_far: Fitness = fit.unwrap_or(Fitness::FULL);
+            fit = Some(Fitness {
+                input: true,
+                output: so_far.output && at.output,
+            });
+        }
+        fit.ok_or_else(|| "it has no parts".into())
+    }
+
+    /// What comes in at a part is the bond's.
+    fn open(&self, ifindex: u32, part: &mut Port, bond: u32) -> Result<(), DatapathError> {
+        if part.enters == Some(bond) {
+            return Ok(());
+        }
+        let framing = Framing::default();
+        self.datapath
+            .set_framing(&framing.record(ifindex), &framing.framed(bond))?;
+        part.enters = Some(bond);
+        Ok(())
+    }
+
+    /// It is the kernel's.
+    pub(super) fn close(&self, ifindex: u32, part: &mut Port) {
+        if part.enters.take().is_none() {
+            return;
+        }
+        let cleared = self
+            .datapath
+            .clear_framing(&Framing::default().record(ifindex));
+        if let Err(error) = cleared {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bond_takes_what_its_active_parts_receive() {
+        let link = |port| Link {
+            up: true,
+            carrier: true,
+            mac: Some(Default::default()),
+            port,
+            ..Link::default()
+        };
+        let bond = link(PortDetail::None);
+        let part = |state| {
+            link(PortDetail::Bond {
+                state,
+                mii_status: 0,
+            })
+        };
+        assert!(takes(&bond, &part(0)));
+        assert!(!takes(&bond, &part(1)), "inactive");
+        let other = [
+            Link {
+                up: false,
+                ..part(0)
+            },
+            Link {
+                carrier: false,
+                ..part(0)
+            },
+            Link {
+                mac: None,
+                ..part(0)
+            },
+        ];
+        assert!(other.iter().all(|part| !takes(&bond, part)));
+        assert!(!takes(&Link { up: false, ..bond }, &part(0)));
+    }
+}
