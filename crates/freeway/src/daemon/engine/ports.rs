@@ -526,6 +526,7 @@ impl Engine {
     pub(super) fn leave(&self, ifindex: u32, port: &mut Port) {
         self.uncarry(port);
         self.close(ifindex, port);
+        port.by_parts = false;
         port.detach(ifindex);
     }
 
