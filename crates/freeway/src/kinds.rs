@@ -89,11 +89,12 @@ pub fn bonded(bond: &Link) -> Result<Bonded, &'static str> {
         return Err("it looks whether something comes in (arp_interval): tc forwards");
     }
     match mode {
-        BALANCE_RR | ACTIVE_BACKUP => Ok(Bonded::Whatever),
+        ACTIVE_BACKUP => Ok(Bonded::Whatever),
         BALANCE_XOR | LACP if xmit_policy <= ENCAP23 => Ok(Bonded::Untagged),
         BALANCE_XOR | LACP => {
             Err("its xmit_hash_policy goes by what XDP's frames do not have: tc forwards")
         }
+        BALANCE_RR => Err("it sends packets by turns (balance-rr): tc forwards"),
         _ => Err("the kernel sends nothing of XDP's in its mode: tc forwards"),
     }
 }
@@ -261,13 +262,7 @@ pub mod tests {
             },
             ..link(Some("bond"))
         };
-        for mode in [0, 1] {
-            assert_eq!(
-                bonded(&bond(mode, 0, false)),
-                Ok(Bonded::Whatever),
-                "{mode}"
-            );
-        }
+        assert_eq!(bonded(&bond(1, 0, false)), Ok(Bonded::Whatever));
         for mode in [2, 4] {
             for policy in 0..=3 {
                 assert_eq!(bonded(&bond(mode, policy, false)), Ok(Bonded::Untagged));
@@ -276,7 +271,7 @@ pub mod tests {
                 assert!(bonded(&bond(mode, policy, false)).is_err(), "{policy}");
             }
         }
-        for mode in [3, 5, 6] {
+        for mode in [0, 3, 5, 6] {
             assert!(bonded(&bond(mode, 0, false)).is_err(), "{mode}");
         }
         assert!(bonded(&bond(1, 0, true)).is_err());
@@ -333,6 +328,7 @@ pub mod tests {
         let bond = PortDetail::Bond {
             state: 0,
             mii_status: 0,
+            queue: 0,
         };
         for (port, word) in [
             (bridge, "bridge"),

@@ -324,6 +324,20 @@ fn the_active_part_is_followed(topology: &str, vlan: Option<u16>) {
     assert_eq!(bond.at_server().len(), ROUNDS as usize);
     assert_eq!(bond.at_ends()[1 - active].len(), ROUNDS as usize);
     bond.wait_for(&daemon, 1 - active, "xdp");
+
+    // frames that find no part at all are lost, and forgotten once there is one
+    for part in ["lan0", "lan1"] {
+        router.tool(&format!("ip link set {part} down")).unwrap();
+        for round in 0..50 {
+            bond.server.send(&bond.down.frame(0, round)).unwrap();
+        }
+    }
+    thread::sleep(QUIET);
+    for part in ["lan0", "lan1"] {
+        router.tool(&format!("ip link set {part} up")).unwrap();
+    }
+    activate(1);
+    bond.wait_for(&daemon, 1, "xdp");
     daemon.stop();
 }
 
@@ -409,37 +423,6 @@ fn flows_keep_to_their_part() {
     }
 }
 
-/// Packets by turns, whoever sends them.
-#[test]
-fn packets_go_round() {
-    let Some(_machine) = machine() else { return };
-    if !fits() {
-        return;
-    }
-    let kind = Kind {
-        mode: "balance-rr",
-        vlan: Some(VLAN),
-    };
-    let Some(mut bond) = Bond::build("routed", kind, 1) else {
-        return;
-    };
-    let daemon = bond.start();
-    bond.wait_for(&daemon, 0, "xdp");
-    bond.drain();
-    let before = daemon.stats().fast();
-    for round in 1..=ROUNDS {
-        bond.exchange(round as usize % 2, round);
-    }
-    let fast = daemon.stats().fast() - before;
-    assert_eq!(bond.at_server().len(), ROUNDS as usize);
-    let ends = bond.at_ends().map(|frames| frames.len() as u32);
-    println!("row: balance-rr: {ends:?}, {fast} fast");
-    assert_eq!(ends[0] + ends[1], ROUNDS);
-    assert!(ends[0].abs_diff(ends[1]) <= ROUNDS / 5, "{ends:?}");
-    assert!(fast as f64 >= FAST_MIN * f64::from(2 * ROUNDS), "{fast}");
-    daemon.stop();
-}
-
 /// What must see a part's frames does, and what cannot be as the kernel would have it is tc's.
 #[test]
 fn what_a_part_has_is_respected() {
@@ -497,6 +480,20 @@ fn what_a_part_has_is_respected() {
             "its part lan2",
             ["tc"; 2],
         ),
+        (
+            "ip link set lan1 type bond_slave queue_id 2",
+            "ip link set lan1 type bond_slave queue_id 0",
+            "lan1",
+            "queue_id",
+            ["tc"; 2],
+        ),
+        (
+            "ip link add link lan0 name lan0v type vlan id 5",
+            "ip link del lan0v",
+            "lan0",
+            "ahead of the bond",
+            ["tc"; 2],
+        ),
     ] {
         router.tool(begin).unwrap();
         until(reason, PATIENCE, || {
@@ -513,6 +510,12 @@ fn what_a_part_has_is_respected() {
         name: "lan0".into(),
         mac: MAC_LAN,
     };
+    // a part is no port of a bridge
+    router
+        .tool("nft add table bridge b { chain c { type filter hook forward priority 0; }; }")
+        .unwrap();
+    bond.wait_for(&daemon, 0, "xdp");
+    router.tool("nft delete table bridge b").unwrap();
     let sniffer = Capture::open(&part).unwrap();
     bond.wait_for(&daemon, 0, "tc");
     assert!(

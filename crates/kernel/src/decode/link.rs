@@ -229,5 +229,11 @@ fn bond_port(attrs: Attrs<'_>) -> PortDetail {
     PortDetail::Bond {
         state: byte(1),
         mii_status: byte(2),
+        // IFLA_BOND_SLAVE_QUEUE_ID
+        queue: attrs
+            .clone()
+            .find(5)
+            .and_then(|attr| attr.u16())
+            .unwrap_or(0),
     }
 }

@@ -229,5 +229,7 @@ pub enum PortDetail {
         state: u8,
         /// 0 up, 1 fail, 2 down, 3 back.
         mii_status: u8,
+        /// The transmit queue that is its, whatever the mode says (queue_id); 0: none.
+        queue: u16,
     },
 }

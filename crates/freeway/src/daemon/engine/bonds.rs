@@ -4,12 +4,16 @@
 use freeway_cmm::{Fitness, Framing};
 use freeway_datapath::DatapathError;
 use freeway_kernel::model::{Link, PortDetail};
+use freeway_kernel::probe::kernel_version;
 
 use super::Engine;
 use super::bridges::UNBRIDGED;
 use super::ports::{Port, attach_xdp, forwards, without_xdp};
 use crate::config::PathChoice;
 use crate::kinds;
+
+/// `bond_xdp_xmit()` asks no part whether it can: the bond's features say that, from this version on.
+const FEATURES_SINCE: (u32, u32) = (6, 3);
 
 /// A part of a bond.
 pub(super) fn is_part(link: &Link) -> bool {
@@ -39,9 +43,14 @@ impl Engine {
         if let Err(reason) = kinds::bonded(bond) {
             return Some(reason.into());
         }
-        if !self.polled.tells_xdp_features() {
-            // bond_xdp_xmit() asks no part whether it can: that is the features' business
+        if kernel_version().is_none_or(|version| version < FEATURES_SINCE) {
             return Some("bonds are XDP's from Linux 6.3 on".into());
+        }
+        if !bond.xdp.is_empty() {
+            return Some(format!("{} has a foreign XDP program", bond.name));
+        }
+        if !self.concerns(bond) {
+            return Some(format!("{} does not take part", bond.name));
         }
         if bond.master.is_some() && bond.vrf().is_none() {
             return Some(format!("{} is a part of another device", bond.name));
@@ -71,6 +80,11 @@ impl Engine {
             self.close(link.ifindex, port);
         }
         port.forget_lost(&link.name);
+        if !port.has_xdp() && self.ports.put_off(link.ifindex) {
+            port.reasons
+                .push("it is new, and its program is about to be attached".into());
+            return;
+        }
         if let Err(reason) = attach_xdp(&self.datapath, link, port, None, None) {
             port.reasons.push(reason);
             self.leave(link.ifindex, port);
@@ -78,8 +92,17 @@ impl Engine {
         }
         let obstacles = self.obstacles(link);
         let mut kept: Vec<String> = obstacles.all.into_iter().chain(obstacles.xdp).collect();
-        let chain = self.ruleset.frame_chain(&link.name);
+        let chain = self.ruleset.device_chain(&link.name);
         kept.extend(chain.map(|chain| format!("{chain} must see its frames")));
+        let mut above = self.mirror.links().values();
+        let vlan = above.find(|upper| {
+            upper.is_vlan() && upper.link == Some(link.ifindex) && upper.link_netnsid.is_none()
+        });
+        // vlan_do_receive() comes ahead of the bond
+        kept.extend(vlan.map(|vlan| format!("{} takes frames ahead of the bond", vlan.name)));
+        if let PortDetail::Bond { queue: 1.., .. } = link.port {
+            kept.push("it has a transmit queue of its own (queue_id)".into());
+        }
         let mut sniffers = self.polled.sniffers.iter();
         let sniffer = sniffers.find(|socket| {
             socket.ifindex == Some(link.ifindex) && !UNBRIDGED.contains(&socket.protocol)
@@ -109,7 +132,7 @@ impl Engine {
             .map(|link| (link.ifindex, takes(bond, link)))
             .collect();
         let fit = self.parts_fit(bond, parts.iter().map(|(part, _)| *part));
-        for (ifindex, takes) in parts {
+        for (ifindex, takes) in parts.iter().copied() {
             let Some(mut part) = self.ports.by_index.remove(&ifindex) else {
                 continue;
             };
@@ -124,13 +147,40 @@ impl Engine {
             opened.map_err(|error| error.to_string())?;
         }
         let fit = fit?;
-        if !port.by_parts {
+        let served = (bond.carrier, parts);
+        if !port.by_parts || port.served != served {
+            // frames that a bond without parts loses say nothing of those that it has now
             self.datapath
                 .set_port(slot, bond.ifindex)
                 .map_err(|error| error.to_string())?;
             port.by_parts = true;
+            port.served = served;
         }
         Ok(fit)
+    }
+
+    /// Bonds that XDP serves at parts of which some, now, is not theirs, or is none of XDP's: drivers may lose what is
+    /// sent by a part whose program goes or comes.
+    pub(super) fn bonds_that_change(&self) -> Vec<u32> {
+        let links = self.mirror.links();
+        let changes = |ifindex: u32| {
+            let Some(bond) = links.get(&ifindex) else {
+                return true;
+            };
+            let stays = |part: &Link| {
+                let port = self.ports.by_index.get(&part.ifindex);
+                port.is_some_and(|port| port.part.is_some())
+                    && self.never_at_part(part, bond).is_none()
+            };
+            let is_its = |link: &&Link| link.master == Some(ifindex) && is_part(link);
+            let left = |(part, port): (&u32, &Port)| {
+                port.enters == Some(ifindex) && !links.get(part).is_some_and(|link| is_its(&link))
+            };
+            !links.values().filter(is_its).all(stays) || self.ports.by_index.iter().any(left)
+        };
+        let ports = self.ports.by_index.iter();
+        let bonds = ports.filter(|(ifindex, port)| port.by_parts && changes(**ifindex));
+        bonds.map(|(ifindex, _)| *ifindex).collect()
     }
 
     /// True of a part at which XDP serves the bond, once the kernel lets it.
@@ -141,9 +191,6 @@ impl Engine {
 
     /// What all parts together are fit for.
     fn parts_fit(&self, bond: &Link, parts: impl Iterator<Item = u32>) -> Result<Fitness, String> {
-        if !bond.xdp.is_empty() {
-            return Err("a foreign XDP program must see its packets".into());
-        }
         kinds::bonded(bond)?;
         let mut fit = None;
         for ifindex in parts {
@@ -206,6 +253,7 @@ mod tests {
             link(PortDetail::Bond {
                 state,
                 mii_status: 0,
+                queue: 0,
             })
         };
         assert!(takes(&bond, &part(0)));

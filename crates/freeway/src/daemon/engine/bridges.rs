@@ -41,6 +41,9 @@ impl Engine {
         if options.is_some_and(|options| elsewhere.contains(&options.path)) {
             return Some("the configuration wants another path than XDP".into());
         }
+        if link.is_bond() {
+            return Some("XDP does not bridge at a bond".into());
+        }
         let reason = without_xdp(link, &self.config);
         if reason.is_some() {
             return reason;

@@ -254,11 +254,6 @@ impl Polled {
             })
     }
 
-    /// The kernel tells of devices what they do for XDP.
-    pub(super) fn tells_xdp_features(&self) -> bool {
-        self.features.is_some()
-    }
-
     /// Names of a port's XDP features, and whether it sends redirected frames. A
     /// kernel before 6.3 does not tell: it is believed, and watched.
     pub(super) fn xdp_features(&self, ifindex: u32) -> (Vec<String>, bool) {

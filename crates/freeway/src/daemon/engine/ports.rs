@@ -112,6 +112,8 @@ pub(super) struct Port {
     pub enters: Option<u32>,
     /// It is a bond, and XDP serves it at its parts.
     pub by_parts: bool,
+    /// Its carrier and its parts were then so: whether what comes in there is its.
+    pub served: (bool, Vec<(u32, bool)>),
     /// Its bridge, and what XDP may do with frames that are bridged.
     pub bridged: Option<(u32, Fitness)>,
     /// XDP serves it at the ports of this bridge, which is itself or below, for stations that are known there.
@@ -162,7 +164,7 @@ impl Port {
     }
 
     /// XDP sees its frames.
-    fn has_xdp(&self) -> bool {
+    pub(super) fn has_xdp(&self) -> bool {
         self.xdp_program.is_some() || self.carried.is_some() || self.by_parts
     }
 
@@ -268,6 +270,15 @@ impl Ports {
         for (ifindex, port) in &mut self.by_index {
             port.detach(*ifindex);
         }
+    }
+
+    /// True if a port's programs are to be attached in a later turn.
+    pub(super) fn put_off(&mut self, ifindex: u32) -> bool {
+        let late = !self.in_time();
+        if late {
+            self.waiting.insert(ifindex);
+        }
+        late
     }
 
     /// This turn may attach more.
@@ -390,6 +401,7 @@ impl Engine {
             self.forget_bridged(*ifindex, now_tick, &mut ops);
             self.manager.remove_port(*ifindex, now_tick, &mut ops);
         }
+        self.withdraw_from_bonds(now_tick, &mut ops);
         // no flow may name a slot that leads elsewhere
         self.execute(std::mem::take(&mut ops))?;
         for ifindex in gone {
@@ -582,7 +594,7 @@ impl Engine {
         judged.any(|(index, port)| self.datapath.fault(*index).failed != port.faults)
     }
 
-    fn concerns(&self, link: &Link) -> bool {
+    pub(super) fn concerns(&self, link: &Link) -> bool {
         let chosen = &self.config.daemon.interfaces;
         if link.name == "lo" {
             return false;
@@ -596,26 +608,28 @@ impl Engine {
         self.judge(link, &mut port);
         port.up = link.up && link.carrier;
         self.tell_bridged(link, &port, now_tick, ops);
-        self.manager.set_port(
-            ManagedPort {
-                ifindex: link.ifindex,
-                slot: port.slot.unwrap_or(0),
-                device: port.carried.as_ref().map_or(link.ifindex, |c| c.base),
-                mtu: link.mtu,
-                mac: link.mac.map(|m| m.0),
-                framing: port
-                    .carried
-                    .as_ref()
-                    .map_or_else(Framing::default, |c| c.framing),
-                xdp: port.xdp,
-                by_station: port.stations_of.is_some(),
-                tc: port.tc,
-                vrf: link.vrf().unwrap_or(0),
-            },
-            now_tick,
-            ops,
-        );
+        self.manager.set_port(managed(link, &port), now_tick, ops);
         self.ports.by_index.insert(link.ifindex, port);
+    }
+
+    /// XDP sends nothing more through bonds whose parts change, until they are judged.
+    fn withdraw_from_bonds(&mut self, now_tick: u32, ops: &mut Vec<freeway_cmm::Op>) {
+        let bonds = self.bonds_that_change();
+        let concerned = self.ports.by_index.iter().filter(|(ifindex, port)| {
+            let carried = port.carried.as_ref();
+            bonds.contains(ifindex) || carried.is_some_and(|c| bonds.contains(&c.base))
+        });
+        let links = self.mirror.links();
+        let without = concerned.filter_map(|(ifindex, port)| {
+            let xdp = Fitness::default();
+            Some(ManagedPort {
+                xdp,
+                ..managed(links.get(ifindex)?, port)
+            })
+        });
+        for port in without.collect::<Vec<_>>() {
+            self.manager.set_port(port, now_tick, ops);
+        }
     }
 
     fn judge(&mut self, link: &Link, port: &mut Port) {
@@ -629,6 +643,7 @@ impl Engine {
         let within = Within::of(link);
         if std::mem::replace(&mut port.within, within) != within {
             self.leave(link.ifindex, port);
+            port.xdp_failed = None;
         }
         match within {
             Within::Nothing => {}
@@ -712,8 +727,7 @@ impl Engine {
                  or name those that matter (-i)",
                 freeway_abi::FW_PORTS_MAX
             ));
-        } else if port.tc_programs.is_empty() && !self.ports.in_time() {
-            self.ports.waiting.insert(link.ifindex);
+        } else if port.tc_programs.is_empty() && self.ports.put_off(link.ifindex) {
             port.reasons
                 .push("it is new, and its programs are about to be attached".into());
             return None;
@@ -853,6 +867,23 @@ impl Engine {
             obstacles.all.push(reason.into());
         }
         obstacles
+    }
+}
+
+/// A port in the manager's terms.
+fn managed(link: &Link, port: &Port) -> ManagedPort {
+    let carried = port.carried.as_ref();
+    ManagedPort {
+        ifindex: link.ifindex,
+        slot: port.slot.unwrap_or(0),
+        device: carried.map_or(link.ifindex, |c| c.base),
+        mtu: link.mtu,
+        mac: link.mac.map(|m| m.0),
+        framing: carried.map_or_else(Framing::default, |c| c.framing),
+        xdp: port.xdp,
+        by_station: port.stations_of.is_some(),
+        tc: port.tc,
+        vrf: link.vrf().unwrap_or(0),
     }
 }
 

@@ -44,6 +44,13 @@ impl Ruleset {
         chain.map(|chain| chain.words.as_str())
     }
 
+    /// The same of a device that is no port of a bridge.
+    pub fn device_chain(&self, port: &str) -> Option<&str> {
+        let mut of_devices = self.frame_chains.iter().filter(|c| !c.devices.is_empty());
+        let chain = of_devices.find(|chain| chain.sees(port));
+        chain.map(|chain| chain.words.as_str())
+    }
+
     /// The findings that concern a flow: the tuple as it comes in and as it leaves, and its ports.
     pub fn concerning<'a>(
         &'a self,
