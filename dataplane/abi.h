@@ -194,6 +194,8 @@ enum fw_nexthop_kind {
 	FW_NH_PORT = 1,
 	/* A list of ports, each of which gets a copy; devmap_slot is the list's number. */
 	FW_NH_OLIST = 2,
+	/* One whose copies are alike: what is written ahead of the copying is all. */
+	FW_NH_OLIST_ALIKE = 3,
 };
 
 /* Where a flow leaves: immutable once valid, then only invalidated. */

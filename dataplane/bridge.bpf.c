@@ -4,6 +4,7 @@
 #include "target/conn.h"
 #include "bridge.h"
 #include "group.h"
+#include "guard.h"
 
 /* The bridge would learn its addresses, and send it to all. */
 #define FW_NO_OUTPUT XDP_DROP
@@ -70,7 +71,7 @@ static __noinline int fw_to_group(struct xdp_md *ctx, const struct fw_stations *
 	enum fw_reason reason;
 	struct fw_path *path;
 	void *data, *end;
-	__u32 index = 0;
+	__u32 index = 0, kind;
 
 	reason = FW_R_MULTICAST;
 	if (!(fw_ctl.bridges & FW_BRIDGES_GROUPS))
@@ -84,12 +85,13 @@ static __noinline int fw_to_group(struct xdp_md *ctx, const struct fw_stations *
 		goto punt;
 	nh = fw_nexthop_get(index);
 	reason = FW_R_NEXTHOP;
-	if (FW_READ_ONCE(nh->valid) != FW_NH_OLIST)
+	kind = FW_READ_ONCE(nh->valid);
+	if (!fw_is_olist(kind))
 		goto punt;
 	reason = FW_R_REDIRECT;
 	if (!fw_retag(ctx, &key->tag, &none))
 		goto punt;
-	if (!fw_copy_mark(ctx, nh->devmap_slot, &data, &end)) {
+	if (!fw_copy_mark(ctx, nh->devmap_slot, kind, &data, &end)) {
 		if (!fw_retag(ctx, &none, &key->tag))
 			return XDP_ABORTED;
 		goto punt;

@@ -26,6 +26,12 @@ enum fw_tos_const {
 #define FW_HEAD6_MASK_8  0xffffffffffff0000ULL
 #endif
 
+/* Does it lead to a list of ports? */
+static __always_inline int fw_is_olist(__u32 kind)
+{
+	return kind >= FW_NH_OLIST;
+}
+
 /* Multipath routes may choose by it: ip6_multipath_l3_keys() in net/ipv6/route.c. */
 static __always_inline int fw_label_differs(const struct fw_flow *f, __u32 label_be)
 {

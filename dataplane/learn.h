@@ -492,7 +492,7 @@ __noinline enum fw_reason fw_known(fw_ctx *ctx, __u32 token, struct fw_out *out,
 	nh = fw_nexthop_get(f->nexthop);
 	if (!nh)
 		return FW_R_NONE;
-	if (fw_unlikely(nh->valid == FW_NH_OLIST)) {
+	if (fw_unlikely(fw_is_olist(nh->valid))) {
 		list = fw_olist_get(nh->devmap_slot);
 		return list ? fw_known_copy(ctx, f, list, slot, out, data, p) : out->proof;
 	}

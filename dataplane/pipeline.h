@@ -83,7 +83,7 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 	const struct fw_nexthop *nh;
 	struct fw_flow *flow;
 	enum fw_reason reason;
-	__u32 gso = fw_gso_size(ctx);
+	__u32 gso = fw_gso_size(ctx), kind;
 
 	if (data + l4_at + FW_L4_MIN > end)
 		return FW_R_SHORT;
@@ -97,11 +97,12 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 	nh = fw_nexthop_get(flow->nexthop);
 	if (!nh)
 		return FW_R_NEXTHOP;
-	p->copied = FW_READ_ONCE(nh->valid) == FW_NH_OLIST;
+	kind = FW_READ_ONCE(nh->valid);
+	p->copied = fw_is_olist(kind);
 	reason = fw_permit(ctx, flow, nh, data, p);
 	if (fw_unlikely(reason))
 		return reason;
-	if (fw_unlikely(p->copied) && !fw_copy_mark(ctx, nh->devmap_slot, &data, &end))
+	if (fw_unlikely(p->copied) && !fw_copy_mark(ctx, nh->devmap_slot, kind, &data, &end))
 		return FW_R_REDIRECT;
 	if (fw_unlikely(!fw_trim(ctx, &data, &end, FW_ETH_LEN + p->len_l3)))
 		return FW_R_REDIRECT;

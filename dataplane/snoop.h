@@ -9,6 +9,7 @@
 
 #include "bridge.h"
 #include "group.h"
+#include "guard.h"
 
 /* The source and group that a frame's beginning names. */
 static __always_inline int fw_head_group(struct fw_group *group, const __u8 head[FW_CROSSING_HEAD])
@@ -83,7 +84,7 @@ static __always_inline enum fw_reason fw_group_known(struct fw_path *path,
 	const struct fw_olist *list = NULL;
 	__u32 leg = 0;
 
-	if (FW_READ_ONCE(nh->valid) == FW_NH_OLIST)
+	if (fw_is_olist(FW_READ_ONCE(nh->valid)))
 		list = fw_olist_get(nh->devmap_slot);
 	if (list)
 		leg = fw_group_leg(list, port, tag);

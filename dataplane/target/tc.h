@@ -80,10 +80,12 @@ static __always_inline void fw_pull(fw_ctx *ctx)
 }
 
 /* XDP alone copies. */
-static __always_inline int fw_copy_mark(fw_ctx *ctx, __u32 olist, void **data, void **end)
+static __always_inline int fw_copy_mark(fw_ctx *ctx, __u32 olist, __u32 kind, void **data,
+					void **end)
 {
 	(void)ctx;
 	(void)olist;
+	(void)kind;
 	(void)data;
 	(void)end;
 	return 0;

@@ -116,8 +116,10 @@ static __always_inline int fw_trim(fw_ctx *ctx, void **data, void **end, __u32 l
 	return 1;
 }
 
-static __always_inline int fw_copy_mark(fw_ctx *ctx, __u32 olist, void **data, void **end)
+static __always_inline int fw_copy_mark(fw_ctx *ctx, __u32 olist, __u32 kind, void **data,
+					void **end)
 {
+	(void)kind;
 	*data = ctx->data;
 	*end = ctx->end;
 	ctx->olist = olist;

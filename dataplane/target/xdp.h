@@ -79,13 +79,18 @@ struct {
 		});
 } FW_MAP(fw_olist_ports);
 
-/* Says ahead of the frame which list's copies it will be; without it the frame is as it was. */
-static __always_inline int fw_copy_mark(fw_ctx *ctx, __u32 olist, void **data, void **end)
+/* Says ahead of the frame which list's copies it will be, unless they are alike; without it the
+ * frame is as it was. */
+static __always_inline int fw_copy_mark(fw_ctx *ctx, __u32 olist, __u32 kind, void **data,
+					void **end)
 {
 	struct fw_copy *copy;
 
-	if (!bpf_map_lookup_elem(&fw_olist_ports, &olist) ||
-	    bpf_xdp_adjust_meta(ctx, -(int)sizeof(*copy)))
+	if (!bpf_map_lookup_elem(&fw_olist_ports, &olist))
+		return 0;
+	if (kind == FW_NH_OLIST_ALIKE)
+		return 1;
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*copy)))
 		return 0;
 	copy = (void *)(long)ctx->data_meta;
 	*data = fw_data(ctx);

@@ -2,7 +2,7 @@
 //! The lists of ports to which multicast is copied, and the device map of each.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,8 +32,10 @@ pub(crate) struct Copies {
     prepared: AtomicBool,
     /// Nobody needs further ones.
     end: Arc<AtomicBool>,
-    /// Devices of which some list is, or was: the legs' program runs on all that is sent there.
+    /// Devices of which some list is, or was, whose copies differ: the legs' program runs on all that is sent there.
     carried: RefCell<BTreeSet<u32>>,
+    /// The devices of each list.
+    devices: RefCell<BTreeMap<u32, Vec<u32>>>,
 }
 
 impl Copies {
@@ -45,6 +47,7 @@ impl Copies {
             prepared: AtomicBool::new(false),
             end: Arc::default(),
             carried: RefCell::default(),
+            devices: RefCell::default(),
         })
     }
 
@@ -81,9 +84,18 @@ impl Copies {
         self.carried.borrow().contains(&device)
     }
 
-    /// Each of its entries for unicast has the legs' program.
-    pub fn carry(&self, device: u32) {
+    /// Each of its entries for unicast has the legs' program, and so have those of lists from now on.
+    pub fn carry(&self, device: u32, program: &OwnedFd) {
         self.carried.borrow_mut().insert(device);
+        let entry = target(device, Some(program));
+        for (number, devices) in self.devices.borrow().iter() {
+            let Some(at) = devices.iter().position(|of| *of == device) else {
+                continue;
+            };
+            let key = (at as u32).to_ne_bytes();
+            // of a list that is used no more the device may be gone, and the entry with it
+            let _ = self.with(*number, |map| map.update(&key, &entry, MapFlags::ANY));
+        }
     }
 
     /// Every poll that began before has ended: that of the kernel's wait for the map of maps.
@@ -91,8 +103,16 @@ impl Copies {
         self.with(number, |map| enter(&self.outer, number, map))
     }
 
-    /// The entries of a list's map, and no others.
-    pub fn set_ports(&self, number: u32, entries: &[[u8; 8]]) -> Result<(), DatapathError> {
+    /// The devices of a list, and no others; `program` is the legs'.
+    pub fn set_ports(
+        &self,
+        number: u32,
+        devices: &[u32],
+        program: &OwnedFd,
+    ) -> Result<(), DatapathError> {
+        self.devices.borrow_mut().insert(number, devices.to_vec());
+        let entry = |device: &u32| target(*device, self.carries(*device).then_some(program));
+        let entries: Vec<_> = devices.iter().map(entry).collect();
         self.with(number, |map| {
             for (at, key) in (0..FW_OLIST_MAX).map(u32::to_ne_bytes).enumerate() {
                 match entries.get(at) {

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
-    FW_OLIST_MAX, FW_PATHS_MAX, FW_REASONS_MAX, FW_SLOTS, Pod, fw_config, fw_flow, fw_framed,
-    fw_framing, fw_limit, fw_nexthop, fw_olist, fw_own_mac, fw_path, fw_policer, fw_port_fault,
-    fw_session, fw_stations, fw_watch,
+    FW_NH_OLIST, FW_NH_OLIST_ALIKE, FW_OLIST_MAX, FW_PATHS_MAX, FW_REASONS_MAX, FW_SLOTS, Pod,
+    fw_config, fw_flow, fw_framed, fw_framing, fw_limit, fw_nexthop, fw_olist, fw_own_mac, fw_path,
+    fw_policer, fw_port_fault, fw_session, fw_stations, fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
@@ -91,6 +91,12 @@ pub struct ProgramSize {
     pub native_bytes: u32,
     /// Instructions that the verifier looked at, on all ways through the program.
     pub verified: u32,
+}
+
+/// True of copies of which none has to be rewritten by itself.
+fn are_alike(legs: &[fw_nexthop]) -> bool {
+    let mut pairs = legs.iter().zip(legs.iter().skip(1));
+    legs.iter().all(|leg| leg.outer_len == 0) && pairs.all(|(one, next)| one.l2 == next.l2)
 }
 
 const PATHS: &str = "fw_paths";
@@ -326,9 +332,9 @@ impl Datapath {
     }
 
     /// Writes an outgoing interface list and its ports, for no flow that the data plane may be using. Each leg's
-    /// `devmap_slot` is its port's; no two may be of one device. What is sent to these ports, also of other flows,
-    /// takes the legs' program from now on.
-    pub fn set_olist(&self, number: u32, legs: &[fw_nexthop]) -> Result<(), DatapathError> {
+    /// `devmap_slot` is its port's; no two may be of one device. Returns what `valid` is of the next hop that leads to it (`enum fw_nexthop_kind`): where
+    /// copies differ, what is sent to these ports, also of other flows, takes the legs' program from now on.
+    pub fn set_olist(&self, number: u32, legs: &[fw_nexthop]) -> Result<u32, DatapathError> {
         let program = self.leg()?;
         let mut olist = fw_olist::default();
         for leg in legs.iter().take(FW_OLIST_MAX as usize) {
@@ -341,11 +347,11 @@ impl Datapath {
             olist.leg[at] = *leg;
             olist.count += 1;
         }
-        let devices = &olist.device[..olist.count as usize];
+        let (devices, alike) = (&olist.device[..olist.count as usize], are_alike(legs));
         let mut newly_carried = false;
         for device in devices
             .iter()
-            .filter(|device| !self.copies.carries(**device))
+            .filter(|device| !alike && !self.copies.carries(**device))
         {
             let outputs = self.outputs.borrow();
             for (slot, _) in outputs.iter().filter(|(_, of)| *of == device) {
@@ -355,20 +361,19 @@ impl Datapath {
                     &target(*device, Some(&program)),
                 )?;
             }
-            self.copies.carry(*device);
+            self.copies.carry(*device, &program);
             newly_carried = true;
         }
-        let ports: Vec<_> = devices
-            .iter()
-            .map(|device| target(*device, Some(&program)))
-            .collect();
-        self.copies.set_ports(number, &ports)?;
+        self.copies.set_ports(number, devices, &program)?;
         self.copies.olists.set(number, olist);
-        match newly_carried {
-            // of unicast that was sent there without the program nothing is left
-            true => self.copies.wait_for_polls(number),
-            false => Ok(()),
+        if newly_carried {
+            // of what was sent there without the program nothing is left
+            self.copies.wait_for_polls(number)?;
         }
+        Ok(match alike {
+            true => FW_NH_OLIST_ALIKE,
+            false => FW_NH_OLIST,
+        })
     }
 
     /// Multicast is routed: there will be lists.

@@ -468,6 +468,9 @@ pub struct MulticastArgs {
     /// Track connections and filter statefully, with so many rules that do not match ahead of the one that accepts
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub rules: Option<u32>,
+    /// The receivers' ports have one MAC address, as those of a switch
+    #[arg(long)]
+    pub switch: bool,
     /// Have the policy refuse all flows: what Freeway costs where it does not help
     #[arg(long)]
     pub refused: bool,

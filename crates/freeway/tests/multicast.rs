@@ -110,6 +110,81 @@ fn copies_are_the_kernels() {
     router.stop();
 }
 
+/// Of ports with one MAC address copies are alike, and are not looked at again; but where there are others, too, all are.
+#[test]
+fn copies_that_are_alike_are_the_kernels() {
+    let Some(_machine) = machine() else { return };
+    let mut fanout = Fanout::switch(RECEIVERS).unwrap();
+    let mut captures = captures(&fanout);
+    let router = start(&fanout);
+    let injector = Injector::open(fanout.source()).unwrap();
+    let [alike, other] = [Family::Ipv4, Family::Ipv6].map(|family| fanout.flow(family, 200));
+    fanout.serve(&alike, &ALL).unwrap();
+    wait_copied(&router, &injector, &alike, RECEIVERS);
+    let check = |fanout: &Fanout, captures: &mut [Capture], numbers: std::ops::Range<u32>| {
+        let before = router.stats().fast();
+        let frames = u64::from(numbers.end - numbers.start);
+        for number in numbers {
+            check_copies(fanout, captures, &injector, &alike, &ALL, number);
+        }
+        let fast = router.stats().fast() - before;
+        assert!(fast + 1 >= frames, "{fast} of {frames} were fast");
+    };
+    check(&fanout, &mut captures, 0..20);
+    // a port with another address: what all copies share is that of the first
+    let mac = [0x02, 0, 0, 0, 1, 0x77];
+    fanout.set_mac(0, mac).unwrap();
+    fanout.serve(&alike, &[1, 2, 3]).unwrap();
+    wait_copied(&router, &injector, &alike, 3);
+    fanout.serve(&other, &[0, 1]).unwrap();
+    wait_copied(&router, &injector, &other, 2);
+    for number in 20..40 {
+        check_copies(&fanout, &mut captures, &injector, &other, &[0, 1], number);
+        check_copies(
+            &fanout,
+            &mut captures,
+            &injector,
+            &alike,
+            &[1, 2, 3],
+            number,
+        );
+    }
+    // both at once, so that one poll hands copies of either kind to one device
+    for capture in &mut captures {
+        capture.drain(SETTLE, |_| true).unwrap();
+    }
+    let send = |flow: &FlowSpec, cpu| {
+        let generator = Arc::new(Generator::new(fanout.source(), flow).unwrap());
+        let load = Load::paced(Until::Frames(5_000), 20_000).on_cpu(cpu);
+        generator.start(load).unwrap()
+    };
+    let before = router.stats().fast();
+    let running = [send(&alike, 0), send(&other, 1)];
+    let sent: u64 = running.map(|run| run.wait().unwrap().frames).iter().sum();
+    let fast = router.stats().fast() - before;
+    assert!(fast > sent * 8 / 10, "{fast} of {sent} were fast");
+    let mut counts = [[0u64; 2]; RECEIVERS];
+    for (i, capture) in captures.iter_mut().enumerate() {
+        for frame in capture.drain(SETTLE, |bytes| bytes[0] & 1 == 1).unwrap() {
+            let flows = [&alike, &other];
+            let of = flows
+                .iter()
+                .position(|flow| frame.bytes.starts_with(&flow.mac_destination));
+            let Some(of) = of else { continue };
+            assert_eq!(frame.bytes[6..12], fanout.outputs()[i].mac, "receiver {i}");
+            let ttl = if of == 0 { 22 } else { 21 };
+            assert_eq!(frame.bytes[ttl], flows[of].ttl - 1, "receiver {i}");
+            counts[i][of] += 1;
+        }
+    }
+    println!("{counts:?}");
+    for (i, [alike, other]) in counts.into_iter().enumerate() {
+        assert_eq!(alike > 1000, (1..4).contains(&i), "{counts:?}");
+        assert_eq!(other > 1000, i < 2, "{counts:?}");
+    }
+    router.stop();
+}
+
 /// A machine that pauses while flows are learned has the kernel send more: tried again, so often.
 const TRIES: usize = 3;
 

@@ -68,8 +68,21 @@ impl Drop for Space {
 }
 
 impl Fanout {
-    /// Builds it, with nobody served. Leftovers of killed runs are removed first.
+    /// Builds it, with nobody served, each port with a MAC address of its own. Leftovers of killed runs are removed
+    /// first.
     pub fn build(receivers: usize) -> Result<Fanout, LabError> {
+        Self::build_with(receivers, router_mac)
+    }
+
+    /// The same; the receivers' ports have one MAC address, as those of a switch (DSA) have.
+    pub fn switch(receivers: usize) -> Result<Fanout, LabError> {
+        Self::build_with(receivers, |port| router_mac(port.min(1)))
+    }
+
+    fn build_with(
+        receivers: usize,
+        router_mac: impl Fn(usize) -> [u8; 6],
+    ) -> Result<Fanout, LabError> {
         if !geteuid().is_root() {
             return Err(LabError::NotRoot);
         }
@@ -86,7 +99,7 @@ impl Fanout {
         let names = once(["lan0".to_owned(), "s0".to_owned()])
             .chain((0..receivers).map(|i| [format!("wan{i}"), format!("r{i}")]));
         let names: Vec<_> = names.collect();
-        batch(&router.0, &links(&names, &hosts.0))?;
+        batch(&router.0, &links(&names, &hosts.0, &router_mac))?;
         let (mut near, mut far) = (Vec::new(), Vec::new());
         for (i, [port, host]) in names.iter().enumerate() {
             let mac = router_mac(i);
@@ -122,6 +135,17 @@ impl Fanout {
     /// The router's namespace.
     pub fn router(&self) -> &Netns {
         &self.router.0
+    }
+
+    /// Gives the port of a receiver another MAC address.
+    pub fn set_mac(&mut self, receiver: usize, mac: [u8; 6]) -> Result<(), LabError> {
+        let Some(port) = self.outputs.get_mut(receiver) else {
+            return Err(LabError::Invalid(format!("receiver {receiver}")));
+        };
+        let line = format!("ip link set {} address {}", port.name, mac_text(mac));
+        self.router.0.tool(&line)?;
+        port.mac = mac;
+        Ok(())
     }
 
     /// The router's port to the source, `lan0`.
@@ -217,7 +241,7 @@ impl Fanout {
     }
 }
 
-fn links(names: &[[String; 2]], hosts: &Netns) -> String {
+fn links(names: &[[String; 2]], hosts: &Netns, router_mac: impl Fn(usize) -> [u8; 6]) -> String {
     let mut commands = "link set lo up\n".to_owned();
     for (i, [port, host]) in names.iter().enumerate() {
         let (mac, host_mac) = (mac_text(router_mac(i)), mac_text(host_mac(i)));

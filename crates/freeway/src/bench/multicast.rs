@@ -40,6 +40,9 @@ pub struct Multicast {
     pub runs: u32,
     /// Seconds of each sample.
     pub seconds: f64,
+    /// The receivers' ports had one MAC address.
+    #[serde(default)]
+    pub switch: bool,
     /// The policy refused all flows.
     pub refused: bool,
     /// Rules ahead of the one that accepts; none where nothing was filtered and no connection tracked.
@@ -191,6 +194,7 @@ pub fn measured(args: &MulticastArgs) -> Result<Multicast, Stop> {
         ports: args.ports,
         runs: args.runs,
         seconds: args.seconds,
+        switch: args.switch,
         refused: args.refused,
         rules: args.rules,
         families,
@@ -256,6 +260,12 @@ fn table(multicast: &Multicast, terminal: Terminal) -> String {
             m.ports, m.runs, m.seconds
         ),
     );
+    if m.switch {
+        page.words(
+            "",
+            "the receivers' ports have one MAC address, as a switch's have",
+        );
+    }
     if let Some(rules) = m.rules {
         page.words(
             "",
@@ -356,6 +366,7 @@ mod tests {
             ports: 8,
             runs: 3,
             seconds: 4.0,
+            switch: true,
             refused: false,
             rules: Some(100),
             families: vec![Measured {
@@ -376,6 +387,7 @@ mod tests {
         let text = table(&result, terminal);
         for words in [
             "8 receivers",
+            "one MAC address",
             "100 rules ahead",
             "700.0",
             "64.0",

@@ -119,7 +119,11 @@ impl Counted {
 impl<'a> Site<'a> {
     /// The receivers that are served, and one who is not.
     pub fn fanout(args: &MulticastArgs) -> Result<Fanout, Stop> {
-        Ok(Fanout::build(args.ports as usize + 1)?)
+        let receivers = args.ports as usize + 1;
+        Ok(match args.switch {
+            true => Fanout::switch(receivers)?,
+            false => Fanout::build(receivers)?,
+        })
     }
 
     /// Makes a router of it.

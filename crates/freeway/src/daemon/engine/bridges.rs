@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use freeway_abi::{FW_BRIDGES_GROUPS, FW_PATH_COPIES, fw_path};
+use freeway_abi::{FW_BRIDGES_GROUPS, FW_PATH_COPIES, fw_nexthop, fw_path};
 use freeway_cmm::{
     BridgeOp, BridgePort, BridgeRefusal, BridgedLeg, BridgedPath, Fitness, Op, PathView,
     RoutedPort, Stations,
@@ -318,8 +318,12 @@ impl Engine {
         let mut path = *path;
         path.port = list.index;
         let written = self.datapath.set_olist(list.number, &list.legs);
-        let written = written.and_then(|()| {
-            self.datapath.nexthops.set(list.index, list.nexthop);
+        let written = written.and_then(|valid| {
+            let nexthop = fw_nexthop {
+                valid,
+                ..list.nexthop
+            };
+            self.datapath.nexthops.set(list.index, nexthop);
             self.datapath.set_path(&stations.record(), &path)
         });
         if let Err(error) = &written {

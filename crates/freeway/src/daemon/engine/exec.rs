@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use freeway_abi::{FW_ST_ACTIVE, FW_ST_PREPARING, fw_state};
+use freeway_abi::{FW_ST_ACTIVE, FW_ST_PREPARING, fw_nexthop, fw_state};
 use freeway_cmm::{ConnKey, Op, StateView};
 use freeway_datapath::Datapath;
 use freeway_kernel::conntrack::{SetTimeout, TcpPrepare};
@@ -88,7 +88,9 @@ impl Engine {
                 // the place may still have another's
                 datapath.nexthops.invalidate(index);
                 match datapath.set_olist(number, &legs) {
-                    Ok(()) => datapath.nexthops.set(index, *nexthop),
+                    Ok(valid) => datapath
+                        .nexthops
+                        .set(index, fw_nexthop { valid, ..*nexthop }),
                     Err(error) => {
                         tracing::debug!("a group stays in the kernel: {error}");
                         failed_lists.push(index);

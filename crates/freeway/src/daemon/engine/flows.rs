@@ -4,7 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use freeway_abi::{
-    FW_AF_INET6, FW_KEY_IP6, FW_NH_OLIST, FW_ST_PREPARING, FW_ST_SUSPENDED, fw_flow, fw_state,
+    FW_AF_INET6, FW_KEY_IP6, FW_NH_OLIST, FW_NH_OLIST_ALIKE, FW_ST_PREPARING, FW_ST_SUSPENDED,
+    fw_flow, fw_state,
 };
 use freeway_cmm::{Flow as Managed, Path, addr_of};
 
@@ -61,7 +62,7 @@ impl Engine {
         }
         let record = self.datapath.flows.get(index);
         let leaves = |port| match self.datapath.nexthops.get(record.nexthop) {
-            list if list.valid == FW_NH_OLIST => {
+            list if [FW_NH_OLIST, FW_NH_OLIST_ALIKE].contains(&list.valid) => {
                 let legs = self.manager.legs(record.nexthop);
                 legs.is_some_and(|legs| legs.contains(&port))
             }
