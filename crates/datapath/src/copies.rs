@@ -22,6 +22,14 @@ pub(crate) fn target(ifindex: u32, program: Option<&OwnedFd>) -> [u8; 8] {
     value
 }
 
+/// Removes an element that may not be there.
+pub(crate) fn remove(map: &MapHandle, key: &[u8]) -> libbpf_rs::Result<()> {
+    match map.delete(key) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
 /// The lists.
 pub(crate) struct Copies {
     pub olists: Olists,
@@ -117,10 +125,7 @@ impl Copies {
             for (at, key) in (0..FW_OLIST_MAX).map(u32::to_ne_bytes).enumerate() {
                 match entries.get(at) {
                     Some(entry) => map.update(&key, entry, MapFlags::ANY)?,
-                    None => match map.delete(&key) {
-                        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                        _ => {}
-                    },
+                    None => remove(map, &key)?,
                 }
             }
             Ok(())

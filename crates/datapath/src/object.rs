@@ -14,7 +14,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 
 use crate::attach::{Attachment, Hook};
 use crate::clock::Clock;
-use crate::copies::{Copies, target};
+use crate::copies::{Copies, remove, target};
 use crate::error::DatapathError;
 use crate::events::Events;
 use crate::shared::{
@@ -332,8 +332,9 @@ impl Datapath {
     }
 
     /// Writes an outgoing interface list and its ports, for no flow that the data plane may be using. Each leg's
-    /// `devmap_slot` is its port's; no two may be of one device. Returns what `valid` is of the next hop that leads to it (`enum fw_nexthop_kind`): where
-    /// copies differ, what is sent to these ports, also of other flows, takes the legs' program from now on.
+    /// `devmap_slot` is its port's; no two may be of one device. Where copies differ, what is sent to these ports, also of
+    /// other flows, takes the legs' program from now on. Returns what `valid` is of the next hop that leads to the list
+    /// (`enum fw_nexthop_kind`).
     pub fn set_olist(&self, number: u32, legs: &[fw_nexthop]) -> Result<u32, DatapathError> {
         let program = self.leg()?;
         let mut olist = fw_olist::default();
@@ -537,10 +538,8 @@ impl Datapath {
     }
 
     fn delete(&self, name: &'static str, key: &[u8]) -> Result<(), DatapathError> {
-        match get(&self.maps, name)?.delete(key) {
-            Err(e) if e.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
-            result => result.map_err(|source| DatapathError::Map { map: name, source }),
-        }
+        remove(get(&self.maps, name)?, key)
+            .map_err(|source| DatapathError::Map { map: name, source })
     }
 }
 

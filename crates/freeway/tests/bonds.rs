@@ -17,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::*;
-use freeway_kernel::probe::kernel_version;
+use freeway_kernel::probe::sends_through_bonds;
 use freeway_lab::frame::{FlowSpec, MAC_CLIENT, MAC_LAN, Proto, mac_text};
 use freeway_lab::{Capture, Filter, Injector, Lab, Options, Port};
 
@@ -235,7 +235,7 @@ fn arrived(
 
 /// Bonds in XDP need it.
 fn fits() -> bool {
-    let fits = kernel_version().is_some_and(|version| version >= (6, 3));
+    let fits = sends_through_bonds();
     if !fits {
         println!("skipped: bonds are tc's before Linux 6.3");
     }

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
+use std::sync::LazyLock;
 
 use serde::Serialize;
 
@@ -222,6 +223,14 @@ pub fn kernel_version() -> Option<(u32, u32)> {
         .split(|c: char| !c.is_ascii_digit())
         .map(str::parse::<u32>);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// True if XDP may send through a bond: `bond_xdp_xmit()` asks no part whether it can, and the bond's XDP features say so
+/// from Linux 6.3 on.
+pub fn sends_through_bonds() -> bool {
+    static SENDS: LazyLock<bool> =
+        LazyLock::new(|| kernel_version().is_some_and(|version| version >= (6, 3)));
+    *SENDS
 }
 
 /// True if bpf_redirect() knows that PPP has no Ethernet header (`dev_is_mac_header_xmit` of 6.5, and of stable kernels

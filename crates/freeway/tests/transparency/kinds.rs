@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use freeway_kernel::probe::kernel_version;
+use freeway_kernel::probe::sends_through_bonds;
 use freeway_lab::Twins;
 use freeway_lab::twins::{Kind, PORTS};
 
@@ -73,7 +73,7 @@ fn pairs(kinds: &[Kind]) -> Vec<[Kind; 2]> {
 
 /// Where XDP serves a port of this kind; a PPPoE session once its packets have shown what it is, a bond from Linux 6.3 on.
 fn for_xdp(kind: Kind) -> bool {
-    kind != Kind::Bond || kernel_version().is_some_and(|version| version >= (6, 3))
+    kind != Kind::Bond || sends_through_bonds()
 }
 
 /// The next case in which all flows have to be fast; frames one at a time would take long in an emulated machine.

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
 
+use freeway_kernel::probe::sends_through_bonds;
 use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, MAC_SERVER, MAC_WAN, mac_text, sum16};
 use freeway_lab::{Injector, Port};
 
@@ -541,7 +542,7 @@ fn flows_of_a_vrf_become_fast() {
     lab.client()
         .tool("ip neighbour replace 192.0.2.1 lladdr 02:00:00:00:07:01 nud permanent dev eth0")
         .unwrap();
-    if kernel_version().is_some_and(|version| version >= (6, 3)) {
+    if sends_through_bonds() {
         exchange_in_xdp(&lab, &daemon, SERVER, "bond0");
     } else {
         wait_for_path(&daemon, "bond0", "tc");

@@ -4,16 +4,12 @@
 use freeway_cmm::{Fitness, Framing};
 use freeway_datapath::DatapathError;
 use freeway_kernel::model::{Link, PortDetail};
-use freeway_kernel::probe::kernel_version;
+use freeway_kernel::probe::sends_through_bonds;
 
 use super::Engine;
-use super::bridges::UNBRIDGED;
-use super::ports::{Port, attach_xdp, forwards, without_xdp};
-use crate::config::PathChoice;
+use super::poll::wanted_by;
+use super::ports::{Port, attach_xdp, forwards, wants_elsewhere, without_xdp};
 use crate::kinds;
-
-/// `bond_xdp_xmit()` asks no part whether it can: the bond's features say that, from this version on.
-const FEATURES_SINCE: (u32, u32) = (6, 3);
 
 /// A part of a bond.
 pub(super) fn is_part(link: &Link) -> bool {
@@ -29,21 +25,15 @@ fn takes(bond: &Link, part: &Link) -> bool {
 impl Engine {
     /// What keeps XDP from a part until the administrator does something about it: it has no program then.
     fn never_at_part(&self, link: &Link, bond: &Link) -> Option<String> {
-        let elsewhere = [PathChoice::Tc, PathChoice::Kernel];
-        let configured = [link, bond].into_iter().any(|of| {
-            let options = self.config.port.get(&of.name);
-            options.is_some_and(|options| elsewhere.contains(&options.path))
-        });
-        if configured {
-            return Some("the configuration wants another path than XDP".into());
-        }
-        if let Some(reason) = without_xdp(link, &self.config) {
+        let elsewhere = |of: &Link| wants_elsewhere(of, &self.config);
+        let configured = elsewhere(link).or_else(|| elsewhere(bond));
+        if let Some(reason) = configured.or_else(|| without_xdp(link, &self.config)) {
             return Some(reason);
         }
         if let Err(reason) = kinds::bonded(bond) {
             return Some(reason.into());
         }
-        if kernel_version().is_none_or(|version| version < FEATURES_SINCE) {
+        if !sends_through_bonds() {
             return Some("bonds are XDP's from Linux 6.3 on".into());
         }
         if !bond.xdp.is_empty() {
@@ -103,16 +93,8 @@ impl Engine {
         if let PortDetail::Bond { queue: 1.., .. } = link.port {
             kept.push("it has a transmit queue of its own (queue_id)".into());
         }
-        let mut sniffers = self.polled.sniffers.iter();
-        let sniffer = sniffers.find(|socket| {
-            socket.ifindex == Some(link.ifindex) && !UNBRIDGED.contains(&socket.protocol)
-        });
-        kept.extend(sniffer.map(|socket| {
-            format!(
-                "a packet socket (inode {}) may want its frames",
-                socket.inode
-            )
-        }));
+        let sniffer = self.polled.taker(|port| port == Some(link.ifindex));
+        kept.extend(sniffer.map(wanted_by));
         let input = kept.is_empty();
         port.reasons.extend(kept);
         let output = self.judge_xdp_output(link, port, true);
@@ -147,14 +129,13 @@ impl Engine {
             opened.map_err(|error| error.to_string())?;
         }
         let fit = fit?;
-        let served = (bond.carrier, parts);
-        if !port.by_parts || port.served != served {
+        let by_parts = Some((bond.carrier, parts));
+        if port.by_parts != by_parts {
             // frames that a bond without parts loses say nothing of those that it has now
             self.datapath
                 .set_port(slot, bond.ifindex)
                 .map_err(|error| error.to_string())?;
-            port.by_parts = true;
-            port.served = served;
+            port.by_parts = by_parts;
         }
         Ok(fit)
     }
@@ -179,14 +160,14 @@ impl Engine {
             !links.values().filter(is_its).all(stays) || self.ports.by_index.iter().any(left)
         };
         let ports = self.ports.by_index.iter();
-        let bonds = ports.filter(|(ifindex, port)| port.by_parts && changes(**ifindex));
+        let bonds = ports.filter(|(ifindex, port)| port.by_parts.is_some() && changes(**ifindex));
         bonds.map(|(ifindex, _)| *ifindex).collect()
     }
 
     /// True of a part at which XDP serves the bond, once the kernel lets it.
     pub(super) fn serves_bond(&self, link: &Link, port: &Port) -> bool {
         let bond = link.master.and_then(|bond| self.ports.by_index.get(&bond));
-        port.part.is_some() && bond.is_some_and(|bond| bond.by_parts)
+        port.part.is_some() && bond.is_some_and(|bond| bond.by_parts.is_some())
     }
 
     /// What all parts together are fit for.

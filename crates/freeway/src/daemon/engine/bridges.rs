@@ -12,14 +12,11 @@ use freeway_datapath::Datapath;
 use freeway_kernel::model::{Event, Link, PortDetail};
 
 use super::Engine;
-use super::ports::{Port, attach_tc, attach_xdp, forwards, without_xdp};
+use super::poll::wanted_by;
+use super::ports::{Port, attach_tc, attach_xdp, forwards, wants_elsewhere, without_xdp};
 use crate::api::{BridgedFrames, RefusalCount};
-use crate::config::PathChoice;
 use crate::daemon::DaemonError;
 use crate::kinds;
-
-/// What sockets may wait for that no bridge passes on, and XDP leaves alone: 802.1X, and what goes to all at once.
-pub(super) const UNBRIDGED: [u16; 4] = [0x888e, 0x88cc, 0x8809, 0x0806];
 
 /// The paths that the data plane has.
 struct View<'a>(&'a Datapath);
@@ -36,10 +33,9 @@ impl Engine {
         if !self.config.policy.bridging {
             return Some("the configuration leaves bridging to the kernel".into());
         }
-        let options = self.config.port.get(&link.name);
-        let elsewhere = [PathChoice::Tc, PathChoice::Kernel];
-        if options.is_some_and(|options| elsewhere.contains(&options.path)) {
-            return Some("the configuration wants another path than XDP".into());
+        let configured = wants_elsewhere(link, &self.config);
+        if configured.is_some() {
+            return configured;
         }
         if link.is_bond() {
             return Some("XDP does not bridge at a bond".into());
@@ -92,17 +88,8 @@ impl Engine {
         if let Some(chain) = self.ruleset.frame_chain(&link.name) {
             return Some(format!("{chain} must see its frames"));
         }
-        let mut sniffers = self.polled.sniffers.iter();
-        let sniffer = sniffers.find(|socket| {
-            socket.ifindex.is_none_or(|index| index == link.ifindex)
-                && !UNBRIDGED.contains(&socket.protocol)
-        });
-        sniffer.map(|socket| {
-            format!(
-                "a packet socket (inode {}) may want its frames",
-                socket.inode
-            )
-        })
+        let taker = |port: Option<u32>| port.is_none_or(|index| index == link.ifindex);
+        self.polled.taker(taker).map(wanted_by)
     }
 
     /// Judges a port of a bridge for what is bridged; what is routed the bridge takes part with.
@@ -177,13 +164,9 @@ impl Engine {
         let port = self.ports.by_index.get(&bridge);
         let fit = port.filter(|port| port.stations_of.is_some() && port.xdp.any());
         let fit = fit.ok_or("XDP does not serve the bridge below: tc forwards")?;
-        let mut sniffers = self.polled.sniffers.iter();
-        let sniffer = sniffers
-            .find(|socket| socket.ifindex == Some(bridge) && !UNBRIDGED.contains(&socket.protocol));
-        match sniffer {
-            Some(socket) => Err(format!(
-                "a packet socket at the bridge below (inode {}) may want its frames: tc forwards",
-                socket.inode
+        match self.polled.taker(|port| port == Some(bridge)) {
+            Some(inode) => Err(format!(
+                "a packet socket at the bridge below (inode {inode}) may want its frames: tc forwards"
             )),
             None => Ok(fit.xdp),
         }

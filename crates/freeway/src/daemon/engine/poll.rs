@@ -35,6 +35,9 @@ pub(super) struct Question {
     pub connections: Vec<ConnKey>,
 }
 
+/// What sockets may wait for that no bridge passes on, and XDP leaves alone: 802.1X, and what goes to all at once.
+const UNBRIDGED: [u16; 4] = [0x888e, 0x88cc, 0x8809, 0x0806];
+
 /// The thread that asks. It was made by the daemon's main thread, which never changes its network namespace, and so
 /// is in the same one.
 #[derive(Debug)]
@@ -254,6 +257,14 @@ impl Polled {
             })
     }
 
+    /// A packet socket, by inode, that may want all frames of its port, of which the caller knows whether it concerns it
+    /// (`None`: of all ports).
+    pub(super) fn taker(&self, concerns: impl Fn(Option<u32>) -> bool) -> Option<u32> {
+        let mut sockets = self.sniffers.iter();
+        let taker = sockets.find(|s| concerns(s.ifindex) && !UNBRIDGED.contains(&s.protocol));
+        taker.map(|socket| socket.inode)
+    }
+
     /// Names of a port's XDP features, and whether it sends redirected frames. A
     /// kernel before 6.3 does not tell: it is believed, and watched.
     pub(super) fn xdp_features(&self, ifindex: u32) -> (Vec<String>, bool) {
@@ -364,4 +375,9 @@ pub(super) fn feature(probe: &ProbeResult) -> Feature {
         needed_for: probe.needed_for.into(),
         minimum_kernel: format!("{}.{}", probe.since.0, probe.since.1),
     }
+}
+
+/// What is said of a socket that may want a port's frames.
+pub(super) fn wanted_by(inode: u32) -> String {
+    format!("a packet socket (inode {inode}) may want its frames")
 }

@@ -110,10 +110,8 @@ pub(super) struct Port {
     pub part: Option<Fitness>,
     /// The bond whose frames XDP takes for what comes in here.
     pub enters: Option<u32>,
-    /// It is a bond, and XDP serves it at its parts.
-    pub by_parts: bool,
-    /// Its carrier and its parts were then so: whether what comes in there is its.
-    pub served: (bool, Vec<(u32, bool)>),
+    /// It is a bond, and XDP serves it at its parts: its carrier, and of each part whether what comes in there is its.
+    pub by_parts: Option<(bool, Vec<(u32, bool)>)>,
     /// Its bridge, and what XDP may do with frames that are bridged.
     pub bridged: Option<(u32, Fitness)>,
     /// XDP serves it at the ports of this bridge, which is itself or below, for stations that are known there.
@@ -165,7 +163,7 @@ impl Port {
 
     /// XDP sees its frames.
     pub(super) fn has_xdp(&self) -> bool {
-        self.xdp_program.is_some() || self.carried.is_some() || self.by_parts
+        self.xdp_program.is_some() || self.carried.is_some() || self.by_parts.is_some()
     }
 
     /// Takes the programs off, and clsact if nobody else uses it.
@@ -315,6 +313,13 @@ fn unfit(link: &Link, config: &Config) -> Option<String> {
 fn wants_tc(link: &Link, config: &Config) -> Option<String> {
     let path = config.port.get(&link.name).map(|options| options.path);
     (path == Some(PathChoice::Tc)).then(|| "the configuration wants tc".into())
+}
+
+/// Why XDP is not to have a port's frames, nor those of what it is a piece of.
+pub(super) fn wants_elsewhere(link: &Link, config: &Config) -> Option<String> {
+    let path = config.port.get(&link.name).map(|options| options.path);
+    matches!(path, Some(PathChoice::Tc | PathChoice::Kernel))
+        .then(|| "the configuration wants another path than XDP".into())
 }
 
 /// What keeps XDP from a port that tc may forward for.
@@ -477,7 +482,7 @@ impl Engine {
         let port = self.ports.by_index.get(&lower).ok_or_else(none)?;
         let mut carried = match &port.carried {
             Some(carried) => carried.clone(),
-            None if port.by_parts
+            None if port.by_parts.is_some()
                 || (port.xdp_program.is_some() && port.within == Within::Nothing) =>
             {
                 Carried {
@@ -492,7 +497,9 @@ impl Engine {
             return Err(none());
         }
         let base = self.mirror.links().get(&carried.base);
-        if port.by_parts && base.is_some_and(|bond| kinds::bonded(bond) != Ok(Bonded::Whatever)) {
+        if port.by_parts.is_some()
+            && base.is_some_and(|bond| kinds::bonded(bond) != Ok(Bonded::Whatever))
+        {
             return Err(
                 "the bond below chooses its part by what is in a packet, where XDP's have their tags: tc forwards"
                     .into(),
@@ -538,7 +545,7 @@ impl Engine {
     pub(super) fn leave(&self, ifindex: u32, port: &mut Port) {
         self.uncarry(port);
         self.close(ifindex, port);
-        port.by_parts = false;
+        port.by_parts = None;
         port.detach(ifindex);
     }
 
@@ -590,7 +597,7 @@ impl Engine {
             .ports
             .by_index
             .iter()
-            .filter(|(_, p)| p.xdp_program.is_some() || p.by_parts);
+            .filter(|(_, p)| p.xdp_program.is_some() || p.by_parts.is_some());
         judged.any(|(index, port)| self.datapath.fault(*index).failed != port.faults)
     }
 
@@ -684,7 +691,7 @@ impl Engine {
             .map(|()| Fitness::FULL),
         };
         let below = below.unwrap_or_else(|reason| {
-            port.by_parts = false;
+            port.by_parts = None;
             port.reasons.push(reason);
             Fitness::default()
         });
