@@ -22,6 +22,7 @@ mod exit;
 mod filter;
 
 mod daemon;
+mod dut;
 #[cfg(test)]
 #[path = "../../crates/freeway/src/testing.rs"]
 mod testing;

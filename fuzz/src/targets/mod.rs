@@ -3,6 +3,7 @@
 
 mod api;
 mod config;
+mod control;
 mod forwarded;
 mod frame;
 mod input;
@@ -22,6 +23,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("legacy", kernel::legacy),
     ("api", api::run),
     ("config", config::run),
+    ("control", control::run),
 ];
 
 /// The target of a name.
