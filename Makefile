@@ -31,7 +31,7 @@ test: ## everything: formatting, lints, tests as user, as root and in VMs
 .PHONY: test-long
 test-long: ## the same, each test in its long form: hours
 	@scripts/setup build test vm
-	@FREEWAY_LONG=1 FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) TEST_TIMEOUT=14400 \
+	@FREEWAY_LONG=1 FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) \
 		scripts/test fmt lint unit root fuzz vm
 
 .PHONY: test-unit
@@ -53,6 +53,11 @@ test-vm: ## tests on Debian's 6.1 and 6.12 kernels in virtual machines
 fuzz: ## each fuzz target for FUZZ_SECONDS (10), with sanitizers
 	@scripts/setup build test
 	@scripts/test fuzz
+
+.PHONY: baseline
+baseline: ## compare the speed of this build with docs/report
+	@scripts/setup build test
+	@$(SUDO) scripts/baseline
 
 .PHONY: lint
 lint: ## formatting and lints, changes nothing

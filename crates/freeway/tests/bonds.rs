@@ -24,8 +24,6 @@ use freeway_lab::{Capture, Filter, Injector, Lab, Options, Port};
 const EVERY: Duration = Duration::from_micros(500);
 const QUIET: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What no revalidation, no other work of the kernel's takes.
-const FAST_MIN: f64 = 0.7;
 /// Frames of each way between two changes of the active part.
 const ROUNDS: u32 = 100;
 const VLAN: u16 = 5;

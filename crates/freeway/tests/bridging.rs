@@ -22,8 +22,6 @@ use freeway_lab::{Capture, Injector, Lab, Options, Port};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Earlier no revalidation stops a path: three of its frames have to stay away.
 const REVALIDATED: Duration = Duration::from_millis(750);
-/// Of frames that only the kernel's work of a revalidation keeps from XDP.
-const FAST_MIN: f64 = 0.9;
 
 fn station(number: u8) -> [u8; 6] {
     [0x02, 0, 0, 0, 0x77, number]
@@ -272,8 +270,8 @@ fn a_station_moves() {
     }
     late.sort_unstable();
     println!("row: 20 moves, frames to where the station had been for {worst:?} at most");
-    assert!(late[18] <= Duration::from_millis(10), "{late:?}");
-    assert!(worst <= Duration::from_millis(100), "{late:?}");
+    let (median_max, worst_max) = late_max();
+    assert!(late[10] <= median_max && worst <= worst_max, "{late:?}");
 }
 
 /// Sends from station 0 to 1 until the kernel's answer to a change holds; how many arrive then.

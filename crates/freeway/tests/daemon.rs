@@ -7,9 +7,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freeway_lab::{Lab, Options, Proto, Topology};
+use freeway_testkit::Moment;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
@@ -50,9 +51,9 @@ impl Router {
             .write_all(lab.config_toml("").as_bytes())
             .unwrap();
         let mut router = Router { lab, daemon };
-        let patience = Instant::now() + Duration::from_secs(60);
+        let patience = Moment::now() + Duration::from_secs(60);
         while !router.ask(&["status"]).status.success() {
-            if router.daemon.try_wait().unwrap().is_some() || Instant::now() > patience {
+            if router.daemon.try_wait().unwrap().is_some() || Moment::now() > patience {
                 let _ = router.daemon.kill();
                 let mut log = String::new();
                 std::io::Read::read_to_string(&mut router.daemon.stderr.take().unwrap(), &mut log)
@@ -212,9 +213,9 @@ fn a_killed_daemon_is_replaced() {
         .args(["run", "--log", "error", "-i", "lan0"])
         .process_group(0);
     router.daemon = router.lab.router().spawn(&mut command).unwrap();
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Moment::now() + Duration::from_secs(60);
     while !router.ask(&["status"]).status.success() {
-        assert!(Instant::now() < patience && router.daemon.try_wait().unwrap().is_none());
+        assert!(Moment::now() < patience && router.daemon.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(50));
     }
     // Without wire_true a veth is not XDP's, by name.

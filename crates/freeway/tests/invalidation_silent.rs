@@ -11,10 +11,11 @@ mod support_invalidation;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freeway_lab::clock::monotonic_ns;
 use freeway_lab::{FlowSpec, Generator, Load, Options, Proto, Running, Until};
+use freeway_testkit::Moment;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use support_invalidation::netlink::{Acked, attach_link, constant_program, timed};
 use support_invalidation::site::{BYSTANDER_PORT, FLOWS, Row, Rows, Site, source_ports};
@@ -73,10 +74,10 @@ fn ports(first: u16, between: char) -> String {
 /// Waits until no group has frames any more.
 #[track_caller]
 fn wait_quiet(site: &Site, groups: &[&Group]) {
-    let end = Instant::now() + Duration::from_millis(REVALIDATED_MS as u64 + 6_000);
+    let end = Moment::now() + Duration::from_millis(REVALIDATED_MS as u64 + 6_000);
     let quiet = |group: &&&Group| monotonic_ns().saturating_sub(group.last_ns(site)) >= QUIET_NS;
     while !groups.iter().all(|group| quiet(&group)) {
-        assert!(Instant::now() < end, "frames still come");
+        assert!(Moment::now() < end, "frames still come");
         thread::sleep(Duration::from_millis(50));
     }
 }

@@ -27,6 +27,7 @@ use common::wire::{ACK, FIN, NEAR, PSH, RST, SYN, Segment, Side, TCP, Talk, UDP,
 use common::*;
 use freeway_kernel::model::{Connection, TCP_FLAG_MAXACK_SET, TcpState};
 use freeway_lab::{Lab, Options, Port};
+use freeway_testkit::Moment;
 
 /// Conntrack's timeouts, seconds. An interval of revalidation is a quarter of them.
 const TIMEOUTS: [(&str, u32); 12] = [
@@ -225,7 +226,7 @@ impl Site {
     /// Exchanges until both directions are fast.
     #[track_caller]
     fn warm(&self, talk: &mut Talk<'_>) {
-        let end = Instant::now() + LEARNED;
+        let end = Moment::now() + LEARNED;
         loop {
             for _ in 0..10 {
                 assert!(talk.exchange(), "while it is learned");
@@ -235,7 +236,7 @@ impl Site {
                 return;
             }
             let stats = self.router.as_ref().map(Router::stats);
-            assert!(Instant::now() < end, "{fast:?}\n{}", stats.unwrap());
+            assert!(Moment::now() < end, "{fast:?}\n{}", stats.unwrap());
         }
     }
 
@@ -746,9 +747,9 @@ fn neighbours(freeway: bool) -> Record {
         near.send_to(&number.to_be_bytes(), "198.51.100.2:5000")
             .unwrap();
         thread::sleep(Duration::from_millis(20));
-        let end = Instant::now() + patience;
+        let end = Moment::now() + patience;
         let mut got = [0; 4];
-        while far.recv(&mut got).is_ok() || Instant::now() < end {
+        while far.recv(&mut got).is_ok() || Moment::now() < end {
             if got == number.to_be_bytes() {
                 return true;
             }

@@ -6,11 +6,12 @@ mod common;
 
 use std::net::UdpSocket;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::*;
 use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, MAC_WAN, sum16};
 use freeway_lab::{Capture, Injector, Options};
+use freeway_testkit::Moment;
 use serde_json::Value;
 
 /// IPS_TCP_FLAG_BE_LIBERAL of a direction (IP_CT_TCP_FLAG_BE_LIBERAL).
@@ -176,7 +177,7 @@ fn window_tracking_stays_liberal() {
 
 /// Sends until fast packets come or stay away for 100 datagrams; how long that took.
 fn until_fast(router: &Router, ends: &(UdpSocket, UdpSocket), wanted: bool) -> Duration {
-    let start = Instant::now();
+    let start = Moment::now();
     loop {
         let before = router.stats().fast();
         send(ends, 100);

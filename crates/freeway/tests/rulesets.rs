@@ -25,10 +25,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::*;
 use freeway_lab::{Filter, Lab, Netns, Options};
+use freeway_testkit::Moment;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -211,7 +212,7 @@ impl Site {
 fn judge(router: &Router, flow: &Flow, from: SocketAddr, to: SocketAddr) -> Result<(), String> {
     let (src, dst) = (from.to_string(), to.to_string());
     let question = ["explain", &flow.proto, &src, &dst];
-    let end = Instant::now() + PATIENCE;
+    let end = Moment::now() + PATIENCE;
     loop {
         let json = router.json(&question);
         let summary = json["summary"].as_str().unwrap();
@@ -237,7 +238,7 @@ fn judge(router: &Router, flow: &Flow, from: SocketAddr, to: SocketAddr) -> Resu
             println!("  {:16} {summary}", flow.name);
             return Ok(());
         }
-        if Instant::now() > end {
+        if Moment::now() > end {
             return Err(format!("{}: {json:#}", flow.name));
         }
         thread::sleep(Duration::from_millis(50));

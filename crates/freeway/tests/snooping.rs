@@ -19,13 +19,12 @@ use std::time::{Duration, Instant};
 use common::*;
 use freeway_lab::frame::MAC_LAN;
 use freeway_lab::{Capture, Injector, Lab, Options, Port};
+use freeway_testkit::Moment;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const PORTS: usize = 5;
 /// Earlier no revalidation stops a path: three of its frames have to stay away.
 const REVALIDATED: Duration = Duration::from_millis(750);
-/// Of frames that only the kernel's work of a revalidation keeps from XDP.
-const FAST_MIN: f64 = 0.9;
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
 
 fn station(number: u8) -> [u8; 6] {
@@ -296,7 +295,7 @@ impl Site {
     #[track_caller]
     fn warm(&mut self, group: impl Into<IpAddr>) {
         let group = group.into();
-        let start = Instant::now();
+        let start = Moment::now();
         loop {
             let before = self.fast();
             for _ in 0..20 {
@@ -627,7 +626,7 @@ fn groups_of_ipv6() {
     let group: Ipv6Addr = "ff0e::1:203".parse().unwrap();
     site.listen(group, &[2, 3]);
     // the bridge asks once it has an address
-    let start = Instant::now();
+    let start = Moment::now();
     loop {
         site.clear();
         site.send(group);

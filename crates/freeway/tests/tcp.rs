@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use common::*;
 use freeway_kernel::model::{Connection, CtStatus, TcpState, Tuple};
 use freeway_lab::{Lab, Netns, Options, PortForward, Proto};
+use freeway_testkit::Moment;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -92,8 +93,8 @@ fn has_ended(connection: &Connection) -> bool {
 fn wait_closed(lab: &Lab) {
     let mut open = Vec::new();
     // a FIN that is lost several times is sent again after seconds
-    let end = Instant::now() + Duration::from_secs(15);
-    while Instant::now() < end {
+    let end = Moment::now() + Duration::from_secs(15);
+    while Moment::now() < end {
         open = connections(lab, TCP);
         open.retain(|connection| !has_ended(connection));
         if open.is_empty() {

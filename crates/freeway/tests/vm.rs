@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freeway_kernel::probe::kernel_version;
 use freeway_lab::frame::MAC_WAN;
@@ -23,6 +23,7 @@ use freeway_lab::{
     Capture, Captured, Direction, Directions, Filter, Generator, Lab, LabError, Load, MeasureSpec,
     Netns, Options, Proto, Sink, SinkSpec, Topology, Until, measure, pppoe,
 };
+use freeway_testkit::Moment;
 use serde_json::Value;
 
 const SERVER: &str = "198.51.100.2";
@@ -66,7 +67,7 @@ impl Daemon {
             .write_all(config.as_bytes())
             .unwrap();
         let mut daemon = Self { child, socket };
-        let start = Instant::now();
+        let start = Moment::now();
         while daemon.ask(&["status"]).is_none() {
             if let Some(status) = daemon.child.try_wait().unwrap() {
                 panic!("the daemon ended: {status}");
@@ -241,7 +242,7 @@ fn pattern(i: usize) -> u8 {
 /// Waits until both directions of a protocol have had fast packets.
 #[track_caller]
 fn wait_until_fast(daemon: &Daemon, proto: &str, mut meanwhile: impl FnMut()) {
-    let start = Instant::now();
+    let start = Moment::now();
     loop {
         let fast = daemon.fast(proto);
         if fast.iter().all(|packets| *packets >= 5) {
@@ -307,7 +308,7 @@ fn exchange(lab: &Lab, daemon: &Daemon, to: &'static str) {
         }
     });
     let before = daemon.fast_packets();
-    let start = Instant::now();
+    let start = Moment::now();
     stream.write_all(&[0xff]).unwrap();
     let mut data = Vec::new();
     stream.read_to_end(&mut data).unwrap();
@@ -347,7 +348,7 @@ fn exchange_in_tc(lab: &Lab, daemon: &Daemon, to: &'static str) {
 
 #[track_caller]
 fn wait_for_path(daemon: &Daemon, port: &str, path: &str) {
-    let start = Instant::now();
+    let start = Moment::now();
     loop {
         let status = daemon.get(&["status"]);
         let mut ports = status["ports"].as_array().unwrap().iter();
@@ -490,7 +491,7 @@ fn pppoe_flows_become_fast() {
             file.display()
         );
         let pppd = Helper::start(lab.router(), &line);
-        let start = Instant::now();
+        let start = Moment::now();
         while !lab
             .router()
             .tool("ip -4 address show dev ppp0")
@@ -509,7 +510,7 @@ fn pppoe_flows_become_fast() {
     let mut wire = Capture::open(lab.server_port()).unwrap();
     let (end, before) = (Arc::new(AtomicBool::new(false)), daemon.fast_packets());
     let sender = load(lab.client(), "10.6.0.1", &end);
-    let start = Instant::now();
+    let start = Moment::now();
     while daemon.fast_packets() < before + 200 {
         assert!(start.elapsed() < PATIENCE, "{}", daemon.dump());
     }
@@ -541,7 +542,7 @@ fn pppoe_flows_become_fast() {
     assert!(before.len() > 200, "{}", before.len());
     assert!(late.iter().all(|late| *late < LATE_MAX), "{late:?}");
     let _again = dial();
-    let dialled = Instant::now();
+    let dialled = Moment::now();
     let before = daemon.fast_packets();
     while daemon.fast_packets() < before + 5 {
         assert!(dialled.elapsed() < PATIENCE, "{}", daemon.dump());
@@ -657,7 +658,7 @@ impl Peer {
 
     fn configure(&self) {
         let load = format!("--load-all --file {}/tunnel", self.files);
-        let start = Instant::now();
+        let start = Moment::now();
         while let Err(error) = self.swanctl(&load) {
             assert!(start.elapsed() < PATIENCE, "{error}");
             thread::sleep(Duration::from_millis(200));
@@ -665,7 +666,7 @@ impl Peer {
     }
 
     fn connect(&self) {
-        let start = Instant::now();
+        let start = Moment::now();
         self.swanctl("--initiate --child net").unwrap();
         println!("tunnel: there after {:?}", start.elapsed());
     }
@@ -683,7 +684,7 @@ impl Peer {
     fn rekey(&self) -> Vec<u64> {
         let old = self.spis();
         self.swanctl("--rekey --child net").unwrap();
-        let start = Instant::now();
+        let start = Moment::now();
         loop {
             let spis = self.spis();
             if spis.len() == 2 && spis.iter().all(|spi| !old.contains(spi)) {
@@ -730,7 +731,7 @@ fn through_tunnel(lab: &Lab, daemon: &Daemon, work: impl FnOnce()) {
 /// Waits until the flows of both SPIs have had fast packets.
 #[track_caller]
 fn wait_spis_fast(daemon: &Daemon, spis: &[u64]) {
-    let start = Instant::now();
+    let start = Moment::now();
     loop {
         let flows = daemon.get(&["flows", "proto", "esp"]);
         let fast = |spi: &u64| {
@@ -804,7 +805,7 @@ fn ipsec_tunnels_that_pass_become_fast() {
         wait_until_fast(&daemon, "udp", sleep);
         client.rekey();
         let before = daemon.fast("udp");
-        let start = Instant::now();
+        let start = Moment::now();
         while (0..2).any(|way| daemon.fast("udp")[way] < before[way] + 20) {
             assert!(start.elapsed() < PATIENCE, "{}", daemon.dump());
             sleep();
@@ -866,7 +867,7 @@ fn flows_of_a_roaming_station_become_fast() {
             .unwrap();
         let _ = lab.client().tool("iw dev wlan2 disconnect");
         let line = format!("iw dev wlan2 connect freeway 2412 {address}");
-        let start = Instant::now();
+        let start = Moment::now();
         loop {
             // an access point may need a moment before it is heard of
             let _ = lab.client().tool(&line);
@@ -967,7 +968,7 @@ fn rows_of_imx8_have_three_figures() {
         bench.args(few.iter().flat_map(|row| ["--row", row]));
         few.len()
     };
-    let start = Instant::now();
+    let start = Moment::now();
     let output = bench.stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "{}", output.status);
     println!("bench imx8: {:?}", start.elapsed());
@@ -1007,7 +1008,7 @@ fn routers_of_homes_have_all_figures() {
         bench.args(["bench", "compare", "--scenario", scenario, "--json"]);
         bench.args(["--runs", "1", "--seconds", "0.5", "--brief"]);
         bench.args(["--flows", "200"]);
-        let start = Instant::now();
+        let start = Moment::now();
         let output = bench.stderr(Stdio::inherit()).output().unwrap();
         assert!(output.status.success(), "{scenario}: {}", output.status);
         println!("{scenario}: {:?}", start.elapsed());
@@ -1049,7 +1050,7 @@ fn generated_frames_leave_in_the_session() {
     }
     lab.prime(Proto::Udp, FLOWS, None).unwrap();
     let daemon = Daemon::start(&lab, "", &["ppp0"]);
-    let start = Instant::now();
+    let start = Moment::now();
     while daemon.get(&["status"])["ports"]
         .as_array()
         .unwrap()
@@ -1069,7 +1070,7 @@ fn generated_frames_leave_in_the_session() {
             .unwrap();
         daemon.fast_packets() - before
     };
-    let start = Instant::now();
+    let start = Moment::now();
     while send() < frames * 9 / 10 {
         assert!(start.elapsed() < PATIENCE, "{}", daemon.dump());
     }
@@ -1195,7 +1196,7 @@ fn a_full_conntrack_table_leaves_what_is_fast() {
         new.iter().all(|socket| ask(socket, few)),
         "there is room again"
     );
-    let start = Instant::now();
+    let start = Moment::now();
     while daemon.get(&["resync"])["changes"] != 0 {
         assert!(start.elapsed() < PATIENCE, "{}", daemon.dump());
     }

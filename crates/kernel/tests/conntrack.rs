@@ -7,12 +7,13 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{in_namespace, nft};
 use freeway_kernel::conntrack::{ConnectionFilter, Conntrack, TcpPrepare};
 use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::*;
+use freeway_testkit::Moment;
 
 /// A rule that asks for the connection hooks connection tracking in.
 fn track() {
@@ -364,7 +365,7 @@ fn ends_and_changes_are_events() {
         let mut events = Vec::new();
         let wait =
             |events: &mut Vec<Event>, mirror: &mut Mirror, wanted: &dyn Fn(&Event) -> bool| {
-                let start = Instant::now();
+                let start = Moment::now();
                 while !events.iter().any(wanted) {
                     mirror.read(events).unwrap();
                     assert!(start.elapsed() < Duration::from_secs(20), "{events:#?}");

@@ -6,12 +6,13 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::mirror::{PATIENCE, assert_in_step, index, quiet, read_until};
 use common::{attempt, in_namespace, nft, run};
 use freeway_kernel::mirror::{Mirror, MirrorConfig};
 use freeway_kernel::model::*;
+use freeway_testkit::Moment;
 
 /// A pair of connected links, both up.
 fn pair() {
@@ -68,7 +69,7 @@ fn links_come_change_and_go() {
 }
 
 fn read_until_link(mirror: &mut Mirror, name: &str) {
-    let start = Instant::now();
+    let start = Moment::now();
     while mirror.link_by_name(name).is_none() {
         mirror.read(&mut Vec::new()).unwrap();
         assert!(start.elapsed() < PATIENCE, "no link {name}");
@@ -77,7 +78,7 @@ fn read_until_link(mirror: &mut Mirror, name: &str) {
 
 /// The kernel's watch over carriers (net/core/link_watch.c) tells up to a second later than a dump would.
 fn read_until_running(mirror: &mut Mirror, ifindex: u32, running: bool) {
-    let start = Instant::now();
+    let start = Moment::now();
     while mirror.links()[&ifindex].running != running {
         mirror.read(&mut Vec::new()).unwrap();
         assert!(start.elapsed() < PATIENCE, "link {ifindex}: not {running}");

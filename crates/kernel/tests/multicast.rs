@@ -7,7 +7,7 @@ mod common;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::mirror::{assert_in_step, index, quiet, read_until};
 use common::routing::*;
@@ -15,6 +15,7 @@ use common::{attempt, in_namespace, run};
 use freeway_kernel::Memberships;
 use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::*;
+use freeway_testkit::Moment;
 
 /// Makes a link with a peer of the same name and a "p".
 fn link(name: &str) {
@@ -337,9 +338,9 @@ fn memberships_are_those_of_the_namespace() {
         unsafe { libc::close(raw) };
         drop(socket);
         // what other tests are about to start holds all descriptors for a moment
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Moment::now() + Duration::from_secs(10);
         while Memberships::read().unwrap() != before {
-            assert!(Instant::now() < end, "{:?}", Memberships::read());
+            assert!(Moment::now() < end, "{:?}", Memberships::read());
             thread::sleep(Duration::from_millis(10));
         }
     });

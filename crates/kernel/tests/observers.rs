@@ -6,7 +6,7 @@
 mod common;
 
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{attempt, in_namespace, run};
 use freeway_kernel::ethtool::Ethtool;
@@ -14,6 +14,7 @@ use freeway_kernel::probe::{Outcome, kernel_version, probe_all};
 use freeway_kernel::sockets::{PacketSocket, packet_sockets};
 use freeway_kernel::sysctl::Sysctls;
 use freeway_kernel::{hooks, netdev, nft, progs};
+use freeway_testkit::Moment;
 
 fn frame(ethertype: u16, protocol: u8, dport: u16) -> Vec<u8> {
     let mut frame = vec![0u8; 64];
@@ -47,7 +48,7 @@ impl Drop for Sniffer {
 }
 
 fn wait_for(wanted: impl Fn(&PacketSocket) -> bool) -> PacketSocket {
-    let start = Instant::now();
+    let start = Moment::now();
     loop {
         let sockets = packet_sockets().unwrap();
         if let Some(socket) = sockets.iter().find(|socket| wanted(socket)) {

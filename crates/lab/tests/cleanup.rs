@@ -8,11 +8,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::namespaces_of;
 use freeway_lab::sweep::sweep;
 use freeway_lab::{Lab, LabError, Options, Topology};
+use freeway_testkit::Moment;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -197,7 +198,7 @@ fn signals_clean_up_and_end_the_process() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         let mut child = holder();
         assert_eq!(conntrack_max(), limit + RAISE);
-        let start = Instant::now();
+        let start = Moment::now();
         kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
         let status = child.wait().unwrap();
         assert_eq!(status.signal(), Some(signal as i32), "{signal}: {status}");

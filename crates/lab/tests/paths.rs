@@ -208,8 +208,7 @@ fn rules_mark_what_they_match() {
         assert_eq!(mark.count, count, "rule {rule}");
         if count > 0 {
             assert!(before < mark.first_seen_ns && mark.last_seen_ns < monotonic_ns());
-            let span = mark.last_seen_ns - mark.first_seen_ns;
-            assert!((10_000_000..1_000_000_000).contains(&span), "{mark:?}");
+            assert!(mark.first_seen_ns < mark.last_seen_ns, "{mark:?}");
         } else {
             assert_eq!(mark.last_seen_ns, 0);
         }

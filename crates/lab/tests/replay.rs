@@ -6,11 +6,12 @@ mod common;
 
 use std::net::IpAddr;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{build_with, machine};
 use freeway_lab::frame::sum16;
 use freeway_lab::{Direction, Options, Player, Tally, Tape, Tempo};
+use freeway_testkit::Moment;
 
 /// UDP without checksum, or IPv6 of no next header.
 fn packet(source: IpAddr, destination: IpAddr) -> (u16, Vec<u8>) {
@@ -64,9 +65,9 @@ fn frames_reach_the_other_side() {
     assert_eq!((played.sent, played.refused), ([18, 9], 0));
     // two loops and their gaps, and the last one, at twice the speed
     assert!(played.elapsed_ns >= 3_000_000, "{played:?}");
-    let patience = Instant::now() + Duration::from_secs(2);
+    let patience = Moment::now() + Duration::from_secs(2);
     let arrived = || [0, 1].map(|at: usize| tallies[at].read().unwrap().frames);
-    while arrived() != [18, 9] && Instant::now() < patience {
+    while arrived() != [18, 9] && Moment::now() < patience {
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(arrived(), [18, 9]);

@@ -6,7 +6,7 @@ mod common;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freeway_lab::frame::{FAR_PORT, FCS_BYTES, FRAME_BYTES_JUMBO};
 use freeway_lab::routes::Beyond;
@@ -14,6 +14,7 @@ use freeway_lab::{
     FlowSpec, Injector, Lab, LabError, Loopback, Meter, Mix, Offer, Options, Proto, Sink, SinkSpec,
     Stream, Topology, Way,
 };
+use freeway_testkit::Moment;
 
 fn stamped(spec: FlowSpec, frame_bytes: u32) -> FlowSpec {
     FlowSpec {
@@ -48,8 +49,8 @@ fn stream(lab: &Lab, flows: u32, mix: &Mix) -> Stream {
 
 /// Waits for so many frames, for a while.
 fn arrived(meter: &Meter, frames: u64) {
-    let patience = Instant::now() + Duration::from_secs(5);
-    while meter.frames().unwrap() < frames && Instant::now() < patience {
+    let patience = Moment::now() + Duration::from_secs(5);
+    while meter.frames().unwrap() < frames && Moment::now() < patience {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -351,8 +352,8 @@ fn a_meter_for_one_address_takes_nothing_else() {
         for frame in others.iter().chain([&whole]) {
             injector.send(frame).unwrap();
         }
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while meter.frames().unwrap() == 0 && Instant::now() < deadline {
+        let deadline = Moment::now() + Duration::from_secs(5);
+        while meter.frames().unwrap() == 0 && Moment::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
         let metered = meter.read().unwrap();

@@ -18,11 +18,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freeway_kernel::conntrack::{ConnectionFilter, Conntrack};
 use freeway_kernel::model::Connection;
-use freeway_lab::{Lab, Netns, Options, Topology};
+use freeway_lab::{Lab, Netns, Options, Port, Topology};
+use freeway_testkit::Moment;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket, sockopt,
@@ -35,6 +36,9 @@ const START: Duration = Duration::from_secs(120);
 /// How long a daemon may take to end.
 const END: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(20);
+/// Of frames that are to be fast at least so many are. How many pass while the kernel has one of them to judge
+/// is the machine's; where a path is not used, none are.
+pub const FAST_MIN: f64 = 0.5;
 
 /// One test at a time: they measure, and the machine may have two cores.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -48,6 +52,18 @@ pub fn machine() -> Option<MutexGuard<'static, ()>> {
     let guard = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     freeway_lab::cleanup_on_signal().unwrap();
     Some(guard)
+}
+
+/// How long frames may go on by what was, after a change of which an event tells: in the median of several changes,
+/// and at the worst. What misses the event waits for the look at each second. The long form, on a machine of
+/// its own, asks for what an operator would see.
+pub fn late_max() -> (Duration, Duration) {
+    let ms = Duration::from_millis;
+    if long() {
+        (ms(10), ms(100))
+    } else {
+        (ms(100), ms(900))
+    }
 }
 
 /// True if the tests may take minutes.
@@ -91,12 +107,12 @@ pub fn freeway() -> Command {
 /// Asks until there is an answer.
 #[track_caller]
 pub fn until<T>(what: &str, patience: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + patience;
+    let end = Moment::now() + patience;
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(Instant::now() < end, "not within {patience:?}: {what}");
+        assert!(Moment::now() < end, "not within {patience:?}: {what}");
         thread::sleep(POLL);
     }
 }
@@ -166,7 +182,7 @@ impl Router {
             netns: netns.clone(),
             log: Some(log),
         };
-        let end = Instant::now() + START;
+        let end = Moment::now() + START;
         loop {
             let output = router.run(&["status", "--json"]);
             let status: Option<Value> = serde_json::from_slice(&output.stdout).ok();
@@ -174,7 +190,7 @@ impl Router {
                 return router;
             }
             let ended = router.child.try_wait().unwrap();
-            if ended.is_some() || Instant::now() > end {
+            if ended.is_some() || Moment::now() > end {
                 let _ = router.child.kill();
                 let log = router.log();
                 panic!("the daemon is not ready: {ended:?} {status:?}\n{log}");
@@ -234,7 +250,7 @@ impl Router {
         packets: u64,
         mut traffic: impl FnMut(),
     ) -> Vec<Value> {
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Moment::now() + Duration::from_secs(10);
         loop {
             traffic();
             let flows = self.flows(filter);
@@ -244,7 +260,7 @@ impl Router {
             if flows.iter().filter(fast).count() >= wanted {
                 return flows;
             }
-            if Instant::now() > end {
+            if Moment::now() > end {
                 let stats = self.stats();
                 panic!("{filter}: {wanted} fast flows wanted, there are {flows:#?}\n{stats}");
             }
@@ -256,10 +272,10 @@ impl Router {
     #[track_caller]
     pub fn wait_in_step(&self) {
         let mut changes = Vec::new();
-        let end = Instant::now() + Duration::from_secs(5);
+        let end = Moment::now() + Duration::from_secs(5);
         while changes.last() != Some(&0) {
             assert!(
-                Instant::now() < end,
+                Moment::now() < end,
                 "each time it changes more: {changes:?}"
             );
             changes.push(self.json(&["resync"])["changes"].as_u64().unwrap());
@@ -309,8 +325,8 @@ impl Drop for Router {
         // Not waited for yet, so the number is still its own. A stopped process gets its signal once it goes on.
         self.signal(Signal::SIGTERM);
         self.signal(Signal::SIGCONT);
-        let end = Instant::now() + END;
-        while Instant::now() < end {
+        let end = Moment::now() + END;
+        while Moment::now() < end {
             if let Ok(Some(_)) = self.child.try_wait() {
                 return;
             }
@@ -438,6 +454,37 @@ pub fn forwarded(netns: &Netns) -> u64 {
             v4 + line.map_or(0, |value| value.trim().parse::<u64>().unwrap())
         })
         .unwrap()
+}
+
+/// Frames that found no room at a port of the lab, on their way in or out: its ring was full, for the CPU that empties
+/// it was busy or away. Neither Freeway nor the kernel's stack lost them.
+pub fn dropped(lab: &Lab) -> u64 {
+    let ports = [
+        lab.client_port(),
+        lab.lan_port(),
+        lab.wan_port(),
+        lab.server_port(),
+    ];
+    let of = |port: &Port| -> u64 {
+        let line = format!("ip -j -s link show dev {}", port.name);
+        // a test may have taken the namespace's name
+        let Ok(text) = port.netns.tool(&line) else {
+            return 0;
+        };
+        let link: Value = serde_json::from_str(&text).unwrap();
+        let count = |way: &str| link[0]["stats64"][way]["dropped"].as_u64().unwrap();
+        count("rx") + count("tx")
+    };
+    ports.into_iter().map(of).sum()
+}
+
+/// Frames a second of a load that may be so high. Others use the machine, too: only the long form asks for all of it.
+pub fn paced(most_pps: u64) -> u64 {
+    if long() {
+        most_pps
+    } else {
+        most_pps.min(20_000)
+    }
 }
 
 /// TCP segments that a host has sent again.

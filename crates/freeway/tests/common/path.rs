@@ -3,9 +3,10 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Router;
+use freeway_testkit::Moment;
 
 /// Sends datagrams both ways, each of which must arrive.
 pub fn send(ends: &(UdpSocket, UdpSocket), server: SocketAddr, datagrams: u64) {
@@ -28,7 +29,7 @@ pub fn until_path(
     server: SocketAddr,
     path: &str,
 ) -> Duration {
-    let start = Instant::now();
+    let start = Moment::now();
     loop {
         send(ends, server, 10);
         let flows = router.flows(&format!("proto udp dport {}", server.port()));

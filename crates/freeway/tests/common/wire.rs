@@ -7,10 +7,11 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freeway_lab::frame::{MAC_LAN, MAC_WAN, sum16};
 use freeway_lab::{Capture, Injector, Lab, Port};
+use freeway_testkit::Moment;
 
 pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
@@ -239,17 +240,16 @@ impl Wire {
         let key = (segment.proto, segment.ports.0, segment.ports.1);
         lock.lock().unwrap().remove(&key);
         let id = self.send(from, segment);
-        let end = Instant::now() + PATIENCE;
+        let end = Moment::now() + PATIENCE;
         let mut all = lock.lock().unwrap();
         let copies = loop {
             let there = all.get(&key).map_or(&[][..], Vec::as_slice);
             let same = |(its, one): &&(u16, Segment)| *its == id && one == segment;
             let copies = there.iter().filter(same).count();
-            let left = end.saturating_duration_since(Instant::now());
-            if copies > 0 || left.is_zero() {
+            if copies > 0 || Moment::now() > end {
                 break copies;
             }
-            all = changed.wait_timeout(all, left).unwrap().0;
+            all = changed.wait_timeout(all, super::POLL).unwrap().0;
         };
         // others go on with what arrived
         drop(all);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use freeway_lab::twins::{Kind, PORTS, host_mac, router_mac, write_sysctls};
 use freeway_lab::{Capture, Injector, Twins};
+use freeway_testkit::Moment;
 use serde_json::Value;
 
 use crate::case::Case;
@@ -537,16 +538,16 @@ impl Run<'_> {
 
     /// Takes Freeway's frames until there are so many in all, or none come.
     fn catch_up(&mut self, wanted: usize, patience: Duration) {
-        let mut until = Instant::now() + patience;
+        let mut until = Moment::now() + patience;
         loop {
             let before = self.left[FREEWAY].len();
             self.take(FREEWAY, Duration::ZERO);
             let now = self.left[FREEWAY].len();
-            if now >= wanted || Instant::now() > until {
+            if now >= wanted || Moment::now() > until {
                 return;
             }
             if now > before {
-                until = Instant::now() + patience;
+                until = Moment::now() + patience;
             } else {
                 thread::sleep(Duration::from_micros(200));
             }
@@ -638,9 +639,9 @@ impl Run<'_> {
 
     /// Until the daemon has prepared what it was offered.
     fn wait_learned(&self) {
-        let end = Instant::now() + Duration::from_secs(3);
+        let end = Moment::now() + Duration::from_secs(3);
         let mut active = None;
-        while Instant::now() < end {
+        while Moment::now() < end {
             thread::sleep(Duration::from_millis(30));
             let status = self.bench.daemon.status();
             let flows = &status["flows"];

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use freeway_kernel::probe::sends_through_bonds;
 use freeway_lab::Twins;
 use freeway_lab::twins::{Kind, PORTS};
+use freeway_testkit::Moment;
 
 use crate::bench::Bench;
 use crate::case::Case;
@@ -121,8 +122,8 @@ fn dial(
 
 /// All flows from a port to another are on that path before long; `none`: there may be none.
 fn all_on(bench: &Bench, [from, to]: [&str; 2], wanted: &str, none: bool) -> bool {
-    let end = Instant::now() + PATIENCE;
-    while Instant::now() < end {
+    let end = Moment::now() + PATIENCE;
+    while Moment::now() < end {
         let paths = bench.paths(from, to);
         if (none || !paths.is_empty()) && paths.iter().all(|path| path == wanted) {
             return true;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A case with a mismatch, made as small as it can be while the mismatch stays.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::case::Case;
 use crate::frame::Plan;
+use freeway_testkit::Moment;
 
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -12,13 +13,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// `fails` runs a case and says whether it still shows the mismatch. Returns the smallest that did, or nothing if the
 /// case itself no longer does.
 pub fn shrink(case: &Case, flows: &[usize], mut fails: impl FnMut(&Case) -> bool) -> Option<Case> {
-    let end = Instant::now() + PATIENCE;
+    let end = Moment::now() + PATIENCE;
     if !fails(case) {
         return None;
     }
     let mut best = case.clone();
     let mut try_case = |best: &mut Case, smaller: Case| {
-        let better = Instant::now() < end && fails(&smaller);
+        let better = Moment::now() < end && fails(&smaller);
         if better {
             *best = smaller;
         }

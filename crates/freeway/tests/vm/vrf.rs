@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use freeway_kernel::probe::sends_through_bonds;
 use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, MAC_SERVER, MAC_WAN, mac_text, sum16};
 use freeway_lab::{Injector, Port};
+use freeway_testkit::Moment;
 
 use super::*;
 
@@ -217,7 +218,7 @@ impl Customers {
     /// Until so many flows have had fast packets.
     #[track_caller]
     fn until_fast(&mut self, daemon: &Daemon, flows: usize) {
-        let start = Instant::now();
+        let start = Moment::now();
         loop {
             let before = packets(daemon);
             self.exchange(10);
@@ -421,7 +422,7 @@ fn leak(lab: &Lab, daemon: &Daemon, customers: &mut Customers) {
         let to = IpAddr::from([10, net, 0, 9]);
         [(ADDRESSES[0][0], PORTS[0]), (to, PORTS[1])]
     };
-    let start = Instant::now();
+    let start = Moment::now();
     loop {
         let mut expected = Vec::new();
         for number in 0..20 {
@@ -458,7 +459,7 @@ fn leak(lab: &Lab, daemon: &Daemon, customers: &mut Customers) {
 
 #[track_caller]
 fn wait_for_reason(daemon: &Daemon, port: &str, words: &str) {
-    let start = Instant::now();
+    let start = Moment::now();
     loop {
         let status = daemon.get(&["status"]);
         let mut ports = status["ports"].as_array().unwrap().iter();
@@ -500,7 +501,7 @@ fn flows_of_a_vrf_become_fast() {
              iifname \"{name}\" limit rate 1000000/second accept\n}}\n}}\n"
         );
         lab.router().tool_with_input("nft -f -", &rules).unwrap();
-        let start = Instant::now();
+        let start = Moment::now();
         while !daemon.get(&["status"])["ruleset"]["findings"]
             .to_string()
             .contains("limit")

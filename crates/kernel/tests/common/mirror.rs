@@ -2,10 +2,11 @@
 //! Waiting for a mirror's events.
 #![allow(clippy::panic)]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::Event;
+use freeway_testkit::Moment;
 
 /// How long an event may take.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -13,7 +14,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Reads until an event satisfies the predicate; all events up to then.
 pub fn read_until(mirror: &mut Mirror, what: &str, wanted: impl Fn(&Event) -> bool) -> Vec<Event> {
     let mut events = Vec::new();
-    let start = Instant::now();
+    let start = Moment::now();
     while start.elapsed() < PATIENCE {
         mirror.read(&mut events).unwrap();
         if events.iter().any(&wanted) {

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `make test-vm` runs on Debian's kernels: the programs load there in every variant, at what cost
-//! to the verifier, and do what the vectors say.
+//! The programs load in every variant, on each kernel, and at what cost to the verifier.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-#[path = "police.rs"]
-#[allow(clippy::duplicate_mod)]
-mod police;
-#[path = "vectors.rs"]
-mod vectors;
 
 use freeway_abi::FW_R_FRAGMENT;
 use freeway_datapath::{Datapath, Hook, LoadOptions};
