@@ -448,11 +448,11 @@ fn check_rates(router: &Value, ceiling_pps: f64) {
     assert!(!losses.is_empty(), "{router:#}");
     for loss in losses {
         let of = |name: &str| number(&loss[name]).unwrap();
+        // a sender that was held up sends the rest later; a frame more or less for the whole time
         assert!(
-            of("forwarded_pps") <= of("offered_pps") * 1.000_001,
+            of("forwarded_pps") <= of("load_pps") * 1.001 + 100.0,
             "{loss}"
         );
-        // a frame more or less for the whole time
         assert!(
             of("offered_pps") <= of("load_pps") * 1.001 + 100.0,
             "{loss}"
