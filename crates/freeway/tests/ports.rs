@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many ports in one router: each is attached or named with its reason, flows between them become fast, answers come
-//! soon, and nothing is left. FREEWAY_PORTS says how many.
+//! soon, and nothing is left. FREEWAY_PORTS says how many. And what a peer takes that is switched while it is down.
 //!
 //!   h0 ... h199, one host --- p0 ... p199 router, p200 ... p219 not said to be wires
 //!
@@ -18,6 +18,7 @@ use common::objects::Objects;
 use common::*;
 use freeway_lab::frame::{mac_text, sum16};
 use freeway_lab::{Injector, Lab, Netns, Port};
+use freeway_testkit::Moment;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -258,4 +259,125 @@ fn hundreds_of_ports_take_part() {
     objects.wait_gone();
     let links = lab.router().tool("ip -d link show").unwrap();
     assert!(!links.contains("xdp"), "{links}");
+}
+
+/// Things that an operator does at the far end of `wan0`.
+fn at_peer(lab: &Lab, lines: &[&str]) {
+    for line in lines {
+        lab.server().tool(line).unwrap();
+    }
+}
+
+/// The reasons of `wan0`, and its path.
+fn wan(router: &Router) -> (String, String) {
+    let status = router.status();
+    let mut ports = status["ports"].as_array().unwrap().iter();
+    let port = ports.find(|port| port["name"] == "wan0").unwrap();
+    (port["reasons"].to_string(), port["path"].to_string())
+}
+
+/// GRO of a veth's peer is switched while the peer is down, which the kernel takes no notice of: either way Freeway says what
+/// cures it, loses no frame that is not counted, and follows the cure.
+#[test]
+fn gro_is_switched_while_the_peer_is_down() {
+    const PATIENCE: Duration = Duration::from_secs(20);
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    let router = Router::start(&lab);
+    if router.status()["ports"][1]["xdp_features"]
+        .as_array()
+        .is_none_or(Vec::is_empty)
+    {
+        println!("skipped: this kernel does not tell XDP features");
+        return;
+    }
+    let (near, far) = udp_ends(&lab);
+    far.set_read_timeout(Some(Duration::from_millis(50)))
+        .unwrap();
+    let number = Cell::new(0u64);
+    // each is waited for, so that none is lost for want of room
+    let exchange = || {
+        number.set(number.get() + 1);
+        let sent = number.get().to_be_bytes();
+        near.send_to(&sent, SERVER).unwrap();
+        let mut room = [0; 16];
+        loop {
+            match far.recv(&mut room) {
+                Ok(len) if room[..len] != sent => {}
+                Ok(_) => return true,
+                Err(_) => return false,
+            }
+        }
+    };
+    let arrived = |count: usize| (0..count).filter(|_| exchange()).count();
+    let wait_path = |path: &str, why: &str| {
+        until(why, PATIENCE, || {
+            let before = router.stats().fast();
+            let whole = arrived(50) == 50 && router.stats().fast() > before + 40;
+            let (reasons, now) = wan(&router);
+            (whole && now.contains(path) && reasons.contains(why)).then_some(())
+        });
+    };
+    wait_path("xdp", "");
+
+    // switched on while down: NAPI is there, but not the flag
+    at_peer(
+        &lab,
+        &[
+            "ethtool -K eth0 gro off",
+            "ip link set eth0 down",
+            "ethtool -K eth0 gro on",
+            "ip link set eth0 up",
+        ],
+    );
+    wait_path("tc", "GRO off and on again there while it is up");
+    let features = lab.server().tool("ethtool -k eth0").unwrap();
+    assert!(
+        features.contains("generic-receive-offload: on"),
+        "{features}"
+    );
+    // tc takes all of it meanwhile
+    assert_eq!(arrived(200), 200, "{}", router.stats());
+    at_peer(&lab, &["ethtool -K eth0 gro off", "ethtool -K eth0 gro on"]);
+    wait_path("xdp", "");
+
+    // switched off while down: the flag is there, but not NAPI
+    at_peer(
+        &lab,
+        &[
+            "ip link set eth0 down",
+            "ethtool -K eth0 gro off",
+            "ip link set eth0 up",
+        ],
+    );
+    let start = Moment::now();
+    let (mut lost, mut good) = (0, 0);
+    while good < 200 || !wan(&router).0.contains("set it down and up") {
+        match exchange() {
+            true => good += 1,
+            false => (lost, good) = (lost + 1, 0),
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{lost} lost, {:?}",
+            wan(&router)
+        );
+    }
+    let failures = router.status()["ports"][1]["redirect_failures"].clone();
+    println!("{lost} frames did not arrive, {failures} redirects failed");
+    // the first ones were lost while neighbours and routes came back; all others are counted
+    assert!(failures.as_u64().unwrap() >= 8, "{failures}");
+    wait_path("tc", "set it down and up");
+    assert_eq!(arrived(200), 200, "{}", router.stats());
+    at_peer(
+        &lab,
+        &[
+            "ethtool -K eth0 gro on",
+            "ip link set eth0 down",
+            "ip link set eth0 up",
+        ],
+    );
+    wait_path("xdp", "");
+    router.wait_in_step();
+    router.stop();
 }

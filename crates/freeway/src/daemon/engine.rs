@@ -15,6 +15,7 @@ mod latency;
 mod lost;
 mod poll;
 mod ports;
+mod redirects;
 mod ruleset;
 mod sample;
 mod sessions;
@@ -618,7 +619,8 @@ impl Engine {
             // rules of the devices below concern it, or no longer
             self.update_ruleset()?;
         }
-        if carried_anew
+        if self.retry_redirects()
+            || carried_anew
             || before.ports_differ(&self.polled)
             || self.new_faults()
             || self.ports.lost_programs() > 0

@@ -23,6 +23,7 @@ const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_CARRIER: u16 = 33;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
+const IFLA_CARRIER_UP_COUNT: u16 = 47;
 
 /// The family and interface of a link message.
 pub fn subject(payload: &[u8]) -> Option<(u8, u32)> {
@@ -55,6 +56,7 @@ pub fn link(payload: &[u8]) -> Option<Link> {
             IFLA_NUM_TX_QUEUES => link.tx_queues = attr.u32()?,
             IFLA_NUM_RX_QUEUES => link.rx_queues = attr.u32()?,
             IFLA_CARRIER => link.carrier = attr.u8()? != 0,
+            IFLA_CARRIER_UP_COUNT => link.carrier_ups = attr.u32()?,
             IFLA_XDP => link.xdp = xdp(attr.nested()),
             IFLA_LINKINFO => info(attr.nested(), &mut link),
             _ => {}

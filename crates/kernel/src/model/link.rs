@@ -28,6 +28,8 @@ pub struct Link {
     pub running: bool,
     /// IFLA_CARRIER: the wire is connected.
     pub carrier: bool,
+    /// How often it was connected since the interface was made (IFLA_CARRIER_UP_COUNT).
+    pub carrier_ups: u32,
     /// RFC 2863 operational state (IF_OPER_): 6 is up, 2 down, 0 unknown.
     pub oper_state: u8,
     /// The bridge, bond, VRF... that it belongs to.

@@ -15,6 +15,7 @@ use super::Engine;
 use super::bonds::is_part;
 use super::bridges::is_member;
 use super::poll::Obstacles;
+use super::redirects::Redirects;
 use crate::config::{Config, PathChoice};
 use crate::daemon::DaemonError;
 use crate::kinds::{self, Bonded};
@@ -36,8 +37,6 @@ const CLASSIFIERS: [&str; 5] = ["u32", "fw", "flower", "matchall", "bpf"];
 const ARPHRD_LOOPBACK: u16 = 772;
 /// Octets by which a redirected frame may exceed the MTU beside its Ethernet header (`xdp_ok_fwd_dev()`).
 const VLAN_HLEN: u32 = 4;
-/// Failed redirects after which an output is left to the kernel.
-const FAULTS_MAX: u64 = 8;
 
 /// So long a turn attaches programs to new ports: for each program the kernel waits for an RCU grace period
 /// (`tcx_entry_sync()` in include/net/tcx.h), and events must not wait for hundreds of them.
@@ -95,12 +94,10 @@ pub(super) struct Port {
     pub tc: Fitness,
     pub up: bool,
     pub reasons: Vec<String>,
-    pub faults: u64,
+    pub redirects: Redirects,
     pub xdp_features: Vec<String>,
     /// All slots were taken.
     no_room: bool,
-    /// At the last look its driver could not send redirected frames.
-    mute: bool,
     xdp_program: Option<Attachment>,
     /// XDP serves it at the device below.
     pub carried: Option<Carried>,
@@ -598,7 +595,18 @@ impl Engine {
             .by_index
             .iter()
             .filter(|(_, p)| p.xdp_program.is_some() || p.by_parts.is_some());
-        judged.any(|(index, port)| self.datapath.fault(*index).failed != port.faults)
+        judged.any(|(index, port)| self.datapath.fault(*index).failed != port.redirects.lost)
+    }
+
+    /// Has redirects be tried again where the driver refused them and says by now that it takes them; true if there are
+    /// any.
+    pub(super) fn retry_redirects(&mut self) -> bool {
+        let mut any = false;
+        for (index, port) in &mut self.ports.by_index {
+            let (told, can_send) = self.polled.xdp_features(*index);
+            any |= can_send && !told.is_empty() && port.redirects.retry();
+        }
+        any
     }
 
     pub(super) fn concerns(&self, link: &Link) -> bool {
@@ -812,31 +820,17 @@ impl Engine {
         }
         let (features, can_send) = self.polled.xdp_features(link.ifindex);
         port.xdp_features = features;
-        if std::mem::replace(&mut port.mute, !can_send) && can_send && port.faults > 0 {
-            // what made it fail has been put right
+        if port.redirects.look(link, can_send) {
+            // what was lost before is forgotten
             let _ = port
                 .slot
                 .map(|slot| self.datapath.set_port(slot, link.ifindex));
         }
-        let fault = self.datapath.fault(link.ifindex);
-        port.faults = fault.failed;
-        let failing = fault.failed >= FAULTS_MAX;
-        if failing {
-            let errno = std::io::Error::from_raw_os_error(fault.errno);
-            port.reasons.push(format!(
-                "the driver lost {} redirected frames: {errno}",
-                fault.failed
-            ));
-        }
-        if !can_send {
-            port.reasons.push(match link.kind.as_deref() {
-                Some("veth") => "its peer does not take redirected frames: switch GRO on there, \
-                                 or attach an XDP program"
-                    .into(),
-                _ => "its driver cannot send redirected frames (no ndo_xdp_xmit)".into(),
-            });
-        }
-        shaper.is_none() && !failing && can_send
+        port.redirects.count(self.datapath.fault(link.ifindex));
+        let refused = port.redirects.refused(link);
+        let takes = refused.is_empty();
+        port.reasons.extend(refused);
+        shaper.is_none() && takes
     }
 
     pub(super) fn qdiscs(&self, ifindex: u32) -> impl Iterator<Item = &Qdisc> {

@@ -137,7 +137,7 @@ impl Engine {
                 reasons,
                 mtu: link.mtu,
                 mac: link.mac.map(|m| m.to_string()),
-                redirect_failures: port.faults,
+                redirect_failures: port.redirects.lost,
                 xdp_features: port.xdp_features.clone(),
             })
         });
