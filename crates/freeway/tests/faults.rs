@@ -268,7 +268,84 @@ fn namespaces_deleted() {
     let status = router.wait();
     let log = router.log();
     assert!(status.success(), "{status}\n{log}");
+    assert!(!log.contains("somebody took programs off"), "{log}");
     objects.wait_gone();
+}
+
+/// Ports that vanish with the namespace of their peers are gone, which is no fault of anybody's: the log says that and
+/// warns of nothing, whether the kernel's event or the look at the programs comes first.
+#[test]
+fn ports_vanish() {
+    const PORTS: usize = 12;
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    let rounds = if long() { 20 } else { 3 };
+    let names: Vec<String> = (0..PORTS).map(|i| format!("p{i}")).collect();
+    let mut config = lab.config_toml("");
+    let mut links = String::new();
+    for name in &names {
+        config.push_str(&format!("[port.{name}]\nwire_true = true\n"));
+        links.push_str(&format!(
+            "link add {name} type veth peer name h{name} netns PEERS\nlink set {name} up\n"
+        ));
+    }
+    // its name begins as those that a later lab sweeps away
+    let peers = format!("{}-peers", lab.router().name());
+    let ip = |line: &str| {
+        let words = line.split_whitespace();
+        let status = Command::new("ip").args(words).status().unwrap();
+        assert!(status.success(), "ip {line}");
+    };
+    let connect = || {
+        ip(&format!("netns add {peers}"));
+        let batch = links.replace("PEERS", &peers);
+        lab.router().tool_with_input("ip -batch -", &batch).unwrap();
+        for name in &names {
+            ip(&format!("-n {peers} link set h{name} up"));
+        }
+    };
+    connect();
+    let mut program = freeway();
+    program.env("FREEWAY_LOG", "info");
+    let ports = ["lan0", "wan0"].into_iter();
+    let ports: Vec<&str> = ports.chain(names.iter().map(String::as_str)).collect();
+    let mut router = Router::start_in(lab.router(), &config, program, &ports);
+    for round in 1..=rounds {
+        // ports are told, and programs looked at, as often as it answers
+        let vanishing = AtomicBool::new(true);
+        let end = Moment::now() + PATIENCE;
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while vanishing.load(Ordering::Relaxed) && Moment::now() < end {
+                    router.run(&["resync"]);
+                }
+            });
+            ip(&format!("netns delete {peers}"));
+            let left = || router.status()["ports"].as_array().unwrap().len();
+            while left() > 2 && Moment::now() < end {
+                thread::sleep(Duration::from_millis(20));
+            }
+            vanishing.store(false, Ordering::Relaxed);
+        });
+        if round == rounds {
+            break;
+        }
+        connect();
+        until("the new ports take part", PATIENCE, || {
+            let status = router.status();
+            let mut there = status["ports"].as_array().unwrap().iter();
+            (there.len() == ports.len() && there.all(|port| port["state"] == "fast")).then_some(())
+        });
+    }
+    router.signal(Signal::SIGTERM);
+    let status = router.wait();
+    let log = router.log();
+    assert!(status.success(), "{status}\n{log}");
+    for name in &names {
+        let words = format!("port {name} is gone");
+        assert_eq!(log.matches(&words).count(), rounds, "{name}\n{log}");
+    }
+    assert!(!log.contains("WARN"), "{log}");
 }
 
 /// The wall clock jumps by years, forth and back, in the eyes of the daemon.

@@ -72,6 +72,16 @@ pub fn promiscuous() -> Result<BTreeSet<u32>> {
     Ok(found)
 }
 
+/// True if the calling thread's namespace has this interface now. From when the kernel begins to delete one it has none;
+/// then programs come off, and then an event tells (`unregister_netdevice_many_notify()`).
+pub fn exists(ifindex: u32) -> bool {
+    let mut name: [libc::c_char; libc::IF_NAMESIZE] = [0; libc::IF_NAMESIZE];
+    // SAFETY: the kernel writes a name of at most IF_NAMESIZE bytes to the array, which outlives the call.
+    let found = unsafe { !libc::if_indextoname(ifindex, name.as_mut_ptr()).is_null() };
+    let errno = std::io::Error::last_os_error().raw_os_error();
+    found || !matches!(errno, Some(libc::ENXIO | libc::ENODEV))
+}
+
 /// The number of a generic netlink family.
 fn family(channel: &mut Channel, name: &str) -> Result<Option<u16>> {
     let mut found = None;

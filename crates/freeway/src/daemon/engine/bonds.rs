@@ -69,7 +69,10 @@ impl Engine {
         if port.enters.is_some() && port.enters != link.master {
             self.close(link.ifindex, port);
         }
-        port.forget_lost(&link.name);
+        if !port.forget_lost(link) {
+            self.leave(link.ifindex, port);
+            return;
+        }
         if !port.has_xdp() && self.ports.put_off(link.ifindex) {
             port.reasons
                 .push("it is new, and its program is about to be attached".into());

@@ -107,7 +107,10 @@ impl Engine {
             return;
         };
         let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
-        port.forget_lost(&link.name);
+        if !port.forget_lost(link) {
+            self.leave(link.ifindex, port);
+            return;
+        }
         let attached = attach_xdp(&self.datapath, link, port, Some(slot), None)
             .and_then(|()| attach_tc(&self.datapath, link, port, had_clsact));
         if let Err(reason) = attached {

@@ -10,6 +10,7 @@ use freeway_datapath::{Attachment, Datapath, DatapathError, Hook};
 use freeway_kernel::clsact;
 use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::{Family, Framing as LinkFraming, Link, LinkDetail, Prefix, Qdisc};
+use freeway_kernel::netdev;
 
 use super::Engine;
 use super::bonds::is_part;
@@ -88,6 +89,7 @@ impl Within {
 /// A port as it was last judged.
 #[derive(Debug, Default)]
 pub(super) struct Port {
+    name: String,
     /// In the device map, from when it first was fit for a program until it goes.
     pub slot: Option<u32>,
     pub xdp: Fitness,
@@ -136,16 +138,21 @@ impl Port {
         programs.filter(|program| !program.holds()).count()
     }
 
-    /// Forgets those, so that they are attached again.
-    pub(super) fn forget_lost(&mut self, name: &str) {
+    /// Forgets those, so that they are attached again. False if they went with the link, whose event is on its way.
+    pub(super) fn forget_lost(&mut self, link: &Link) -> bool {
         if self.lost_programs() == 0 {
-            return;
+            return true;
         }
-        tracing::warn!(port = name, "somebody took programs off");
+        if !netdev::exists(link.ifindex) {
+            self.reasons.push("it is gone".into());
+            return false;
+        }
+        tracing::warn!(port = link.name, "somebody took programs off");
         if !self.tc_programs.iter().all(Attachment::holds) {
             self.tc_programs.clear();
         }
         self.xdp_program.take_if(|program| !program.holds());
+        true
     }
 
     /// Its tc programs see what leaves, and what XDP has passed.
@@ -411,6 +418,9 @@ impl Engine {
                 continue;
             };
             self.leave(ifindex, &mut port);
+            if !netdev::exists(ifindex) {
+                tracing::info!("port {} is gone", port.name);
+            }
             if let Some(slot) = port.slot {
                 let _ = self.datapath.clear_port(slot, ifindex);
                 self.ports.slots.release(slot);
@@ -620,6 +630,7 @@ impl Engine {
     fn update_port(&mut self, link: &Link, now_tick: u32, ops: &mut Vec<freeway_cmm::Op>) {
         let port = self.ports.by_index.remove(&link.ifindex);
         let mut port = port.unwrap_or_default();
+        port.name.clone_from(&link.name);
         self.judge(link, &mut port);
         port.up = link.up && link.carrier;
         self.tell_bridged(link, &port, now_tick, ops);
@@ -681,7 +692,10 @@ impl Engine {
         };
         let in_time = self.ports.in_time();
         let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
-        port.forget_lost(&link.name);
+        if !port.forget_lost(link) {
+            self.leave(link.ifindex, port);
+            return;
+        }
         let bridge = self.bridge_below(link);
         let below = match (bridge, wants_tc(link, &self.config)) {
             (Some(bridge), None) => self.by_station(link, bridge).inspect(|_| {
@@ -905,7 +919,10 @@ fn attempt(
     }
     attach().map_err(|error| {
         let reason = error.to_string();
-        tracing::warn!(port = link.name, "{reason}");
+        match netdev::exists(link.ifindex) {
+            true => tracing::warn!(port = link.name, "{reason}"),
+            false => tracing::debug!(port = link.name, "{reason}"),
+        }
         *failed = Some((state_of(link), reason.clone()));
         reason
     })
