@@ -4,7 +4,7 @@
 use crate::error::LabError;
 use crate::frame::FlowSpec;
 use crate::generator::Generator;
-use crate::lab::{Lab, Port, wait_for_carrier, wire_port};
+use crate::lab::{Lab, Port, queue_words, wait_for_carrier, wire_port};
 use crate::netns::Netns;
 use crate::reference::{Reference, ReferenceGuard};
 use crate::stream::Way;
@@ -28,7 +28,7 @@ impl Beside {
     ) -> Result<Self, LabError> {
         let pairs = flows.iter().map(|flows| {
             let netns = &lab.sender(flows.direction).netns;
-            Pair::new(netns, reference.name(), lab.options().mtu)
+            Pair::new(netns, reference.name(), lab.options().mtu, 1)
         });
         let pairs: Vec<Pair> = pairs.collect::<Result<_, _>>()?;
         let each = || flows.iter().zip(&pairs);
@@ -62,10 +62,12 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    pub(crate) fn new(netns: &Netns, name: &str, mtu: u32) -> Result<Self, LabError> {
+    /// With as many receive and transmit queues.
+    pub(crate) fn new(netns: &Netns, name: &str, mtu: u32, queues: u32) -> Result<Self, LabError> {
         let ends = [format!("{name}0"), format!("{name}1")];
         let [near, far] = &ends;
-        let line = format!("ip link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}");
+        let shape = format!("mtu {mtu}{}", queue_words(queues));
+        let line = format!("ip link add {near} {shape} type veth peer name {far} {shape}");
         netns.tool(&line)?;
         let pair = Self {
             near: wire_port(netns, near)?,

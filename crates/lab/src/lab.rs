@@ -76,6 +76,8 @@ pub struct Options {
     pub beyond: Option<Beyond>,
     /// MTU of all ports, bytes of L3.
     pub mtu: u32,
+    /// Receive and transmit queues of each port, for as many CPUs that send at once. Not with `wires`.
+    pub queues: u32,
     /// Raises net.netfilter.nf_conntrack_max, which all namespaces share, while the lab exists.
     pub conntrack_max: Option<u32>,
 }
@@ -97,6 +99,7 @@ impl Default for Options {
             routes: 0,
             beyond: None,
             mtu: 1500,
+            queues: 1,
             conntrack_max: None,
         }
     }
@@ -131,6 +134,9 @@ impl Options {
     /// Says what does not go together, if anything.
     fn check(&self, topology: &Topology) -> Result<(), LabError> {
         let invalid = |what: &str| Err(LabError::Invalid(what.into()));
+        if self.queues != 1 && self.wires {
+            return invalid("several queues and wires: a wire has one");
+        }
         if self.vlan.is_some() && self.wires {
             return invalid(
                 "a VLAN's frames with unfinished checksums: the lab's wires do not finish them",
@@ -480,8 +486,17 @@ pub(crate) fn batch(netns: &Netns, commands: &str) -> Result<(), LabError> {
     netns.tool_with_input("ip -batch -", commands).map(drop)
 }
 
+/// What `ip link add` is told for so many queues; nothing for one, which is its default.
+pub(crate) fn queue_words(queues: u32) -> String {
+    match queues {
+        1 => String::new(),
+        _ => format!(" numtxqueues {queues} numrxqueues {queues}"),
+    }
+}
+
 fn create_links(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
     let wan_mtu = options.mtu + options.pppoe.map_or(0, |_| pppoe::HEADER_BYTES);
+    let queues = queue_words(options.queues);
     let mut commands = String::new();
     for (port, mac, peer, peer_mac, mtu) in [
         ("lan0", MAC_LAN, &hosts.client, MAC_CLIENT, options.mtu),
@@ -493,11 +508,11 @@ fn create_links(hosts: &Hosts, options: &Options) -> Result<(), LabError> {
             wire::create(peer, &eth0, mtu)?;
             (wire::FAR, format!("mtu {mtu}"))
         } else {
-            ("eth0", format!("mtu {mtu} address {peer_mac}"))
+            ("eth0", format!("mtu {mtu} address {peer_mac}{queues}"))
         };
         let _ = writeln!(
             commands,
-            "link add {port} mtu {mtu} address {mac} type veth peer name {far} {near} netns {}",
+            "link add {port} mtu {mtu} address {mac}{queues} type veth peer name {far} {near} netns {}",
             peer.name()
         );
     }

@@ -24,6 +24,7 @@
 //! # }
 //! ```
 
+pub mod abreast;
 mod attach;
 mod beside;
 pub mod capture;
@@ -67,6 +68,7 @@ pub mod twins;
 mod wire;
 pub mod xmit;
 
+pub use abreast::{Abreast, AbreastTurn, AbreastTurns, OneAndAll, Together};
 pub use capture::{Capture, Injected, Injector};
 pub use error::LabError;
 pub use fanout::Fanout;

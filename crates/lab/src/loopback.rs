@@ -24,7 +24,7 @@ pub struct Loopback {
 impl Loopback {
     /// The flows, of one direction or two, all go the same way. The receiver's thread goes ahead of all else on that CPU.
     pub fn new(lab: &Lab, ways: &[FlowSpec], mix: &Mix, cpu: usize) -> Result<Self, LabError> {
-        let pair = Pair::new(lab.client(), "tester", lab.options().mtu)?;
+        let pair = Pair::new(lab.client(), "tester", lab.options().mtu, 1)?;
         poll_first(&pair.far, cpu)?;
         let ways = ways.iter().map(|flows| Way {
             port: &pair.near,
