@@ -988,6 +988,12 @@ pub struct CompareArgs {
     /// CPU of generator and router
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub cpu: usize,
+    /// Send on so many CPUs at once, from --cpu on: rates of kernel and Freeway, over those of one CPU
+    ///
+    /// Each CPU has a generator, its share of the flows and a queue of each port. Only in nat, routed, routed6, policies and
+    /// kirkwood, with 32,768 flows at most. The daemon has no CPU of its own: leave it one to see the data plane alone.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub cpus: u32,
     /// Leave out what is only reported: the time of the sink and Freeway's program
     #[arg(long)]
     pub brief: bool,
@@ -1022,6 +1028,8 @@ impl CompareArgs {
     pub fn without_peers(&self) -> Option<&'static str> {
         if self.no_peers {
             Some("--no-peers leaves it out")
+        } else if self.cpus > 1 {
+            Some("--cpus is for the kernel and Freeway alone")
         } else if self.refused {
             Some("--refused compares the kernel with itself")
         } else if self.idle_connections > 0 {

@@ -64,6 +64,7 @@ fn bad_input_exits_with_64() {
         (&["lab", "shell", "moon"], "moon"),
         (&["bench", "compare", "--scenario", "moon"], "moon"),
         (&["bench", "compare", "--flows", "0"], "--flows"),
+        (&["bench", "compare", "--cpus", "0"], "--cpus"),
         (&["bench", "imx8", "--row", "ipv4"], "ipv4-tcp-lan-wan"),
         (&["bench", "multicast", "--ports", "0"], "--ports"),
         (

@@ -120,6 +120,62 @@ fn the_bench_fills_its_fields() {
     assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
 }
 
+/// Each CPU has its own flows and about its part of the frames; more CPUs than there are is an error that says so.
+#[test]
+fn several_cpus_send_at_once() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    let compare = ["bench", "compare", "--scenario", "routed"];
+    let short = ["--runs", "1", "--seconds", "0.5", "--brief"];
+    let online = Command::new("getconf").arg("_NPROCESSORS_ONLN").output();
+    let online = String::from_utf8(online.unwrap().stdout).unwrap();
+    let online: usize = online.trim().parse().unwrap();
+
+    let more = (online + 1).max(2).to_string();
+    let child = start(&[&compare[..], &["--cpus", &more], &short].concat());
+    let output = child.wait_with_output().unwrap();
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(64), "{words}");
+    assert!(
+        words.contains(&format!("this machine has {online}")),
+        "{words}"
+    );
+    if online < 2 {
+        println!("skipped: this machine has one CPU");
+        return;
+    }
+
+    let two = ["--cpus", "2", "--flows", "51"];
+    let (bench, _) = measure(&[&compare[..], &two, &short].concat());
+    assert_eq!(bench["scenario"], "routed");
+    assert_eq!(bench["flows"], 51);
+    for router in ["kernel", "freeway", "redirect"] {
+        for field in ["one_mpps", "all_mpps", "ratio"] {
+            let figure = bench[router][field].as_f64();
+            assert!(figure.unwrap() > 0.0, "{router} {field}: {bench}");
+        }
+        assert!(bench[router]["lost_share"].is_number(), "{router}: {bench}");
+    }
+    for field in ["speedup_one", "speedup_all"] {
+        assert!(bench[field].is_number(), "{field}: {bench}");
+    }
+    assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
+    let cpus = bench["cpus"].as_array().unwrap();
+    let all = |field: &str| -> Vec<f64> {
+        let each = cpus.iter().map(|cpu| cpu[field].as_f64().unwrap());
+        each.collect()
+    };
+    assert_eq!(all("cpu"), [0.0, 1.0]);
+    assert_eq!(all("flows"), [25.0, 26.0]);
+    for field in ["kernel_share", "freeway_share"] {
+        let shares = all(field);
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{bench}");
+        assert!(shares.iter().all(|share| *share > 0.0), "{bench}");
+    }
+    assert_eq!(bench["samples"].as_array().unwrap().len(), 1, "{bench}");
+}
+
 #[test]
 fn flows_go_to_many_hosts() {
     let Some(_machine) = machine() else {

@@ -8,6 +8,7 @@
 
 mod bench;
 mod churn;
+mod scaling;
 mod scenario;
 mod session;
 mod table;
@@ -331,6 +332,9 @@ impl Samples {
 
 /// Runs the comparison and prints it.
 pub fn compare(args: &CompareArgs) -> Result<(), Stop> {
+    if args.cpus > 1 {
+        return scaling::scaling(args);
+    }
     let comparison = measured(args)?;
     render::show(args.json, &comparison, |terminal| {
         table::table(&comparison, terminal)

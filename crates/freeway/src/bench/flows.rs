@@ -52,6 +52,7 @@ pub fn measured(args: &ByFlowsArgs) -> Result<ByFlows, Stop> {
         path: args.path,
         idle_connections: 0,
         cpu: args.cpu,
+        cpus: 1,
         brief: true,
         one_daemon: true,
         json: false,

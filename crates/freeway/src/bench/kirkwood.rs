@@ -64,6 +64,7 @@ pub fn measured(args: &KirkwoodArgs) -> Result<Kirkwood, Stop> {
             path: args.path,
             idle_connections: 0,
             cpu: args.cpu,
+            cpus: 1,
             brief: true,
             one_daemon: args.one_daemon,
             json: false,

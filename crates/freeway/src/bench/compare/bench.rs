@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use freeway_lab::routes::{Beyond, ROUTES_MAX};
 use freeway_lab::{
-    Counting, FlowSpec, Lab, MeasureSpec, Proto, Sample, SinkCost, Topology, Turn, Turns, measure,
-    measure_sink,
+    AbreastTurns, Counting, FlowSpec, Lab, MeasureSpec, Proto, Sample, SinkCost, Topology, Turn,
+    Turns, measure, measure_sink,
 };
 
 use super::churn::Churn;
 use super::scenario::Definition;
-use super::session;
+use super::{scaling, session};
 use crate::bench::process::pin;
 use crate::bench::program::input_program;
 use crate::bench::router::{Place, Router};
@@ -127,6 +127,7 @@ impl<'a> Bench<'a> {
     pub fn build(args: &'a CompareArgs, topology: &'static Topology) -> Result<Self, Stop> {
         let scenario = Definition::of(args.scenario);
         let mut like = scenario.options(args.flows() + args.idle_connections)?;
+        like.queues = args.cpus;
         if let Some(hosts) = args.destinations {
             like.beyond = Some(Beyond {
                 hosts,
@@ -373,6 +374,41 @@ impl<'a> Bench<'a> {
         }
         daemon.stop()?;
         Ok(all)
+    }
+
+    /// As [`Bench::runs`], with the first of these CPUs and with all of them by turns. Flows of each CPU, and the runs.
+    pub fn runs_abreast(
+        &self,
+        cpus: &[usize],
+        said: impl Fn(usize, &scaling::Sample),
+    ) -> Result<(Vec<u32>, Vec<scaling::Sample>), Stop> {
+        let CompareArgs { proto, .. } = *self.args;
+        let (flows, number) = (self.args.flows(), self.args.runs as usize);
+        let at_once = if self.args.one_daemon { number } else { 1 };
+        let seconds = Duration::from_secs_f64(self.args.seconds);
+        let (mut shares, mut runs) = (Vec::new(), Vec::with_capacity(number));
+        while runs.len() < number {
+            let daemon = self.start()?;
+            self.warm_up(&daemon, flows)?;
+            let labs = [&self.kernel.lab, &self.freeway.lab];
+            let turns = AbreastTurns::new(&labs, (proto, flows, self.args.frame_bytes()), cpus)?;
+            for _ in 0..at_once {
+                let (frames, fast) = (turns.frames()?, daemon.stats()?.fast.packets);
+                let samples = turns.run(seconds)?;
+                let fast = daemon.stats()?.fast.packets.saturating_sub(fast);
+                let sent = |frames: Vec<u64>| frames.get(1).copied().unwrap_or(0);
+                // those of the warm-ups are in both
+                let frames = sent(turns.frames()?) - sent(frames);
+                let fast_share = fast as f64 / frames.max(1) as f64;
+                let run = scaling::Sample::of(&samples, fast_share);
+                said(runs.len() + 1, &run);
+                runs.push(run);
+            }
+            shares = turns.flows();
+            drop(turns);
+            daemon.stop()?;
+        }
+        Ok((shares, runs))
     }
 
     /// A daemon, to which its ports have been shown.
