@@ -377,7 +377,7 @@ struct fw_control {
 	/* Non-zero: conntrack sees IPv4 or IPv6, so a packet without a connection is invalid. */
 	__u32 tracks4;
 	__u32 tracks6;
-	/* Non-zero: some flows are tc's. */
+	/* Non-zero: some flows are tc's, or a tuple is watched, also where there is no XDP. */
 	__u32 tc_forwards;
 	/* Non-zero: there are multicast routes. */
 	__u32 multicast;
@@ -412,11 +412,11 @@ struct fw_config {
 	/* elements - 1 of arrays whose size is a power of two */
 	__u32 flow_mask;
 	__u32 nexthop_mask;
-	__u32 kern_ctx;   /* bpf_cast_to_kern_ctx() is there (6.2) */
-	__u32 hash_shift; /* what is left is a flow's home */
-	__u32 police;     /* some reason has a limit */
-	__u32 copy_magic; /* random: metadata may also be a driver's */
-	__u32 pad;
+	__u32 kern_ctx;               /* bpf_cast_to_kern_ctx() is there (6.2) */
+	__u32 hash_shift;             /* what is left is a flow's home */
+	__u32 police;                 /* some reason has a limit */
+	__u32 copy_magic;             /* random: metadata may also be a driver's */
+	__u32 netns_inum;             /* the daemon's network namespace, as its inode is numbered */
 	__u64 hash_key[FW_HASH_KEYS]; /* random and odd, so that nobody can aim at a home */
 	struct fw_limit limit[FW_REASONS_MAX];
 };
@@ -540,11 +540,12 @@ enum fw_event_kind {
 	FW_EV_WATCH = 4,
 	/* Bridged frames were seen twice to take the same path. */
 	FW_EV_CROSSED = 5,
+	FW_EV_DROPPED = 6,
 };
 
 struct fw_event {
 	__u32 kind;
-	__u32 reason; /* suspended, watch: enum fw_reason */
+	__u32 reason; /* suspended, watch: enum fw_reason; dropped: the kernel's skb_drop_reason */
 	__u32 state;  /* flow concerned, or none */
 	__u32 tick;
 };
@@ -610,6 +611,25 @@ struct fw_watch_event {
 	__u32 pad;
 };
 
+enum { FW_FUNCTION_LEN = 48 };
+
+/* FW_EV_DROPPED: the kernel freed a packet of the watched tuple instead of sending it. */
+struct fw_dropped {
+	struct fw_event ev;
+	struct fw_tuple tuple;          /* as it came in, also where it was translated since */
+	__u32 port;                     /* of the device that it was at, ifindex */
+	__u32 place;                    /* enum fw_drop_place */
+	__u32 ttl;                      /* as it was then */
+	__u8 function[FW_FUNCTION_LEN]; /* of the kernel, that freed it; ends at a 0 */
+};
+
+/* How far it had come. */
+enum fw_drop_place {
+	FW_DROP_CAME = 0,    /* no route was looked up yet */
+	FW_DROP_ROUTED = 1,  /* where it is to go was known */
+	FW_DROP_LEAVING = 2, /* it was given to the device where it leaves */
+};
+
 enum fw_stage {
 	FW_STAGE_XDP = 0,
 	FW_STAGE_TC_INGRESS = 1,
@@ -659,6 +679,7 @@ FW_ABI_SIZE(fw_conn, 92);
 FW_ABI_SIZE(fw_event, 16);
 FW_ABI_SIZE(fw_candidate, 296);
 FW_ABI_SIZE(fw_watch_event, 68);
+FW_ABI_SIZE(fw_dropped, 112);
 _Static_assert(__builtin_offsetof(struct fw_state, epoch) ==
 		       __builtin_offsetof(struct fw_state, status) + 4,
 	       "compared as one word");

@@ -76,8 +76,10 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
 	if (missed && (reason == FW_R_MISS || reason == FW_R_PROTOCOL) &&
 	    fw_bulk(p.proto, p.len_l3) && fw_sample(ctx) == FW_R_SAMPLED)
 		reason = FW_R_SAMPLED;
-	if (fw_unlikely(watch))
+	if (fw_unlikely(watch)) {
+		fw_watch_look(ctx, &p);
 		fw_watch(&seen, &p, port, FW_STAGE_XDP, reason);
+	}
 	fw_count(reason);
 	return verdict;
 }

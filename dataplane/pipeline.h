@@ -137,6 +137,17 @@ static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, __u32 port, struc
 				       : fw_forward(ctx, port, p, 1, out);
 }
 
+/*
+ * A watched packet came, although the fast path is switched off and did not look at it.
+ * Of external linkage, so that the BPF verifier looks at it once.
+ */
+int fw_watch_look(fw_ctx *ctx, struct fw_pkt *p);
+
+__noinline int fw_watch_look(fw_ctx *ctx, struct fw_pkt *p)
+{
+	return p && !p->family && fw_parse(fw_data(ctx), fw_data_end(ctx), fw_frame_len(ctx), p);
+}
+
 /* A miss that can never be a flow, or of which most are none, has a more telling name. */
 static __always_inline enum fw_reason fw_name_miss(const void *data, const void *end,
 						   const struct fw_pkt *p, enum fw_reason reason)

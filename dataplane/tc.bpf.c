@@ -20,7 +20,7 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 	struct fw_pkt p = {};
 	enum fw_reason reason;
 	struct fw_tuple seen;
-	int watch = 0;
+	int watch = 0, counted;
 
 	if (fw_hidden(ctx)) {
 		if (tc_alone)
@@ -41,12 +41,17 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 		return bpf_redirect(nh->port, 0);
 	}
 	/* what is not of tc's flows XDP has counted, where there is XDP */
-	if (tc_alone || p.owned) {
+	counted = tc_alone || p.owned;
+	if (counted || fw_unlikely(watch)) {
 		if (!p.framed)
 			reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), &p, reason);
-		if (fw_unlikely(watch))
+		/* told in any case: XDP of a bridge's port or of a trunk may have told nothing */
+		if (fw_unlikely(watch)) {
+			fw_watch_look(ctx, &p);
 			fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_TC_INGRESS, reason);
-		fw_count(reason);
+		}
+		if (counted)
+			fw_count(reason);
 	}
 	return p.framed ? FW_DROP : FW_NEXT;
 }

@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=CLANG");
     println!("cargo::rerun-if-env-changed=CFLAGS");
     let clang = clang();
-    for name in ["xdp", "bridge", "bond", "tc", "raw", "watchdog"] {
+    for name in ["xdp", "bridge", "bond", "tc", "raw", "watchdog", "drops"] {
         SkeletonBuilder::new()
             .source(dataplane.join(format!("{name}.bpf.c")))
             .obj(out.join(format!("{name}.o")))

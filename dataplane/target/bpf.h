@@ -181,6 +181,8 @@ static __always_inline void *fw_event_reserve(__u32 size)
 		return bpf_ringbuf_reserve(&fw_events, sizeof(struct fw_event), 0);
 	case sizeof(struct fw_watch_event):
 		return bpf_ringbuf_reserve(&fw_events, sizeof(struct fw_watch_event), 0);
+	case sizeof(struct fw_dropped):
+		return bpf_ringbuf_reserve(&fw_events, sizeof(struct fw_dropped), 0);
 	case sizeof(struct fw_crossed):
 		return bpf_ringbuf_reserve(&fw_events, sizeof(struct fw_crossed), 0);
 	default:

@@ -8,15 +8,6 @@
 
 #include "conn.h"
 
-/* A macro: CO-RE relocates an array index only if it is a constant in the source. */
-#define FW_CONN_TUPLE(to, ct, dir)                                                                 \
-	do {                                                                                       \
-		BPF_CORE_READ_INTO(&(to)->saddr_be, ct, tuplehash[dir].tuple.src.u3.all);          \
-		BPF_CORE_READ_INTO(&(to)->daddr_be, ct, tuplehash[dir].tuple.dst.u3.all);          \
-		BPF_CORE_READ_INTO(&(to)->sport_be, ct, tuplehash[dir].tuple.src.u.all);           \
-		BPF_CORE_READ_INTO(&(to)->dport_be, ct, tuplehash[dir].tuple.dst.u.all);           \
-	} while (0)
-
 static __always_inline __u8 fw_conn_ext(struct nf_conn *ct, __u32 id)
 {
 	struct nf_ct_ext *ext = BPF_CORE_READ(ct, ext);

@@ -74,14 +74,42 @@ enum nf_ct_ext_id {
 	NF_CT_EXT_TIMEOUT,
 };
 
-struct sk_buff {
-	unsigned long _nfct;
-	__u8 ip_summed : 2;
+struct ns_common {
+	unsigned int inum;
 } FW_CORE;
+
+struct net {
+	struct ns_common ns;
+} FW_CORE;
+
+typedef struct {
+	struct net *net;
+} FW_CORE possible_net_t;
 
 struct net_device {
 	int ifindex;
+	possible_net_t nd_net;
 } FW_CORE;
+
+struct sk_buff {
+	struct net_device *dev;
+	unsigned long _skb_refdst;
+	unsigned long _nfct;
+	__u8 ip_summed : 2;
+	int skb_iif;
+	__u16 protocol;
+	__u16 network_header;
+	unsigned char *head;
+} FW_CORE;
+
+/* A macro: CO-RE relocates an array index only if it is a constant in the source. */
+#define FW_CONN_TUPLE(to, ct, dir)                                                                 \
+	do {                                                                                       \
+		BPF_CORE_READ_INTO(&(to)->saddr_be, ct, tuplehash[dir].tuple.src.u3.all);          \
+		BPF_CORE_READ_INTO(&(to)->daddr_be, ct, tuplehash[dir].tuple.dst.u3.all);          \
+		BPF_CORE_READ_INTO(&(to)->sport_be, ct, tuplehash[dir].tuple.src.u.all);           \
+		BPF_CORE_READ_INTO(&(to)->dport_be, ct, tuplehash[dir].tuple.dst.u.all);           \
+	} while (0)
 
 /* include/linux/skbuff.h */
 enum { FW_CHECKSUM_PARTIAL = 3 };

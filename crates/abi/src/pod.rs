@@ -57,6 +57,7 @@ pod!(
     fw_event,
     fw_candidate,
     fw_watch_event,
+    fw_dropped,
     fw_port_fault,
     fw_seen,
     fw_offer_set,

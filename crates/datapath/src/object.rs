@@ -15,6 +15,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use crate::attach::{Attachment, Hook};
 use crate::clock::Clock;
 use crate::copies::{Copies, remove, target};
+use crate::drops::Drops;
 use crate::error::DatapathError;
 use crate::events::Events;
 use crate::shared::{
@@ -26,6 +27,7 @@ static BRIDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.o"));
 static BOND: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bond.o"));
 static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
 static RAW: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/raw.o"));
+static DROPS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drops.o"));
 static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"));
 
 /// Most flows that a table can have: seven eighths of its places, which are as many as a power of two within the
@@ -139,6 +141,8 @@ pub struct Datapath {
     /// For ports without a link layer.
     raw: OnceCell<Object>,
     config: fw_config,
+    /// None: the kernel's tracepoint is not there, or not as it is known.
+    drops: Option<Drops>,
     _watchdog: Object,
     _tracepoints: Vec<Link>,
 }
@@ -161,6 +165,7 @@ impl Datapath {
             nexthop_mask: element_mask(options.nexthops),
             kern_ctx: has_kfunc(c"bpf_cast_to_kern_ctx").into(),
             copy_magic: random() as u32,
+            netns_inum: netns_inum(),
             ..Default::default()
         };
         for (reason, packets_per_s) in &options.limits {
@@ -181,6 +186,12 @@ impl Datapath {
         for (name, map) in handles(&tc)? {
             maps.entry(name).or_insert(map);
         }
+        let drops = load_with("drops", DROPS, &config, &maps)
+            .inspect_err(|error| {
+                tracing::warn!("explain will not name the kernel's reasons: {error}");
+            })
+            .ok()
+            .map(Drops::new);
         let tracepoints = ["freeway_devmap_xmit", "freeway_redirect_err"]
             .into_iter()
             .map(|name| attach_tracepoint(&watchdog, name))
@@ -208,6 +219,7 @@ impl Datapath {
             bond: OnceCell::new(),
             raw: OnceCell::new(),
             config,
+            drops,
             _watchdog: watchdog,
             _tracepoints: tracepoints,
         })
@@ -522,13 +534,23 @@ impl Datapath {
         Ok(values.map_err(error)?.unwrap_or_default())
     }
 
-    /// Chooses the tuple to be watched; `None` ends it.
+    /// Chooses the tuple to be watched; `None` ends it. After an error it is watched all the same, but the kernel's own
+    /// reasons are missing.
     pub fn watch(&self, tuple: Option<&fw_watch>) -> Result<(), DatapathError> {
         if let Some(tuple) = tuple {
             self.update("fw_watches", &0u32.to_ne_bytes(), tuple.as_bytes())?;
         }
         self.control.set_watch(tuple.is_some().into());
-        Ok(())
+        match &self.drops {
+            Some(drops) => drops.watch(tuple.is_some()),
+            None => Ok(()),
+        }
+    }
+
+    /// True if the kernel's own reasons are told of what is watched.
+    #[must_use]
+    pub fn tells_drops(&self) -> bool {
+        self.drops.is_some()
     }
 
     fn update(&self, name: &'static str, key: &[u8], value: &[u8]) -> Result<(), DatapathError> {
@@ -647,6 +669,13 @@ fn attach_tracepoint(object: &Object, name: &'static str) -> Result<Link, Datapa
 /// The library's own words, for whoever debugs: errors are reported by their results.
 fn log_libbpf(_level: libbpf_rs::PrintLevel, message: String) {
     tracing::debug!("libbpf: {}", message.trim_end());
+}
+
+/// The calling thread's network namespace, as its inode is numbered. 0 is none's.
+fn netns_inum() -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    let netns = std::fs::metadata("/proc/thread-self/ns/net");
+    netns.map_or(0, |netns| netns.ino() as u32)
 }
 
 /// True if the kernel proper, not a module, has this kfunc.

@@ -2,8 +2,8 @@
 //! The programs load in every variant, on each kernel, and at what cost to the verifier.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use freeway_abi::FW_R_FRAGMENT;
-use freeway_datapath::{Datapath, Hook, LoadOptions};
+use freeway_abi::{FW_R_FRAGMENT, fw_watch};
+use freeway_datapath::{Datapath, Hook, LoadOptions, drop_reasons};
 use libbpf_rs::query::ProgInfoIter;
 
 /// The verifier gives up at a million; room for what other kernels do differently.
@@ -32,6 +32,9 @@ fn programs_load() {
         datapath.prog(Hook::BondXdp).unwrap();
         let ids = datapath.prog_ids();
         assert_eq!(ids.len(), 12);
+        assert!(datapath.tells_drops());
+        datapath.watch(Some(&fw_watch::default())).unwrap();
+        datapath.watch(None).unwrap();
         for prog in ProgInfoIter::default().filter(|prog| ids.contains(&prog.id)) {
             let name = prog.name.to_string_lossy();
             println!(
@@ -42,4 +45,13 @@ fn programs_load() {
             assert!(prog.verified_insns < INSTRUCTIONS_MAX, "{name}");
         }
     }
+}
+
+#[test]
+fn the_kernels_reasons_have_names() {
+    let reasons = drop_reasons();
+    for name in ["not_specified", "netfilter_drop", "ip_rpfilter"] {
+        assert!(reasons.values().any(|known| known == name), "{reasons:?}");
+    }
+    println!("{} reasons", reasons.len());
 }

@@ -254,10 +254,19 @@ fn local_and_dropped() {
     local.verdict("kernel");
 
     let (client, _server) = s.udp(40005, 6006);
-    let words = "The kernel does not forward its packets";
+    // either of two chains may have
+    let words = "Dropped by the firewall (NETFILTER_DROP); chains that may: ";
     let dropped = s.explain("udp", 40005, at(SERVER, 6006), words, || send(&client));
     dropped.verdict("kernel");
     dropped.note("conntrack has no entry for it");
+    let reason = &dropped.json["reasons"][0];
+    assert_eq!(reason["stage"], "kernel", "{reason:#}");
+    for chain in ["table inet", "table ip situation, chain drops"] {
+        assert!(
+            reason["words"].as_str().unwrap().contains(chain),
+            "{reason:#}"
+        );
+    }
     s.router.stop();
 }
 

@@ -2,6 +2,7 @@
 //! The nftables ruleset, read over nfnetlink.
 
 mod decode;
+mod drops;
 pub(crate) mod events;
 mod expression;
 mod legacy;
@@ -11,6 +12,7 @@ mod xtables;
 
 use std::collections::BTreeMap;
 
+pub use drops::{DropChain, DropPlace};
 pub use expression::*;
 pub use legacy::{LegacyTable, legacy_tables};
 pub(crate) use read::generation;

@@ -407,7 +407,10 @@ impl World {
                 manager.suspended(event.state, event.reason, now, ops);
             }),
             // bridged frames are not the pipeline's
-            Some(DataplaneEvent::Watch(_) | DataplaneEvent::Crossed(_)) | None => {}
+            Some(
+                DataplaneEvent::Watch(_) | DataplaneEvent::Dropped(_) | DataplaneEvent::Crossed(_),
+            )
+            | None => {}
         }
     }
 

@@ -69,7 +69,7 @@ pub struct Why {
     /// The reason in words.
     pub words: String,
     /// What it is about: `fast`, `punt` (given to the kernel), `learn` (nothing was learned), `keep` (it was), `refused`
-    /// (by the connection manager).
+    /// (by the connection manager), `kernel` (it dropped the packet).
     pub stage: String,
 }
 
@@ -144,12 +144,29 @@ pub struct Neighbour {
 /// What real packets of the tuple met.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
-    /// Packets seen; 0 says that none came.
+    /// Packets that came; 0 says that none did.
     pub packets: u64,
     /// How long was watched, seconds.
     pub seconds: f64,
     /// What they met, the most frequent first.
     pub results: Vec<Seen>,
+    /// Those that the kernel dropped, by its own reasons, the most frequent first.
+    pub dropped: Vec<Dropped>,
+}
+
+/// Watched packets that the kernel dropped for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dropped {
+    /// The kernel's name of the reason: `netfilter_drop`, `ip_rpfilter`... `not_specified` if it gives none.
+    pub reason: String,
+    /// The reason in words.
+    pub words: String,
+    /// Packets.
+    pub count: u64,
+    /// The device that they were at.
+    pub port: String,
+    /// The kernel's function that freed them.
+    pub function: Option<String>,
 }
 
 /// What some of the watched packets met.

@@ -16,7 +16,7 @@ mod top;
 
 pub use ends::{ends, halves};
 pub use explain::{
-    Connection, Endpoints, Explain, ExplainQuery, Neighbour, Seen, Verdict, Watched, Why,
+    Connection, Dropped, Endpoints, Explain, ExplainQuery, Neighbour, Seen, Verdict, Watched, Why,
 };
 pub use failure::{Failure, FailureKind};
 #[cfg(test)]

@@ -8,6 +8,7 @@
 mod bonds;
 mod bridges;
 mod census;
+mod drops;
 mod exec;
 mod explain;
 mod flows;
@@ -518,6 +519,7 @@ impl Engine {
                     self.counts.watched += 1;
                     self.explanations.seen(&seen);
                 }
+                DataplaneEvent::Dropped(dropped) => self.explanations.dropped(&dropped),
             }
         }
         if !more {

@@ -313,6 +313,7 @@ pub fn explain() -> Explain {
                 count: 31_415,
                 port: "lan0".into(),
             }],
+            dropped: Vec::new(),
         },
         notes: vec!["The connection's window tracking was made liberal.".into()],
     }

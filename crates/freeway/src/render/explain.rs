@@ -5,7 +5,7 @@ use super::flows::lines;
 use super::number::{count, duration, plural};
 use super::page::{Page, Tone};
 use super::terminal::Terminal;
-use crate::api::{Connection, Explain, Neighbour, Verdict, Watched};
+use crate::api::{Connection, Dropped, Explain, Neighbour, Verdict, Watched};
 
 /// The whole page.
 pub fn explain(explain: &Explain, terminal: Terminal) -> String {
@@ -94,8 +94,19 @@ fn watched(page: &mut Page, watched: &Watched) {
             let place = format!("{} {}", seen.port, seen.stage);
             vec![count(seen.count), place, seen.words.clone()]
         })
+        .chain(watched.dropped.iter().map(|dropped| {
+            let place = format!("{} kernel", dropped.port);
+            vec![count(dropped.count), place, dropped_words(dropped)]
+        }))
         .collect();
     page.table(2, &[0], &rows);
+}
+
+fn dropped_words(dropped: &Dropped) -> String {
+    match &dropped.function {
+        Some(function) => format!("{}: in {function}()", dropped.words),
+        None => dropped.words.clone(),
+    }
 }
 
 fn connection_lines(page: &mut Page, connection: &Connection) {
@@ -172,7 +183,7 @@ mod tests {
             watched: Watched {
                 packets: 0,
                 seconds: 2.0,
-                results: Vec::new(),
+                ..Watched::default()
             },
             notes: Vec::new(),
             ..fake::explain()

@@ -25,6 +25,12 @@ impl StateView for View<'_> {
 }
 
 impl Engine {
+    /// tc looks at packets that come in while it has flows, or has to tell of a watched tuple.
+    pub(super) fn set_tc_forwards(&self) {
+        let looks = self.manager.tc_flow_count() > 0 || self.explanations.watching();
+        self.datapath.control.set_tc_forwards(looks.into());
+    }
+
     /// In order; conntrack's answers may bring further operations.
     pub(super) fn execute(&mut self, mut ops: Vec<Op>) -> Result<(), DaemonError> {
         loop {
@@ -41,8 +47,7 @@ impl Engine {
                 );
             }
             // what no flow needs costs nothing
-            let tc_forwards = self.manager.tc_flow_count() > 0;
-            self.datapath.control.set_tc_forwards(tc_forwards.into());
+            self.set_tc_forwards();
             let multicast = self.manager.routes_multicast();
             if multicast {
                 self.datapath.prepare_copies();

@@ -5,15 +5,19 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use freeway_abi::{FW_AF_INET, FW_AF_INET6, FW_STAGE_TC_EGRESS, Reason, fw_watch, fw_watch_event};
+use freeway_abi::{
+    FW_AF_INET, FW_AF_INET6, FW_STAGE_TC_EGRESS, Reason, fw_dropped, fw_tuple, fw_watch,
+    fw_watch_event,
+};
 use freeway_cmm::{ConnKey, Flow, FlowKey, Path, Refusal, words_of};
 use freeway_kernel::model::{Connection as Tracked, CtStatus, Neigh, Tuple};
 use tokio::time::Instant;
 
 use super::Engine;
+use super::drops::{Drop, Drops, Scene, Told};
 use super::ports::Port;
 use super::status::stage;
-use super::verdict::{Case, NAMELESS, Sightings};
+use super::verdict::{Case, NAMELESS, Sightings, arrived, left, told_once};
 use crate::api::{
     Connection, Endpoints, Explain, ExplainQuery, Failure, Flow as ShownFlow, Neighbour, Proto,
     Seen, Watched, Why,
@@ -34,9 +38,11 @@ struct Question {
 
 struct Watch {
     question: Question,
+    tuple: fw_tuple,
     began: Instant,
     ends: Instant,
     seen: Sightings,
+    drops: Drops,
     /// Packets by reason when it began.
     before: Vec<u64>,
 }
@@ -60,15 +66,33 @@ impl Explanations {
         }
     }
 
+    /// True while the data plane is to tell of a tuple.
+    pub(super) fn watching(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// The current watch, if it is of this tuple: events of the one before may be late.
+    fn of(&mut self, tuple: &fw_tuple) -> Option<&mut Watch> {
+        self.current.as_mut().filter(|watch| watch.tuple == *tuple)
+    }
+
+    pub(super) fn dropped(&mut self, event: &fw_dropped) {
+        if let Some(watch) = self.of(&event.tuple)
+            && let Some(drop) = Drop::of(event)
+        {
+            *watch.drops.entry(drop).or_default() += 1;
+        }
+    }
+
     pub(super) fn seen(&mut self, event: &fw_watch_event) {
-        let Some(watch) = &mut self.current else {
+        let Some(watch) = self.of(&event.tuple) else {
             return;
         };
         *watch
             .seen
             .entry((event.stage, event.ev.reason, event.port))
             .or_default() += 1;
-        if watch.seen.values().sum::<u64>() >= PACKETS_ENOUGH {
+        if arrived(&watch.seen) >= PACKETS_ENOUGH {
             watch.ends = watch.ends.min(Instant::now() + Duration::from_millis(20));
         }
     }
@@ -115,17 +139,27 @@ impl Engine {
         let ends = began + Duration::from_millis(query.watch_ms.min(WATCH_MAX_MS).into());
         self.explanations.current = Some(Watch {
             question,
+            tuple: fw_tuple {
+                saddr_be: tuple.saddr_be,
+                daddr_be: tuple.daddr_be,
+                sport_be: tuple.sport_be,
+                dport_be: tuple.dport_be,
+            },
             began,
             ends,
             seen: Sightings::new(),
+            drops: Drops::new(),
             before: self.datapath.reasons().unwrap_or_default(),
         });
+        self.set_tc_forwards();
     }
 
     pub(super) fn finish_explanation(&mut self) {
-        let Some(watch) = self.explanations.current.take() else {
+        let Some(mut watch) = self.explanations.current.take() else {
             return;
         };
+        self.set_tc_forwards();
+        watch.seen = told_once(std::mem::take(&mut watch.seen));
         if let Err(error) = self.datapath.watch(None) {
             tracing::warn!("ending a watch: {error}");
         }
@@ -162,14 +196,23 @@ impl Engine {
             .and_then(|key| self.manager.find(&key))
             .map(|(index, f)| self.flow(index, &f, now_tick));
         let refusal = keys.iter().find_map(|key| self.manager.refusal(key));
-        let watched = self.watched(watch);
         let neighbour = self.neighbour(&tuple, managed.map(|(_, f)| (f.port_out, f.nexthop)));
-        let reasons = reasons(watch, refusal);
         let local = self.is_local(&tuple, connection.as_ref());
+        let drops = Scene {
+            local,
+            ipv4: tuple.src.is_ipv4(),
+            chains: &self.ruleset.drop_chains,
+            foreign_hooks: !self.polled.foreign_hooks.is_empty(),
+            port_name: &|port| self.port_name(port),
+        }
+        .tell(&watch.drops);
+        let watched = self.watched(watch, &drops);
+        let reasons = reasons(watch, &drops, refusal);
         let case = Case {
             on: self.on,
             state: flow.as_ref().map(|f| f.state),
             seen: &watch.seen,
+            dropped: (!drops.is_empty()).then(|| drops.iter().find_map(|d| d.words.as_deref())),
             refusal,
             local,
             connection: connection.as_ref(),
@@ -179,6 +222,7 @@ impl Engine {
         let mut notes = self.notes(connection.as_ref(), flow.as_ref());
         notes.extend(managed.iter().flat_map(|(_, flow)| self.why_tc(flow)));
         notes.extend(self.firewall(&tuple, connection.as_ref(), watch));
+        notes.extend(drops.iter().filter_map(Told::note));
         if watched.packets == 0 && self.on && query.watch_ms > 0 {
             notes.push(format!(
                 "no packet of it came in {:.1} s of watching",
@@ -236,7 +280,7 @@ impl Engine {
         })
     }
 
-    fn watched(&self, watch: &Watch) -> Watched {
+    fn watched(&self, watch: &Watch, drops: &[Told]) -> Watched {
         let mut seen: Vec<_> = watch.seen.iter().collect();
         seen.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         let results = seen.into_iter().map(|(&(at, reason, port), &count)| {
@@ -250,14 +294,11 @@ impl Engine {
             }
         });
         Watched {
-            packets: watch
-                .seen
-                .iter()
-                .filter(|((at, ..), _)| *at != FW_STAGE_TC_EGRESS)
-                .map(|(_, n)| n)
-                .sum(),
+            // those dropped came, if by a port that takes no part
+            packets: arrived(&watch.seen).max(drops.iter().map(|told| told.count).sum()),
             seconds: watch.began.elapsed().as_secs_f64(),
             results: results.collect(),
+            dropped: drops.iter().map(Told::shown).collect(),
         }
     }
 
@@ -385,8 +426,18 @@ impl Engine {
     }
 }
 
-fn reasons(watch: &Watch, refusal: Option<Refusal>) -> Vec<Why> {
+fn reasons(watch: &Watch, drops: &[Told], refusal: Option<Refusal>) -> Vec<Why> {
     let mut reasons: Vec<Why> = Vec::new();
+    // what is dropped now and then is not why the others are slow
+    let mut kernels: Vec<Why> = Vec::new();
+    for why in drops.iter().filter_map(Told::why) {
+        if !kernels.contains(&why) {
+            kernels.push(why);
+        }
+    }
+    if !left(&watch.seen) {
+        reasons.append(&mut kernels);
+    }
     let mut seen: Vec<_> = watch.seen.iter().collect();
     seen.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     for ((_, number, _), _) in seen {
@@ -406,6 +457,7 @@ fn reasons(watch: &Watch, refusal: Option<Refusal>) -> Vec<Why> {
             stage: "refused".into(),
         });
     }
+    reasons.append(&mut kernels);
     reasons
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use freeway_cmm::{Op, RuleScope};
 use freeway_kernel::model::{Family, Link, Tuple};
-use freeway_kernel::nft::{self, FrameChain, SetChanges};
+use freeway_kernel::nft::{self, DropChain, FrameChain, SetChanges};
 use freeway_kernel::reachability::{Finding, IfMatch, PacketState, SetName, SetUse, analyse_state};
 
 use super::{Engine, vrf};
@@ -35,6 +35,8 @@ pub(super) struct Ruleset {
     uses: BTreeMap<SetName, SetUse>,
     /// Chains that see frames.
     frame_chains: Vec<FrameChain>,
+    /// Chains that may drop packets.
+    pub drop_chains: Vec<DropChain>,
 }
 
 impl Ruleset {
@@ -100,6 +102,7 @@ impl Engine {
                 let of_udp = |f: &Finding| f.protocols.contains(&(libc::IPPROTO_UDP as u8));
                 ruleset.new_safe = !new.findings.iter().chain(&new.marks).any(of_udp);
                 ruleset.frame_chains = rules.frame_chains();
+                ruleset.drop_chains = rules.drop_chains();
                 ruleset.marks = analysis.marks.len();
                 ruleset.status.generation = rules.generation;
                 ruleset.bare = bare.len();

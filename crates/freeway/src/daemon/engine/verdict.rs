@@ -7,8 +7,9 @@ use freeway_abi::{
     FW_R_CLOSING, FW_R_FAST, FW_R_FRAGMENT, FW_R_ICMP, FW_R_IP_CHECKSUM, FW_R_IP_HEADER,
     FW_R_IP_OPTIONS, FW_R_IP6_EXTENSION, FW_R_LEARN_BUDGET, FW_R_LEARN_EPOCH, FW_R_LEARN_NO_REPLY,
     FW_R_LEARN_OFFERED, FW_R_LEARN_ONCE, FW_R_LEARN_RING, FW_R_LEARN_STALE_TOKEN, FW_R_MISS,
-    FW_R_MISS_CLOSE, FW_R_PREPARING, FW_R_PROTOCOL, FW_R_SHORT, FW_R_SUSPENDED, FW_R_TCP_FLAGS,
-    FW_R_VLAN, FW_STAGE_TC_EGRESS, FW_STAGE_TC_INGRESS, FW_STAGE_XDP, Reason, Stage,
+    FW_R_MISS_CLOSE, FW_R_OWNER, FW_R_PREPARING, FW_R_PROTOCOL, FW_R_SHORT, FW_R_SUSPENDED,
+    FW_R_TCP_FLAGS, FW_R_VLAN, FW_STAGE_TC_EGRESS, FW_STAGE_TC_INGRESS, FW_STAGE_XDP, Reason,
+    Stage,
 };
 use freeway_cmm::Refusal;
 use freeway_kernel::model::{Connection as Tracked, TcpState};
@@ -17,6 +18,32 @@ use crate::api::{FlowState, Verdict};
 
 /// Packets by stage, reason and port.
 pub(super) type Sightings = BTreeMap<(u32, u32, u32), u64>;
+
+/// Without what tc tells of packets that XDP has told of, unless their flow is tc's.
+pub(super) fn told_once(mut seen: Sightings) -> Sightings {
+    let of_xdp = |wanted: Option<u32>| {
+        let mut all = seen.keys();
+        all.any(|(at, reason, _)| *at == FW_STAGE_XDP && wanted.is_none_or(|r| r == *reason))
+    };
+    if of_xdp(None) && !of_xdp(Some(FW_R_OWNER)) {
+        seen.retain(|(at, reason, _), _| *at != FW_STAGE_TC_INGRESS || *reason == FW_R_FAST);
+    }
+    seen
+}
+
+/// Packets that came in. Where XDP and tc tell of them it is those of one of the two.
+pub(super) fn arrived(seen: &Sightings) -> u64 {
+    let at = |stage| {
+        let told = seen.iter().filter(move |((at, ..), _)| *at == stage);
+        told.map(|(_, count)| count).sum::<u64>()
+    };
+    at(FW_STAGE_XDP).max(at(FW_STAGE_TC_INGRESS))
+}
+
+/// True if the kernel forwarded some of them.
+pub(super) fn left(seen: &Sightings) -> bool {
+    seen.keys().any(|(at, ..)| *at == FW_STAGE_TC_EGRESS)
+}
 
 /// Reasons for which nothing was learned yet, but will be.
 const TEMPORARY: [u32; 7] = [
@@ -37,6 +64,8 @@ pub(super) struct Case<'a> {
     /// Of its flow, if it has one.
     pub state: Option<FlowState>,
     pub seen: &'a Sightings,
+    /// The kernel dropped some of its packets, most of them for this reason, if it gives any.
+    pub dropped: Option<Option<&'a str>>,
     pub refusal: Option<Refusal>,
     /// One end is the router itself.
     pub local: bool,
@@ -57,7 +86,8 @@ pub(super) const NAMELESS: [u32; 6] = [
 
 impl Case<'_> {
     pub(super) fn verdict(&self) -> Verdict {
-        match (self.saw(FW_R_FAST), self.seen.is_empty(), self.state) {
+        let nothing = self.seen.is_empty() && self.dropped.is_none();
+        match (self.saw(FW_R_FAST), nothing, self.state) {
             // nor does the data plane look at packets then
             _ if !self.on => Verdict::Kernel,
             (true, ..) => Verdict::Fast,
@@ -127,6 +157,11 @@ impl Case<'_> {
         if let Some(closing) = self.closing() {
             return closing;
         }
+        // of what the kernel forwards nothing else than the drops that now and then happen
+        let at_egress = left(self.seen);
+        if !at_egress && let Some(Some(words)) = self.dropped {
+            return words.into();
+        }
         if let Some(refusal) = self.refusal {
             return refusal.words().into();
         }
@@ -143,12 +178,9 @@ impl Case<'_> {
         if let Some(state) = self.state {
             return format!("its flow is {state}");
         }
-        let at_egress = self.seen.keys().any(|(at, ..)| *at == FW_STAGE_TC_EGRESS);
-        if !at_egress
-            && [FW_R_MISS, FW_R_MISS_CLOSE, FW_R_ICMP, FW_R_PROTOCOL]
-                .into_iter()
-                .any(|reason| self.saw(reason))
-        {
+        let missed = [FW_R_MISS, FW_R_MISS_CLOSE, FW_R_ICMP, FW_R_PROTOCOL];
+        let missed = missed.into_iter().any(|reason| self.saw(reason));
+        if !at_egress && (missed || self.seen.is_empty()) {
             return "the kernel does not forward its packets to a port that takes part: \
                     a rule drops them, there is no route, or it leaves elsewhere"
                 .into();
@@ -212,7 +244,7 @@ fn sentence(words: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use freeway_abi::{FW_R_LEARN_FRAME, FW_R_LEARN_HELPER};
+    use freeway_abi::{FW_R_EPOCH, FW_R_LEARN_FRAME, FW_R_LEARN_HELPER};
 
     use super::*;
 
@@ -220,6 +252,7 @@ mod tests {
         on: true,
         state: None,
         seen: &Sightings::new(),
+        dropped: None,
         refusal: None,
         local: false,
         connection: None,
@@ -275,6 +308,54 @@ mod tests {
             ..BLANK
         };
         check(local, Verdict::Kernel, "One end is this router");
+    }
+
+    #[test]
+    fn the_kernel_says_why_it_drops() {
+        let miss = ((FW_STAGE_TC_INGRESS, FW_R_MISS, 2), 9);
+        let dropped = Case {
+            seen: &[miss].into(),
+            dropped: Some(Some("the kernel has no route")),
+            // older than the packets
+            refusal: Some(Refusal::TableFull),
+            ..BLANK
+        };
+        check(dropped, Verdict::Kernel, "The kernel has no route.");
+        let once = ((FW_STAGE_TC_EGRESS, FW_R_LEARN_ONCE, 3), 9);
+        let forwarded = Case {
+            seen: &[miss, once].into(),
+            refusal: None,
+            ..dropped
+        };
+        check(forwarded, Verdict::Kernel, "It is being learned: first");
+        // by a port that takes no part, and without a reason
+        let unsaid = Case {
+            dropped: Some(None),
+            ..BLANK
+        };
+        check(unsaid, Verdict::Kernel, "The kernel does not forward");
+    }
+
+    #[test]
+    fn packets_count_once() {
+        let sightings = |all: &[(u32, u32)]| -> Sightings {
+            let all = all.iter().map(|(at, reason)| ((*at, *reason, 2), 5));
+            all.collect()
+        };
+        let both = sightings(&[
+            (FW_STAGE_XDP, FW_R_MISS),
+            (FW_STAGE_TC_INGRESS, FW_R_MISS),
+            (FW_STAGE_TC_EGRESS, FW_R_LEARN_ONCE),
+        ]);
+        assert_eq!(arrived(&both), 5);
+        assert_eq!(told_once(both).len(), 2);
+        let of_tc = sightings(&[
+            (FW_STAGE_XDP, FW_R_OWNER),
+            (FW_STAGE_TC_INGRESS, FW_R_EPOCH),
+        ]);
+        assert_eq!(told_once(of_tc.clone()), of_tc);
+        let alone = sightings(&[(FW_STAGE_TC_INGRESS, FW_R_MISS)]);
+        assert_eq!(told_once(alone.clone()), alone);
     }
 
     #[test]
