@@ -92,7 +92,7 @@ impl Scene<'_> {
         let at = (self.port_name)(drop.port);
         let words = match name {
             "not_specified" | "not_dropped_yet" | "consumed" => return None,
-            "netfilter_drop" => self.firewall(drop.place(self.local)),
+            "netfilter_drop" => self.firewall(drop),
             "ip_innoroutes" | "ip_outnoroutes" => {
                 "the kernel has no route to its destination".into()
             }
@@ -125,13 +125,18 @@ impl Scene<'_> {
         Some(words)
     }
 
-    fn firewall(&self, place: DropPlace) -> String {
+    fn firewall(&self, drop: &Drop) -> String {
+        let place = drop.place(self.local);
+        // since Linux 6.7: before, all chains and hooks drop in one function
+        let by_nftables = drop.function == "nft_do_chain";
         let met = self.chains.iter().filter(|c| c.meets(self.ipv4, place));
+        let met = met.filter(|chain| !(by_nftables && chain.legacy));
         let met: Vec<String> = met.map(DropChain::to_string).collect();
         // elsewhere conntrack drops too: when its table is full, or when connections clash
-        let alone = matches!(place, DropPlace::Forwarded | DropPlace::ToRouter);
+        let of_chains = matches!(place, DropPlace::Forwarded | DropPlace::ToRouter);
+        let alone = by_nftables || (of_chains && !self.foreign_hooks);
         match &met[..] {
-            [one] if alone && !self.foreign_hooks => format!("dropped by {one}"),
+            [one] if alone => format!("dropped by {one}"),
             [] => "dropped by the firewall (NETFILTER_DROP), and no chain is known that would: \
                    conntrack's table may be full"
                 .into(),
@@ -252,6 +257,17 @@ mod tests {
         };
         let both = "nftables: table inet f, chain fw; nftables: table inet g, chain fw";
         check(&two, "netfilter_drop", &routed, both);
+        let came = drop_in("nft_do_chain", FW_DROP_CAME, 64).unwrap();
+        let early = [DropChain {
+            hook: 0,
+            ..chain("raw")
+        }];
+        let prerouting = Scene {
+            chains: &early,
+            ..two
+        };
+        let raw = "dropped by nftables: table inet raw, chain fw";
+        check(&prerouting, "netfilter_drop", &came, raw);
         let local = Scene { local: true, ..two };
         check(&local, "netfilter_drop", &routed, "no chain is known");
     }
