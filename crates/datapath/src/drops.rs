@@ -48,10 +48,8 @@ impl Drops {
     }
 }
 
-/// Names of the kernel's reasons (`enum skb_drop_reason`) by number, in lower case and without their prefix. Numbers
-/// differ from kernel to kernel. Empty if the kernel does not describe them.
-#[must_use]
-pub fn drop_reasons() -> BTreeMap<u32, String> {
+/// As [`crate::Datapath::drop_reasons`]; reads all of the kernel's BTF.
+pub(crate) fn drop_reasons() -> BTreeMap<u32, String> {
     let mut names = BTreeMap::new();
     // SAFETY: the BTF is used only between load and free; a type of an enum's kind is followed by as many values as its
     // info says, and names are terminated strings of the BTF.

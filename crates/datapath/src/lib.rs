@@ -15,7 +15,6 @@ pub mod user;
 
 pub use attach::{Attachment, Hook, XdpFd, raise_descriptor_limit};
 pub use clock::Clock;
-pub use drops::drop_reasons;
 pub use error::DatapathError;
 pub use events::{DataplaneEvent, Events};
 pub use object::{Datapath, FLOWS_MAX, LoadOptions, PortFault, ProgramSize};

@@ -15,7 +15,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
 use crate::attach::{Attachment, Hook};
 use crate::clock::Clock;
 use crate::copies::{Copies, remove, target};
-use crate::drops::Drops;
+use crate::drops::{Drops, drop_reasons};
 use crate::error::DatapathError;
 use crate::events::Events;
 use crate::shared::{
@@ -143,6 +143,7 @@ pub struct Datapath {
     config: fw_config,
     /// None: the kernel's tracepoint is not there, or not as it is known.
     drops: Option<Drops>,
+    drop_reasons: BTreeMap<u32, String>,
     _watchdog: Object,
     _tracepoints: Vec<Link>,
 }
@@ -220,6 +221,7 @@ impl Datapath {
             raw: OnceCell::new(),
             config,
             drops,
+            drop_reasons: drop_reasons(),
             _watchdog: watchdog,
             _tracepoints: tracepoints,
         })
@@ -545,6 +547,13 @@ impl Datapath {
             Some(drops) => drops.watch(tuple.is_some()),
             None => Ok(()),
         }
+    }
+
+    /// Names of the kernel's reasons (`enum skb_drop_reason`) by number, in lower case and without their prefix. Numbers
+    /// differ from kernel to kernel. Empty if the kernel does not describe them.
+    #[must_use]
+    pub fn drop_reasons(&self) -> &BTreeMap<u32, String> {
+        &self.drop_reasons
     }
 
     /// True if the kernel's own reasons are told of what is watched.

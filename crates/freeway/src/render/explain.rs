@@ -171,6 +171,29 @@ mod tests {
     }
 
     #[test]
+    fn what_the_kernel_drops_is_said() {
+        let drop = Dropped {
+            reason: "netfilter_drop".into(),
+            words: "dropped by nftables: table inet f, chain fw".into(),
+            count: 16,
+            port: "lan0".into(),
+            function: Some("nf_hook_slow".into()),
+        };
+        let dropped = Explain {
+            watched: Watched {
+                dropped: vec![drop],
+                ..fake::explain().watched
+            },
+            ..fake::explain()
+        };
+        let text = explain(&dropped, PIPE);
+        check_fits(&text);
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = "16 lan0 kernel dropped by nftables: table inet f, chain fw: in nf_hook_slow()";
+        assert!(flat.contains(words), "{text}");
+    }
+
+    #[test]
     fn what_is_not_there_is_said() {
         let nothing = Explain {
             verdict: Verdict::Unknown,

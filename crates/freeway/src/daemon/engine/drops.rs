@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use freeway_abi::{FW_DROP_CAME, FW_DROP_LEAVING, fw_dropped};
-use freeway_datapath::drop_reasons;
 use freeway_kernel::nft::{DropChain, DropPlace};
 
 use crate::api::{Dropped, Why};
@@ -55,6 +54,8 @@ impl Drop {
 
 /// What words about drops may name.
 pub(super) struct Scene<'a> {
+    /// The kernel's names of its reasons.
+    pub names: &'a BTreeMap<u32, String>,
     /// One end is the router itself.
     pub local: bool,
     pub ipv4: bool,
@@ -69,13 +70,8 @@ impl Scene<'_> {
     pub fn tell(&self, drops: &Drops) -> Vec<Told> {
         let mut by_count: Vec<_> = drops.iter().collect();
         by_count.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        // read when there is something to name
-        let names = match by_count.is_empty() {
-            true => BTreeMap::new(),
-            false => drop_reasons(),
-        };
         let told = by_count.into_iter().map(|(drop, count)| {
-            let name = names.get(&drop.reason).map_or("not_specified", |n| n);
+            let name = self.names.get(&drop.reason).map_or("not_specified", |n| n);
             Told {
                 name: name.to_owned(),
                 words: self.words(name, drop),
@@ -231,6 +227,7 @@ mod tests {
         let came = drop_in("nf_hook_slow", FW_DROP_CAME, 64).unwrap();
         let chains = [chain("f"), chain("g")];
         let scene = Scene {
+            names: &BTreeMap::new(),
             local: false,
             ipv4: true,
             chains: &chains[..1],
@@ -275,6 +272,7 @@ mod tests {
     #[test]
     fn other_reasons() {
         let scene = Scene {
+            names: &BTreeMap::new(),
             local: false,
             ipv4: true,
             chains: &[],

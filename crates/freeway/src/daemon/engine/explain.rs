@@ -199,6 +199,7 @@ impl Engine {
         let neighbour = self.neighbour(&tuple, managed.map(|(_, f)| (f.port_out, f.nexthop)));
         let local = self.is_local(&tuple, connection.as_ref());
         let drops = Scene {
+            names: self.datapath.drop_reasons(),
             local,
             ipv4: tuple.src.is_ipv4(),
             chains: &self.ruleset.drop_chains,
