@@ -747,9 +747,9 @@ fn neighbours(freeway: bool) -> Record {
         near.send_to(&number.to_be_bytes(), "198.51.100.2:5000")
             .unwrap();
         thread::sleep(Duration::from_millis(20));
-        let end = Moment::now() + patience;
+        let end = Instant::now() + patience;
         let mut got = [0; 4];
-        while far.recv(&mut got).is_ok() || Moment::now() < end {
+        while far.recv(&mut got).is_ok() || Instant::now() < end {
             if got == number.to_be_bytes() {
                 return true;
             }

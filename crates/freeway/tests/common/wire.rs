@@ -7,11 +7,10 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use freeway_lab::frame::{MAC_LAN, MAC_WAN, sum16};
 use freeway_lab::{Capture, Injector, Lab, Port};
-use freeway_testkit::Moment;
 
 pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
@@ -28,7 +27,7 @@ pub const FAR: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 200);
 /// What the server sees of the client.
 pub const SEEN: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 
-/// What has not arrived by then will not: a busy machine may need most of it.
+/// What has not arrived by then will not: a busy machine may need most of it. By the clock, for connections live by it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Client or server.
@@ -240,13 +239,13 @@ impl Wire {
         let key = (segment.proto, segment.ports.0, segment.ports.1);
         lock.lock().unwrap().remove(&key);
         let id = self.send(from, segment);
-        let end = Moment::now() + PATIENCE;
+        let end = Instant::now() + PATIENCE;
         let mut all = lock.lock().unwrap();
         let copies = loop {
             let there = all.get(&key).map_or(&[][..], Vec::as_slice);
             let same = |(its, one): &&(u16, Segment)| *its == id && one == segment;
             let copies = there.iter().filter(same).count();
-            if copies > 0 || Moment::now() > end {
+            if copies > 0 || Instant::now() > end {
                 break copies;
             }
             all = changed.wait_timeout(all, super::POLL).unwrap().0;
