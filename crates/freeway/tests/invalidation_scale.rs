@@ -21,7 +21,7 @@ use support_invalidation::netlink::{Netlink, rule_drop_sports, rules_flush};
 use support_invalidation::site::{append_json, quantile};
 
 const FLOWS: u32 = 100_000;
-const AGAIN: Duration = Duration::from_secs(15);
+const AGAIN: Duration = Duration::from_secs(60);
 /// As many of them have to be fast: some may leave the table by themselves meanwhile.
 const SHARE: f64 = 0.99;
 
