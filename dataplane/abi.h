@@ -127,14 +127,35 @@ struct fw_state {
 	__u32 due_tick;
 	__u32 reval_tick;
 	__u32 confirmed_tick;
-	__u32 interval;  /* of revalidation, ticks */
-	__u32 peer;      /* place of the other direction's flow, or none */
-	__u32 ct_mark;   /* as learned */
-	__u16 len_max;   /* longest L3 packet that the kernel is proven to forward */
-	__u8 misses;     /* revalidations that did not come out, in a row */
-	__u8 pending;    /* a revalidation is under way */
-	__u32 ct_status; /* IPS_* bits that must stay as learned */
-	__u32 index;     /* the manager's number of the flow */
+	/* of the last plain TCP segment, as it came in; both 0: none yet */
+	__u32 seq_be;
+	__u32 ack_be;
+	__u32 peer;     /* place of the other direction's flow, or none */
+	__u32 index;    /* the manager's number of the flow */
+	__u16 interval; /* of revalidation, ticks */
+	__u16 len_data; /* octets of data of that segment */
+	__u16 len_max;  /* longest L3 packet that the kernel is proven to forward */
+	__u8 misses;    /* revalidations that did not come out, in a row */
+	__u8 pending;   /* a revalidation is under way */
+};
+
+/* What the connection behind a flow was when the flow was learned, by the flow's index. */
+struct fw_kept {
+	__u32 ct_mark;
+	__u32 ct_status; /* IPS_* bits that must stay: FW_CT_STATUS_KEEP */
+};
+
+/*
+ * What the last segment of a direction of a TCP connection said that did not take the fast path,
+ * by fw_edge_key(): of connections that are, or were, of the table. fw_state has those of fast
+ * segments.
+ */
+struct fw_edge {
+	__u64 peer; /* fw_edge_key() of the other direction */
+	__u32 seq_be;
+	__u32 ack_be;   /* both 0: none yet */
+	__u32 len_data; /* octets */
+	__u32 tick;
 };
 
 /*
@@ -383,7 +404,8 @@ struct fw_control {
 	__u32 multicast;
 	/* enum fw_bridges: what is learned of bridged frames. */
 	__u32 bridges;
-	__u32 pad;
+	/* Non-zero: there are edges of TCP connections (struct fw_edge). */
+	__u32 edges;
 };
 
 /* The tuple that `explain` watches; ports and addresses as on the wire. */
@@ -648,6 +670,8 @@ struct fw_port_fault {
 FW_ABI_SIZE(fw_key4, 16);
 FW_ABI_SIZE(fw_key6, 40);
 FW_ABI_SIZE(fw_state, 64);
+FW_ABI_SIZE(fw_kept, 8);
+FW_ABI_SIZE(fw_edge, 24);
 FW_ABI_SIZE(fw_flow, 192);
 FW_ABI_SIZE(fw_nexthop, 64);
 /* a hit reads them as one word */
@@ -683,6 +707,10 @@ FW_ABI_SIZE(fw_dropped, 112);
 _Static_assert(__builtin_offsetof(struct fw_state, epoch) ==
 		       __builtin_offsetof(struct fw_state, status) + 4,
 	       "compared as one word");
+_Static_assert(__builtin_offsetof(struct fw_state, seq_be) % 8 == 0 &&
+		       __builtin_offsetof(struct fw_state, ack_be) ==
+			       __builtin_offsetof(struct fw_state, seq_be) + 4,
+	       "written as one word");
 _Static_assert((int)FW_R_COUNT <= (int)FW_REASONS_MAX, "reasons");
 
 #endif

@@ -25,6 +25,8 @@ enum fw_ct_const {
 	FW_CT_IS_REPLY = 3,  /* enum ip_conntrack_info */
 	FW_CT_UNTRACKED = 7,
 	FW_CT_ESTABLISHED = 3,   /* TCP_CONNTRACK_ESTABLISHED */
+	FW_CT_BE_LIBERAL = 0x08, /* IP_CT_TCP_FLAG_BE_LIBERAL */
+	FW_WINDOW_MIN = 65536,   /* without scaling, and what a sender may be ahead by */
 	FW_CT_SEQADJ_LEN = 24,   /* struct nf_conn_seqadj */
 	FW_CT_SYNPROXY_LEN = 12, /* struct nf_conn_synproxy */
 };

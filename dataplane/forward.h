@@ -73,6 +73,8 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
 		reason = FW_R_POLICED;
 		verdict = XDP_DROP;
 	}
+	if (fw_unlikely(reason == FW_R_STRAY_CLOSE))
+		verdict = XDP_DROP;
 	if (missed && (reason == FW_R_MISS || reason == FW_R_PROTOCOL) &&
 	    fw_bulk(p.proto, p.len_l3) && fw_sample(ctx) == FW_R_SAMPLED)
 		reason = FW_R_SAMPLED;

@@ -108,7 +108,7 @@ static __always_inline enum fw_reason fw_check(fw_ctx *ctx, struct fw_flow *f,
 		return FW_R_NONE;
 	}
 	cpu->checked++;
-	reason = fw_conn_check(ctx, p, &f->state);
+	reason = fw_conn_check(ctx, p, f->state.index);
 	if (fw_unlikely(reason))
 		fw_suspend(&f->state, reason);
 	return reason;

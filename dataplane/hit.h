@@ -9,6 +9,7 @@
 #define FW_HIT_H
 
 #include "abi.h"
+#include "closing.h"
 #include "csum.h"
 #include "flow.h"
 #include "framing.h"
@@ -86,8 +87,10 @@ static __always_inline __u64 fw_hit_csum(const void *header)
 	return sum * -0x0001000100010001ULL >> 20;
 }
 
-/* 0 if the L4 header is that of a datagram as long as the packet, or of data on the way. */
-static __always_inline __u64 fw_hit_l4(const struct fw_l4 *l4, const __u8 proto, __u32 len_l4)
+/* 0 if the L4 header is that of a datagram as long as the packet, or of data on the way, so much.
+ */
+static __always_inline __u64 fw_hit_l4(const struct fw_l4 *l4, const __u8 proto, __u32 len_l4,
+				       __u32 *len_data)
 {
 	const __u8 flags = FW_TCP_SYN | FW_TCP_FIN | FW_TCP_RST | FW_TCP_ACK;
 	__u32 len;
@@ -95,8 +98,8 @@ static __always_inline __u64 fw_hit_l4(const struct fw_l4 *l4, const __u8 proto,
 	if (proto == FW_PROTO_UDP)
 		return fw_ntohs(l4->udp.len_be) ^ len_l4;
 	len = (l4->tcp.doff >> 4) * 4;
-	return ((l4->tcp.flags & flags) ^ FW_TCP_ACK) |
-	       (((len - FW_TCP_LEN) | (len_l4 - len)) >> 31);
+	*len_data = len_l4 - len;
+	return ((l4->tcp.flags & flags) ^ FW_TCP_ACK) | (((len - FW_TCP_LEN) | *len_data) >> 31);
 }
 
 static __always_inline void fw_hit_done(fw_ctx *ctx, struct fw_state *st,
@@ -127,14 +130,15 @@ static __always_inline enum fw_missed fw_hit_missed(fw_ctx *ctx, const void *dat
 						    __u64 differs, __u32 now)
 {
 	const __u32 len_l4_min = proto == FW_PROTO_TCP ? FW_TCP_LEN : FW_UDP_LEN;
-	__u32 room = fw_ctl.deadline_tick - now - 1;
+	__u32 room = fw_ctl.deadline_tick - now - 1, len_data = 0;
 
 	FW_GATHER(room, fw_frame_len(ctx) - FW_ETH_LEN - len_l3);
 	FW_GATHER(room, len_l3 - len_ip - len_l4_min);
 	FW_GATHER(room, (__u32)ttl - 2);
 	FW_GATHER(differs, room >> 31);
 	FW_GATHER(differs, *(const __u8 *)data & 1);
-	FW_GATHER(differs, fw_hit_l4(data + FW_ETH_LEN + len_ip, proto, len_l3 - len_ip));
+	FW_GATHER(differs,
+		  fw_hit_l4(data + FW_ETH_LEN + len_ip, proto, len_l3 - len_ip, &len_data));
 	if (differs || !fw_ctl.on)
 		return FW_MISSED_UNKNOWN;
 	if (f)
@@ -154,7 +158,7 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	struct fw_words4 key;
 	struct fw_flow *f;
 	__u64 differs, framed;
-	__u32 len, room;
+	__u32 len, len_data = 0, room;
 
 	if (data + FW_ETH_LEN + FW_IP4_LEN + len_l4_min > end)
 		return NULL;
@@ -178,12 +182,14 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	FW_GATHER(differs, (head[1] ^ head_in[1]) & FW_HEAD4_MASK_8);
 	FW_GATHER(differs, (head[2] ^ head_in[2]) & FW_HEAD4_MASK_16);
 	FW_GATHER(differs, fw_hit_csum(ip));
-	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP4_LEN));
+	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP4_LEN, &len_data));
 	FW_GATHER(differs, fw_hit_state(f));
 	framed = fw_hit_framed(nh);
 	if (fw_unlikely(differs | framed) &&
 	    (differs || !fw_hit_room_framed(ctx, nh, &data, &end, FW_IP4_LEN + len_l4_min)))
 		return NULL;
+	if (proto == FW_PROTO_TCP)
+		fw_said_note(&f->state, data + FW_ETH_LEN + FW_IP4_LEN, len_data);
 	fw_rewrite4(data, f, nh, proto);
 	fw_hit_done(ctx, &f->state, nh, framed, data, end, FW_ETH_LEN + len, now);
 	return nh;
@@ -201,7 +207,7 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	struct fw_words6 key;
 	struct fw_flow *f;
 	__u64 differs, framed;
-	__u32 len, room;
+	__u32 len, len_data = 0, room;
 
 	if (data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end)
 		return NULL;
@@ -225,12 +231,14 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	FW_GATHER(differs, (head[1] ^ head_in[1]) & FW_HEAD6_MASK_8);
 	FW_GATHER(differs, (ip->word0_be ^ f->word0_in_be) & fw_htonl(~FW_IP6_ECN));
 	FW_GATHER(differs, ip->hop_limit ^ f->ttl_in);
-	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP6_LEN));
+	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP6_LEN, &len_data));
 	FW_GATHER(differs, fw_hit_state(f));
 	framed = fw_hit_framed(nh);
 	if (fw_unlikely(differs | framed) &&
 	    (differs || !fw_hit_room_framed(ctx, nh, &data, &end, FW_IP6_LEN + len_l4_min)))
 		return NULL;
+	if (proto == FW_PROTO_TCP)
+		fw_said_note(&f->state, data + FW_ETH_LEN + FW_IP6_LEN, len_data);
 	fw_rewrite6(data, f, nh, proto);
 	fw_hit_done(ctx, &f->state, nh, framed, data, end, FW_ETH_LEN + len, now);
 	return nh;

@@ -8,6 +8,7 @@
 #define FW_NOTE_H
 
 #include "abi.h"
+#include "closing.h"
 #include "fresh.h"
 #include "guard.h"
 #include "offer.h"
@@ -165,6 +166,44 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, const int tc
 	slot->offered = 0;
 	slot->mark = fw_mark(ctx);
 	return index + 1;
+}
+
+/* What a plain segment says whose connection has edges, and which the kernel gets. */
+static __noinline void fw_edge_note(fw_ctx *ctx)
+{
+	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
+	const __u8 *ip = data + FW_ETH_LEN;
+	struct fw_pkt p = {};
+	const struct fw_l4 *l4;
+	struct fw_edge *edge;
+	__u32 len_ip;
+
+	/* most are something else */
+	if (data + FW_ETH_LEN + FW_IP4_LEN > end ||
+	    (ip[9] != FW_PROTO_TCP && ip[6] != FW_PROTO_TCP))
+		return;
+	if (fw_parse(data, end, fw_frame_len(ctx), &p) || p.proto != FW_PROTO_TCP ||
+	    fw_tcp_closes(&p) || !fw_tcp_plain(&p))
+		return;
+	if (p.family == FW_AF_INET6) {
+		len_ip = FW_IP6_LEN;
+		if (data + FW_ETH_LEN + FW_IP6_LEN + FW_TCP_LEN > end)
+			return;
+		l4 = data + FW_ETH_LEN + FW_IP6_LEN;
+		edge = fw_edge_get(fw_edge_key_of(data, 1));
+	} else {
+		len_ip = FW_IP4_LEN;
+		if (data + FW_ETH_LEN + FW_IP4_LEN + FW_TCP_LEN > end)
+			return;
+		l4 = data + FW_ETH_LEN + FW_IP4_LEN;
+		edge = fw_edge_get(fw_edge_key_of(data, 0));
+	}
+	if (!edge)
+		return;
+	edge->seq_be = l4->tcp.seq_be;
+	edge->ack_be = l4->tcp.ack_be;
+	edge->len_data = p.len_l3 - len_ip - (l4->tcp.doff >> 4) * 4;
+	edge->tick = fw_now();
 }
 
 #endif

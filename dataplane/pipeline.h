@@ -7,6 +7,7 @@
 #define FW_PIPELINE_H
 
 #include "abi.h"
+#include "closing.h"
 #include "flow.h"
 #include "framing.h"
 #include "fresh.h"
@@ -27,6 +28,28 @@ static __always_inline enum fw_reason fw_gate(__u32 now)
 	return FW_R_NONE;
 }
 
+/* Of a closing segment of a flow: as fw_permit(). */
+static __noinline enum fw_reason
+fw_permit_close(fw_ctx *ctx, struct fw_flow *f, const struct fw_nexthop *nh, const struct fw_pkt *p)
+{
+	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
+	enum fw_closer closer = FW_CLOSER_BELIEVED;
+
+	if (f->flags & FW_FLOW_CT)
+		closer = fw_closer_of(ctx, f, p->family == FW_AF_INET6, p->tcp_flags);
+	if (closer == FW_CLOSER_OPENS)
+		return FW_R_TCP_FLAGS;
+	if (closer == FW_CLOSER_BELIEVED) {
+		fw_suspend(&f->state, FW_R_CLOSING);
+		return FW_R_CLOSING;
+	}
+	/* the kernel would believe it: it goes the fast way or none */
+	if (closer == FW_CLOSER_STRAY || data + FW_ETH_LEN + FW_IP6_LEN > end || fw_usable(f, nh) ||
+	    fw_guard(f, data, p))
+		return FW_R_STRAY_CLOSE;
+	return FW_R_NONE;
+}
+
 /* From a hit to permission: everything but the rewriting. */
 static __always_inline enum fw_reason fw_permit(fw_ctx *ctx, struct fw_flow *f,
 						const struct fw_nexthop *nh, const void *data,
@@ -34,10 +57,8 @@ static __always_inline enum fw_reason fw_permit(fw_ctx *ctx, struct fw_flow *f,
 {
 	enum fw_reason reason;
 
-	if (fw_unlikely(fw_tcp_closes(p))) {
-		fw_suspend(&f->state, FW_R_CLOSING);
-		return FW_R_CLOSING;
-	}
+	if (fw_unlikely(fw_tcp_closes(p)))
+		return fw_permit_close(ctx, f, nh, p);
 	reason = fw_usable(f, nh);
 	if (fw_unlikely(reason))
 		return reason;
@@ -91,8 +112,12 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 		return FW_R_PROTOCOL;
 	p->len_segment = gso ? fw_segment_len(data, end, p, gso) : p->len_l3;
 	flow = fw_find(data, port, p, v6);
+	if (!flow && fw_likely(!fw_tcp_closes(p)))
+		return FW_R_MISS;
 	if (!flow)
-		return fw_tcp_closes(p) ? FW_R_MISS_CLOSE : FW_R_MISS;
+		return fw_closer_of(ctx, NULL, v6, p->tcp_flags) >= FW_CLOSER_PASSES
+			       ? FW_R_STRAY_CLOSE
+			       : FW_R_MISS_CLOSE;
 	p->owned = !!(flow->flags & FW_FLOW_TC) == FW_TARGET_IS_TC;
 	nh = fw_nexthop_get(flow->nexthop);
 	if (!nh)
@@ -102,6 +127,12 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 	reason = fw_permit(ctx, flow, nh, data, p);
 	if (fw_unlikely(reason))
 		return reason;
+	if (p->proto == FW_PROTO_TCP && !fw_tcp_closes(p) && data + l4_at + FW_TCP_LEN <= end) {
+		const struct fw_l4 *l4 = data + l4_at;
+
+		fw_said_note(&flow->state, l4,
+			     p->len_l3 + FW_ETH_LEN - l4_at - (l4->tcp.doff >> 4) * 4);
+	}
 	if (fw_unlikely(p->copied) && !fw_copy_mark(ctx, nh->devmap_slot, kind, &data, &end))
 		return FW_R_REDIRECT;
 	if (fw_unlikely(!fw_trim(ctx, &data, &end, FW_ETH_LEN + p->len_l3)))
@@ -124,13 +155,22 @@ static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, __u32 port, struc
 						  const struct fw_nexthop **out)
 {
 	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
-	enum fw_reason reason;
+	enum fw_reason gate, reason;
 
 	p->now_tick = fw_now();
-	reason = fw_gate(p->now_tick);
-	if (fw_unlikely(reason))
-		return reason;
+	gate = fw_gate(p->now_tick);
+	/* while it is off, connections that were fast are still judged by what is known of them */
+	if (fw_unlikely(gate) && (gate != FW_R_OFF || !fw_ctl.edges))
+		return gate;
 	reason = fw_parse(data, end, fw_frame_len(ctx), p);
+	if (fw_unlikely(gate)) {
+		if (reason || !fw_tcp_closes(p))
+			return gate;
+		return fw_closer_of(ctx, NULL, p->family == FW_AF_INET6, p->tcp_flags) >=
+				       FW_CLOSER_PASSES
+			       ? FW_R_STRAY_CLOSE
+			       : gate;
+	}
 	if (fw_unlikely(reason))
 		return reason;
 	return p->family == FW_AF_INET ? fw_forward(ctx, port, p, 0, out)

@@ -18,9 +18,10 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 {
 	const struct fw_nexthop *nh = NULL;
 	struct fw_pkt p = {};
+	struct fw_tuple *seen = NULL;
 	enum fw_reason reason;
-	struct fw_tuple seen;
-	int watch = 0, counted;
+	struct fw_cpu *cpu;
+	int counted;
 
 	if (fw_hidden(ctx)) {
 		if (tc_alone)
@@ -29,31 +30,34 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 	}
 	fw_pull(ctx);
 	/* The tuple as it came in: a rewrite would hide it. */
-	if (fw_unlikely(fw_ctl.watch))
-		watch = fw_watch_note(&seen, fw_data(ctx), fw_data_end(ctx));
+	if (fw_unlikely(fw_ctl.watch)) {
+		cpu = fw_cpu_get();
+		if (cpu && fw_watch_note(&cpu->watched, fw_data(ctx), fw_data_end(ctx)))
+			seen = &cpu->watched;
+	}
 	reason = fw_pipeline(ctx, fw_port(ctx), &p, &nh);
 	if (!reason && nh) {
-		if (fw_unlikely(watch))
-			fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_TC_INGRESS, FW_R_FAST);
+		if (fw_unlikely(seen))
+			fw_watch(seen, &p, fw_port(ctx), FW_STAGE_TC_INGRESS, FW_R_FAST);
 		/* without a token: what is sent here does not confirm itself */
 		ctx->mark = nh->mark;
 		ctx->priority = nh->priority;
 		return bpf_redirect(nh->port, 0);
 	}
 	/* what is not of tc's flows XDP has counted, where there is XDP */
-	counted = tc_alone || p.owned;
-	if (counted || fw_unlikely(watch)) {
+	counted = tc_alone || p.owned || reason == FW_R_STRAY_CLOSE;
+	if (counted || fw_unlikely(seen)) {
 		if (!p.framed)
 			reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), &p, reason);
 		/* told in any case: XDP of a bridge's port or of a trunk may have told nothing */
-		if (fw_unlikely(watch)) {
+		if (fw_unlikely(seen)) {
 			fw_watch_look(ctx, &p);
-			fw_watch(&seen, &p, fw_port(ctx), FW_STAGE_TC_INGRESS, reason);
+			fw_watch(seen, &p, fw_port(ctx), FW_STAGE_TC_INGRESS, reason);
 		}
 		if (counted)
 			fw_count(reason);
 	}
-	return p.framed ? FW_DROP : FW_NEXT;
+	return p.framed || reason == FW_R_STRAY_CLOSE ? FW_DROP : FW_NEXT;
 }
 
 /* A function of its own keeps the way of silent flows short. */
@@ -83,10 +87,14 @@ static __always_inline int fw_ingress(struct __sk_buff *ctx, const int without_x
 	 * look at everything twice */
 	if (!FW_TARGET_IS_RAW && without_xdp)
 		tc_alone = !fw_crossed_up(ctx, came);
-	if (fw_ctl.tc_forwards) {
+	if (fw_ctl.tc_forwards || (tc_alone && fw_ctl.edges)) {
 		verdict = fw_tc_forward(ctx, tc_alone);
 		if (verdict != FW_NEXT)
 			return verdict;
+	}
+	if (fw_ctl.edges && !fw_hidden(ctx)) {
+		fw_pull(ctx);
+		fw_edge_note(ctx);
 	}
 	if (fw_ctl.learn && !fw_hidden(ctx) && !fw_note_silent(ctx, now))
 		ctx->tc_index = fw_token(ctx, tc_alone);

@@ -90,6 +90,34 @@ void fw_table_release(struct fw_flow *flows, __u32 place)
 	FW_WRITE_ONCE(flows[place].state.status, FW_ST_FREE);
 }
 
+void fw_edge_keys(const struct fw_config *config, const struct fw_flow *flow, __u64 *own,
+		  __u64 *other)
+{
+	struct fw_key4 to = {.saddr_be = flow->daddr_be, .daddr_be = flow->saddr_be};
+	struct fw_words4 key4;
+	struct fw_words6 key6;
+
+	fw_words_of(flow, &key4, &key6);
+	to.sport_be = flow->dport_be;
+	to.dport_be = flow->sport_be;
+	if (flow->key.port_proto & FW_KEY_IP6) {
+		to.port_proto = FW_KEY_IP6 | FW_PROTO_TCP;
+		key6.ports =
+			fw_words_ports(*(const fw_u32_any *)&flow->key.sport_be, to.port_proto);
+		*own = fw_edge_key6(key6, config);
+		memcpy(key6.addresses, flow->daddr6_be, 16);
+		memcpy(key6.addresses + 2, flow->saddr6_be, 16);
+		key6.ports = fw_words_ports(*(const fw_u32_any *)&to.sport_be, to.port_proto);
+		*other = fw_edge_key6(key6, config);
+		return;
+	}
+	to.port_proto = FW_PROTO_TCP;
+	key4.ports = fw_words_ports(*(const fw_u32_any *)&flow->key.sport_be, to.port_proto);
+	*own = fw_edge_key4(key4, config);
+	memcpy(&key4, &to, sizeof(key4));
+	*other = fw_edge_key4(key4, config);
+}
+
 void fw_offers_forget_set(struct fw_offer_set *offers, struct fw_observation_set *observations,
 			  __u32 set)
 {
@@ -151,8 +179,9 @@ struct fw_env *fw_user_new(__u32 flows, __u32 nexthops)
 	env->offers = calloc(FW_OFFER_SETS, sizeof(*env->offers));
 	env->observations = calloc(FW_OFFER_SETS, sizeof(*env->observations));
 	env->seen = calloc(flows / FW_SEEN_FLOWS + 1, sizeof(*env->seen));
-	if (!env->flows || !env->staged || !env->place || !env->nexthops || !env->slots ||
-	    !env->olists || !env->offers || !env->observations || !env->seen) {
+	env->kept = calloc((size_t)flows + 1, sizeof(*env->kept));
+	if (!env->flows || !env->kept || !env->staged || !env->place || !env->nexthops ||
+	    !env->slots || !env->olists || !env->offers || !env->observations || !env->seen) {
 		fw_user_free(env);
 		return NULL;
 	}
@@ -181,6 +210,7 @@ void fw_user_free(struct fw_env *env)
 	free(env->offers);
 	free(env->observations);
 	free(env->seen);
+	free(env->kept);
 	free(env);
 }
 
@@ -229,6 +259,57 @@ __u64 fw_user_misses(const struct fw_env *env)
 void fw_user_set_conn(struct fw_env *env, const struct fw_conn *conn)
 {
 	env->conn = *conn;
+}
+
+struct fw_kept *fw_user_kept(struct fw_env *env, __u32 index)
+{
+	return index <= env->flows_max ? &env->kept[index] : NULL;
+}
+
+void fw_user_set_window(struct fw_env *env, __u32 window)
+{
+	env->conn_window = window;
+}
+
+static void fw_user_enter_edge(struct fw_env *env, __u64 key, __u64 peer)
+{
+	int free_at = -1;
+
+	for (int i = 0; i < FW_USER_EDGES; i++) {
+		if (env->edge_keys[i] == key)
+			return;
+		if (!env->edge_keys[i] && free_at < 0)
+			free_at = i;
+	}
+	/* the oldest makes room */
+	if (free_at < 0) {
+		free_at = FW_USER_EDGES - 1;
+		memmove(env->edge_keys, env->edge_keys + 1, free_at * sizeof(*env->edge_keys));
+		memmove(env->edges, env->edges + 1, free_at * sizeof(*env->edges));
+	}
+	env->edge_keys[free_at] = key;
+	env->edges[free_at] = (struct fw_edge){.peer = peer};
+}
+
+void fw_user_enter_edges(struct fw_env *env, __u32 index)
+{
+	__u64 own, other;
+
+	if (index > env->flows_max)
+		return;
+	fw_edge_keys(&env->config, fw_user_flow(env, index), &own, &other);
+	fw_user_enter_edge(env, own, other);
+	fw_user_enter_edge(env, other, own);
+	env->control.edges = 1;
+}
+
+void fw_user_note(struct fw_env *env, void *frame, __u32 len, __u32 port)
+{
+	fw_ctx ctx = {.data = frame, .end = (__u8 *)frame + len, .port = port};
+
+	fw_env = env;
+	if (env->control.edges)
+		fw_edge_note(&ctx);
 }
 
 int fw_user_insert(struct fw_env *env, __u32 index)
@@ -365,7 +446,7 @@ static enum fw_reason fw_user_no_hit(fw_ctx *ctx, __u32 port, enum fw_missed mis
 		}
 	}
 	reason = fw_user_step_by_step(ctx, port, missed, nh);
-	if (within && reason != FW_R_FAST && reason != FW_R_POLICED)
+	if (within && reason != FW_R_FAST && reason != FW_R_POLICED && reason != FW_R_STRAY_CLOSE)
 		(void)fw_reframe(ctx, &head);
 	return reason;
 }

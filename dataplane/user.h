@@ -27,6 +27,10 @@ void fw_table_config(struct fw_config *config, __u32 flows, const __u64 *random)
 void fw_offers_forget(struct fw_offer_set *offers, struct fw_observation_set *observations,
 		      const struct fw_config *config, const struct fw_flow *flow);
 
+/* Of a flow: fw_edges' keys of its own direction and of the other one, at whatever port. */
+void fw_edge_keys(const struct fw_config *config, const struct fw_flow *flow, __u64 *own,
+		  __u64 *other);
+
 /* NULL if memory is short. Everything is on, the clock stands at 0, deadline 0. */
 struct fw_env *fw_user_new(__u32 flows, __u32 nexthops);
 void fw_user_free(struct fw_env *env);
@@ -43,6 +47,14 @@ __u64 fw_user_hits(const struct fw_env *env);
 __u64 fw_user_misses(const struct fw_env *env);
 /* What conntrack answers from now on. */
 void fw_user_set_conn(struct fw_env *env, const struct fw_conn *conn);
+/* What the connection was when the flow was learned; NULL if there is no such index. */
+struct fw_kept *fw_user_kept(struct fw_env *env, __u32 index);
+/* The largest window of the connection, with which conntrack is liberal; 0: it is not. */
+void fw_user_set_window(struct fw_env *env, __u32 window);
+/* Makes the edges of a flow that was written at this index, if they are not there. */
+void fw_user_enter_edges(struct fw_env *env, __u32 index);
+/* Notes a segment that the kernel gets, as tc ingress does. */
+void fw_user_note(struct fw_env *env, void *frame, __u32 len, __u32 port);
 /* Publishes, or hides, the flow that was written at this index; -1 if no place is free. */
 int fw_user_insert(struct fw_env *env, __u32 index);
 void fw_user_remove(struct fw_env *env, __u32 index);
@@ -78,8 +90,8 @@ struct fw_user_frame {
 };
 
 /*
- * enum fw_reason: FW_R_FAST with the frame rewritten, FW_R_POLICED if it is to be
- * dropped, or why the kernel gets it, as it was.
+ * enum fw_reason: FW_R_FAST with the frame rewritten, FW_R_POLICED or FW_R_STRAY_CLOSE if it
+ * is to be dropped, or why the kernel gets it, as it was.
  */
 __u32 fw_user_forward(struct fw_env *env, struct fw_user_frame *frame);
 /* A copy of a forwarded frame becomes that of a device of its list; -1 if that has none such. */

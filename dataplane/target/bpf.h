@@ -67,6 +67,23 @@ struct {
 	__type(value, struct fw_seen);
 } FW_MAP(fw_seen_flows);
 
+/* Resized before loading: one for each flow. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fw_kept);
+} FW_MAP(fw_kept_flows);
+
+/* Resized before loading. The least recently used makes room: those of long idle or ended ones. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, struct fw_edge);
+} FW_MAP(fw_edges);
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -142,9 +159,15 @@ FW_GETTER(fw_slot_get, fw_slot, fw_slots)
 FW_GETTER(fw_offer_get, fw_offer_set, fw_offers)
 FW_GETTER(fw_observation_get, fw_observation_set, fw_observations)
 FW_GETTER(fw_seen_get, fw_seen, fw_seen_flows)
+FW_GETTER(fw_kept_get, fw_kept, fw_kept_flows)
 FW_GETTER(fw_policer_get, fw_policer, fw_policers)
 FW_GETTER(fw_olist_get, fw_olist, fw_olists)
 #undef FW_GETTER
+
+static __always_inline struct fw_edge *fw_edge_get(__u64 key)
+{
+	return bpf_map_lookup_elem(&fw_edges, &key);
+}
 
 static __always_inline struct fw_cpu *fw_cpu_get(void)
 {

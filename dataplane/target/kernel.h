@@ -45,7 +45,13 @@ struct nf_conntrack_zone {
 	__u16 id;
 } FW_CORE;
 
+struct ip_ct_tcp_state {
+	__u32 td_maxwin;
+	__u8 flags;
+} FW_CORE;
+
 struct ip_ct_tcp {
+	struct ip_ct_tcp_state seen[2];
 	__u8 state;
 } FW_CORE;
 

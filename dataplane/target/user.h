@@ -25,7 +25,7 @@ typedef struct fw_user_ctx {
 } fw_ctx;
 #include "wire.h"
 
-enum { FW_USER_FRAMINGS = 8 };
+enum { FW_USER_FRAMINGS = 8, FW_USER_EDGES = 16 };
 
 /* All that the BPF targets keep in maps. */
 struct fw_env {
@@ -40,12 +40,16 @@ struct fw_env {
 	struct fw_offer_set *offers;
 	struct fw_observation_set *observations;
 	struct fw_seen *seen;
+	struct fw_kept *kept;
+	struct fw_edge edges[FW_USER_EDGES];
+	__u64 edge_keys[FW_USER_EDGES];
 	struct fw_framing framings[FW_USER_FRAMINGS];
 	struct fw_framed framed[FW_USER_FRAMINGS];
 	struct fw_cpu cpu;
 	struct fw_watch watch;
 	/* what conntrack answers */
 	struct fw_conn conn;
+	__u32 conn_window; /* of a TCP connection that conntrack is liberal with, or 0 */
 	__u32 flows_max;
 	__u32 nexthops_max;
 	__u32 now_tick;
@@ -188,6 +192,19 @@ static __always_inline struct fw_seen *fw_seen_get(__u32 index)
 	return index <= fw_env->flows_max / FW_SEEN_FLOWS ? &fw_env->seen[index] : NULL;
 }
 
+static __always_inline struct fw_kept *fw_kept_get(__u32 index)
+{
+	return index <= fw_env->flows_max ? &fw_env->kept[index] : NULL;
+}
+
+static __always_inline struct fw_edge *fw_edge_get(__u64 key)
+{
+	for (int i = 0; i < FW_USER_EDGES; i++)
+		if (key && fw_env->edge_keys[i] == key)
+			return &fw_env->edges[i];
+	return NULL;
+}
+
 static __always_inline struct fw_policer *fw_policer_get(__u32 index)
 {
 	return index < FW_REASONS_MAX ? &fw_env->policers[index] : NULL;
@@ -223,21 +240,32 @@ static __always_inline void fw_event_submit(void *event)
 }
 
 static __always_inline enum fw_reason fw_conn_check(fw_ctx *ctx, const struct fw_pkt *p,
-						    struct fw_state *st)
+						    __u32 index)
 {
+	const struct fw_kept *kept = fw_kept_get(index);
 	const struct fw_conn *c = &fw_env->conn;
 
 	(void)ctx;
 	if (!fw_cfg.ct || !fw_has_ports(p->proto))
 		return FW_R_NONE;
-	if (!c->present)
+	if (!c->present || !kept)
 		return FW_R_CONN_GONE;
-	if ((c->status & FW_IPS_DYING) || c->mark != st->ct_mark ||
-	    (c->status & FW_CT_STATUS_KEEP) != st->ct_status)
+	if ((c->status & FW_IPS_DYING) || c->mark != kept->ct_mark ||
+	    (c->status & FW_CT_STATUS_KEEP) != kept->ct_status)
 		return FW_R_CONN_CHANGED;
 	if (p->proto == FW_PROTO_TCP && c->tcp_state != FW_CT_ESTABLISHED)
 		return FW_R_CONN_CHANGED;
 	return FW_R_NONE;
+}
+
+static __always_inline __u32 fw_conn_window(fw_ctx *ctx, const struct fw_tuple *t, __u8 family,
+					    struct fw_tuple *room)
+{
+	(void)room;
+	(void)ctx;
+	(void)t;
+	(void)family;
+	return fw_cfg.ct ? fw_env->conn_window : 0;
 }
 
 static __always_inline int fw_unfinished(fw_ctx *ctx)

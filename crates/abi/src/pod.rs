@@ -60,6 +60,8 @@ pod!(
     fw_dropped,
     fw_port_fault,
     fw_seen,
+    fw_kept,
+    fw_edge,
     fw_offer_set,
     fw_observation_set,
     fw_policer,

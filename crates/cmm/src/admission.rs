@@ -3,7 +3,7 @@
 
 use freeway_abi::{
     FW_CT_STATUS_KEEP, FW_EV_CHANGED, FW_FLOW_CT, FW_FLOW_NAT, FW_FLOW_TC, FW_ST_PREPARING,
-    fw_candidate, fw_flow, fw_state,
+    fw_candidate, fw_flow, fw_kept, fw_state,
 };
 
 use freeway_kernel::model::{CtStatus, Tuple};
@@ -87,6 +87,10 @@ impl Manager {
         ops.push(Op::InsertFlow {
             index,
             flow: Box::new(record_of(c, key, nexthop, path, state)),
+            kept: fw_kept {
+                ct_mark: c.conn.mark,
+                ct_status: c.conn.status & FW_CT_STATUS_KEEP,
+            },
         });
         self.forget_refusal(key);
         self.table.insert(index, record);
@@ -252,7 +256,7 @@ impl Manager {
         Some(self.next - 1)
     }
 
-    fn interval_ticks(&self, c: &fw_candidate, index: u32) -> u32 {
+    fn interval_ticks(&self, c: &fw_candidate, index: u32) -> u16 {
         let mut interval = self.settings.revalidate_s * self.settings.hz;
         if c.conn.present != 0 {
             interval = interval
@@ -260,7 +264,8 @@ impl Manager {
                 .max(self.settings.hz / 4);
         }
         // spread by up to an eighth, so that flows learned together part
-        interval - index.wrapping_mul(0x9e37_79b9) % (interval / 8 + 1)
+        let interval = interval - index.wrapping_mul(0x9e37_79b9) % (interval / 8 + 1);
+        u16::try_from(interval).unwrap_or(u16::MAX)
     }
 
     fn state_of(&self, c: &fw_candidate, index: u32, now_tick: u32) -> fw_state {
@@ -271,11 +276,9 @@ impl Manager {
             used_tick: now_tick,
             // the connection may have begun to close meanwhile: checked at once
             due_tick: now_tick,
-            reval_tick: now_tick.wrapping_add(interval),
+            reval_tick: now_tick.wrapping_add(interval.into()),
             confirmed_tick: now_tick,
             interval,
-            ct_mark: c.conn.mark,
-            ct_status: c.conn.status & FW_CT_STATUS_KEEP,
             len_max: c.len_l3,
             ..Default::default()
         }

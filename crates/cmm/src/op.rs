@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the manager wants done.
 
-use freeway_abi::{fw_flow, fw_nexthop, fw_state};
+use freeway_abi::{fw_flow, fw_kept, fw_nexthop, fw_state};
 use freeway_kernel::model::Tuple;
 
 use crate::key::ConnKey;
@@ -38,6 +38,8 @@ pub enum Op {
         index: u32,
         /// Key, guard, action and first state.
         flow: Box<fw_flow>,
+        /// What its connection is.
+        kept: fw_kept,
     },
     /// Suspend the flow and take it out of the table.
     RemoveFlow {

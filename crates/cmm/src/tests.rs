@@ -322,7 +322,7 @@ impl World {
             Op::InvalidateNexthop { index } => {
                 self.nexthops.get_mut(index).expect("a next hop").valid = 0;
             }
-            Op::InsertFlow { index, flow } => {
+            Op::InsertFlow { index, flow, .. } => {
                 let (index, flow) = (*index, **flow);
                 assert_ne!(index, 0, "index 0 says none");
                 assert!(

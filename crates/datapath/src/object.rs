@@ -16,10 +16,11 @@ use crate::attach::{Attachment, Hook};
 use crate::clock::Clock;
 use crate::copies::{Copies, remove, target};
 use crate::drops::{Drops, drop_reasons};
+use crate::edges::{self, edges_len};
 use crate::error::DatapathError;
 use crate::events::Events;
 use crate::shared::{
-    Control, Flows, Nexthops, Offers, PathCounts, Seen, Slots, configure_table, seen_len,
+    Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots, configure_table, seen_len,
 };
 
 static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
@@ -105,6 +106,7 @@ const PATHS: &str = "fw_paths";
 const OWN_MACS: &str = "fw_own_macs";
 const ROUTED_PORTS: &str = "fw_routed_ports";
 const PATH_COUNTS: &str = "fw_path_counts";
+const EDGES: &str = "fw_edges";
 
 type MapByName = BTreeMap<String, MapHandle>;
 
@@ -118,6 +120,8 @@ pub struct Datapath {
     pub slots: Slots,
     /// Marks of confirmed TCP flows, shared.
     pub seen: Seen,
+    /// What the connections of flows were, shared.
+    pub kept: Kept,
     /// What was observed lately, shared.
     pub offers: Offers,
     /// What took the paths of bridged frames, shared.
@@ -202,6 +206,7 @@ impl Datapath {
             nexthops: Nexthops::map(get(&maps, ".data.nexthops")?, config.nexthop_mask + 1)?,
             slots: Slots::map(get(&maps, "fw_slots")?, FW_SLOTS)?,
             seen: Seen::map(get(&maps, "fw_seen_flows")?, config.flow_mask)?,
+            kept: Kept::map(get(&maps, "fw_kept_flows")?, config.flow_mask)?,
             offers: Offers::map(
                 get(&maps, "fw_offers")?,
                 get(&maps, "fw_observations")?,
@@ -409,6 +414,22 @@ impl Datapath {
         framed: &fw_framed,
     ) -> Result<(), DatapathError> {
         self.update("fw_framings", framing.as_bytes(), framed.as_bytes())
+    }
+
+    /// A TCP flow entered the table: what both ends of its connection say is noted from now on.
+    pub fn enter_edges(&self, flow: &fw_flow) -> Result<(), DatapathError> {
+        let map = get(&self.maps, EDGES)?;
+        edges::enter(map, &self.config, flow)
+            .map_err(|source| DatapathError::Map { map: EDGES, source })?;
+        self.control.set_edges(1);
+        Ok(())
+    }
+
+    /// A TCP flow left it: what its last fast segment said stays.
+    pub fn leave_edges(&self, flow: &fw_flow) -> Result<(), DatapathError> {
+        let map = get(&self.maps, EDGES)?;
+        edges::leave(map, &self.config, flow)
+            .map_err(|source| DatapathError::Map { map: EDGES, source })
     }
 
     /// The same is nobody's.
@@ -623,6 +644,8 @@ fn load_with(
                 map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask + 1))?;
             }
             "fw_seen_flows" => map.set_max_entries(seen_len(config.flow_mask))?,
+            "fw_kept_flows" => map.set_max_entries(config.flow_mask + 1)?,
+            EDGES => map.set_max_entries(edges_len(config.flow_mask))?,
             PATH_COUNTS => map.set_max_entries(possible_cpus() * FW_PATHS_MAX)?,
             _ => {}
         }

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use freeway_abi::{
     FW_HASH_KEYS, FW_OFFER_SETS, FW_OLISTS, FW_PATHS_MAX, FW_SEEN_FLOWS, FW_ST_ACTIVE, Pod,
-    fw_config, fw_control, fw_flow, fw_nexthop, fw_observation_set, fw_offer_set, fw_olist,
-    fw_path_count, fw_seen, fw_slot, fw_state,
+    fw_config, fw_control, fw_flow, fw_kept, fw_nexthop, fw_observation_set, fw_offer_set,
+    fw_olist, fw_path_count, fw_seen, fw_slot, fw_state,
 };
 
 use crate::DatapathError;
@@ -310,6 +310,26 @@ impl Seen {
     }
 }
 
+/// What connections were when their flows were learned (`struct fw_kept`), by index of the flow.
+pub struct Kept(Shared<fw_kept>);
+
+impl Kept {
+    pub(crate) fn map(fd: impl AsFd, flow_mask: u32) -> Result<Self, DatapathError> {
+        Shared::map(fd, "fw_kept_flows", flow_mask + 1).map(Self)
+    }
+
+    /// To be written ahead of the flow.
+    pub fn set(&self, index: u32, kept: fw_kept) {
+        self.0.write(index, kept);
+    }
+
+    /// A copy.
+    #[must_use]
+    pub fn get(&self, index: u32) -> fw_kept {
+        self.0.read(index)
+    }
+}
+
 /// Elements of the array of marks.
 pub(crate) fn seen_len(flow_mask: u32) -> u32 {
     flow_mask / FW_SEEN_FLOWS + 1
@@ -529,6 +549,8 @@ impl Control {
         set_multicast multicast multicast,
         /// `enum fw_bridges`: what is learned of bridged frames.
         set_bridges bridges bridges,
+        /// Non-zero: there are edges of TCP connections.
+        set_edges edges edges,
         /// Non-zero: conntrack sees IPv4.
         set_tracks4 tracks4 tracks4,
         /// Non-zero: conntrack sees IPv6.

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use freeway_abi::{
     FW_PPPOE_LEN, FW_TAG_LEN, FW_TAGS_MAX, fw_candidate, fw_conn, fw_control, fw_flow, fw_framed,
-    fw_framing, fw_limit, fw_nexthop, fw_olist,
+    fw_framing, fw_kept, fw_limit, fw_nexthop, fw_olist,
 };
 
 use crate::DataplaneEvent;
@@ -42,6 +42,10 @@ unsafe extern "C" {
     fn fw_user_hits(env: *const Env) -> u64;
     fn fw_user_misses(env: *const Env) -> u64;
     fn fw_user_set_conn(env: *mut Env, conn: *const fw_conn);
+    fn fw_user_kept(env: *mut Env, index: u32) -> *mut fw_kept;
+    fn fw_user_set_window(env: *mut Env, window: u32);
+    fn fw_user_enter_edges(env: *mut Env, index: u32);
+    fn fw_user_note(env: *mut Env, frame: *mut u8, len: u32, port: u32);
     fn fw_user_insert(env: *mut Env, index: u32) -> i32;
     fn fw_user_remove(env: *mut Env, index: u32);
     fn fw_user_set_peer(env: *mut Env, index: u32, peer: u32);
@@ -150,6 +154,31 @@ impl Pipeline {
     pub fn set_conn(&mut self, conn: &fw_conn) {
         // SAFETY: copied during the call.
         unsafe { fw_user_set_conn(self.0.as_ptr(), conn) }
+    }
+
+    /// What the connection was when the flow was learned; `None` if there is no such index.
+    pub fn kept(&mut self, index: u32) -> Option<&mut fw_kept> {
+        // SAFETY: NULL or part of the environment, borrowed with it.
+        unsafe { fw_user_kept(self.0.as_ptr(), index).as_mut() }
+    }
+
+    /// The largest window of the connection, octets, with which conntrack is liberal; 0: it is not.
+    pub fn set_window(&mut self, window: u32) {
+        // SAFETY: a plain write.
+        unsafe { fw_user_set_window(self.0.as_ptr(), window) }
+    }
+
+    /// What both ends of a TCP flow's connection say is noted from now on.
+    pub fn enter_edges(&mut self, index: u32) {
+        // SAFETY: the index is checked.
+        unsafe { fw_user_enter_edges(self.0.as_ptr(), index) }
+    }
+
+    /// tc ingress of the slow path notes what a segment says.
+    pub fn note(&mut self, frame: &mut [u8], port: u32) {
+        let len = u32::try_from(frame.len()).unwrap_or(0);
+        // SAFETY: the frame is `len` bytes long, and C stays within.
+        unsafe { fw_user_note(self.0.as_ptr(), frame.as_mut_ptr(), len, port) }
     }
 
     /// Publishes the flow written at `index`; false if no place is free.

@@ -31,7 +31,7 @@ fn revalidations_over_the_budget_come_in_turn() {
         .collect();
     for (flow, index) in flows.iter().zip(1..) {
         let mut state = flow.state(Native::NOW, 250);
-        state.interval = INTERVAL;
+        state.interval = INTERVAL as u16;
         state.reval_tick = Native::NOW.wrapping_add(INTERVAL);
         state.due_tick = state.reval_tick;
         *pipeline.flow(index).unwrap() = flow.record(1, false, state);

@@ -27,6 +27,8 @@ struct Vector {
     #[serde(default)]
     control: Control,
     conn: Option<Conn>,
+    /// conntrack is liberal with the connection, whose largest window is that.
+    window: Option<u32>,
     frame: Table,
     #[serde(default = "one")]
     port: u32,
@@ -34,6 +36,9 @@ struct Vector {
     times: u32,
     /// Forwarded: how the frame that leaves differs from the one that came in, but for its checksums.
     out: Option<Table>,
+    /// Dropped, for the reason.
+    #[serde(default)]
+    drop: bool,
     /// Left to the kernel: why.
     reason: Option<String>,
     /// Instead of that reason, once for each time.
@@ -150,7 +155,7 @@ fn run(
     if vector.port != 1 && !target.any_port() {
         return Err("frames come in at port 1");
     }
-    if vector.conn.is_some() && !target.chooses_conntrack() {
+    if (vector.conn.is_some() || vector.window.is_some()) && !target.chooses_conntrack() {
         return Err("conntrack's answer cannot be chosen");
     }
     let flows: Vec<Flow> = vector
@@ -181,9 +186,11 @@ fn run(
             ..Default::default()
         });
     target.conn(&conn);
+    target.window(vector.window.unwrap_or(0));
     for (flow, index) in flows.iter().zip(1..) {
         let state = flow.state(start, hz);
         target.nexthop(index, flow.nexthop(Loaded::SLOT));
+        target.keep(index, flow.kept());
         target.insert(index, &flow.record(index, target.is_tc(), state));
     }
     for (flow, index) in flows.iter().zip(1..) {
@@ -233,9 +240,10 @@ fn run(
         None => bytes.clone(),
     };
     for outcome in &outcomes {
-        failures.check(outcome.fast == fast && !outcome.dropped, || {
-            format!("expected fast: {fast}; {outcome:?}")
-        });
+        failures.check(
+            outcome.fast == fast && outcome.dropped == vector.drop,
+            || format!("expected fast: {fast}, drop: {}; {outcome:?}", vector.drop),
+        );
         failures.check(outcome.frame == wanted, || {
             format!(
                 "frame that left:\n{}expected:\n{}",
@@ -275,10 +283,18 @@ fn run(
                 .get_or_insert(times * (14 + frame.len_l3() as u64));
             change.used.get_or_insert(Tick("now".into()));
         }
-        let (low, high) = (
+        let (mut low, mut high) = (
             change.apply(*before, start, hz),
             change.apply(*before, end, hz),
         );
+        // what a fast plain segment says is noted
+        if fast && i == 0 && frame.proto == 6 && frame.tcp_flags & 0x07 == 0 {
+            for state in [&mut low, &mut high] {
+                state.seq_be = frame.seq.to_be();
+                state.ack_be = frame.ack.to_be();
+                state.len_data = frame.payload as u16;
+            }
+        }
         failures.check(same_state([&low, &high], after), || {
             format!(
                 "state of flow {} before, expected, after:\n{before:?}\n{low:?}\n{after:?}",

@@ -441,7 +441,10 @@ impl World {
                         to.valid = 0;
                     }
                 }
-                Op::InsertFlow { index, flow } => {
+                Op::InsertFlow { index, flow, kept } => {
+                    if let Some(to) = pipeline.kept(*index) {
+                        *to = *kept;
+                    }
                     #[allow(clippy::expect_used)]
                     let to = pipeline.flow(*index).expect("an index of the table");
                     *to = **flow;

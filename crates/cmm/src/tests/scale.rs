@@ -165,7 +165,7 @@ fn every_flow_is_looked_at_within_the_scan() {
         world.manager.candidate(&c, around(1), world.now, &mut ops);
     }
     for op in ops {
-        if let Op::InsertFlow { index, flow } = op {
+        if let Op::InsertFlow { index, flow, .. } = op {
             world.flows.insert(index, *flow);
         }
     }

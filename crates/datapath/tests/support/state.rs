@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use freeway_abi::{
     FW_FLOW_CT, FW_FLOW_NAT, FW_FLOW_TC, FW_KEY_IP6, FW_ST_ACTIVE, FW_ST_PREPARING,
-    FW_ST_SUSPENDED, fw_flow, fw_key4, fw_nexthop, fw_state,
+    FW_ST_SUSPENDED, fw_flow, fw_kept, fw_key4, fw_nexthop, fw_state,
 };
 use serde::Deserialize;
 
@@ -80,7 +80,11 @@ pub struct Flow {
     pub due: Tick,
     pub reval: Tick,
     pub confirmed: Tick,
-    pub interval: u32,
+    pub interval: u16,
+    /// Of the last plain segment, with so many octets of data.
+    pub seq: u32,
+    pub ack: u32,
+    pub len_data: u16,
     pub peer: u32,
     pub misses: u8,
     pub pending: u8,
@@ -123,6 +127,9 @@ impl Default for Flow {
             reval: tick("now+1000000"),
             confirmed: tick("now-500"),
             interval: 2000,
+            seq: 0,
+            ack: 0,
+            len_data: 0,
             peer: 0,
             misses: 0,
             pending: 0,
@@ -223,12 +230,21 @@ impl Flow {
             reval_tick: self.reval.at(now, hz),
             interval: self.interval,
             confirmed_tick: self.confirmed.at(now, hz),
-            ct_mark: self.ct_mark,
             len_max: self.len_max,
             misses: self.misses,
             pending: self.pending,
-            ct_status: self.ct_status,
+            seq_be: self.seq.to_be(),
+            ack_be: self.ack.to_be(),
+            len_data: self.len_data,
             ..Default::default()
+        }
+    }
+
+    /// What its connection was.
+    pub fn kept(&self) -> fw_kept {
+        fw_kept {
+            ct_mark: self.ct_mark,
+            ct_status: self.ct_status,
         }
     }
 

@@ -4,8 +4,8 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use freeway_abi::{
-    FW_R_COUNT, FW_R_FAST, FW_R_POLICED, fw_conn, fw_control, fw_flow, fw_framed, fw_framing,
-    fw_nexthop, fw_state,
+    FW_R_COUNT, FW_R_FAST, FW_R_POLICED, FW_R_STRAY_CLOSE, fw_conn, fw_control, fw_flow, fw_framed,
+    fw_framing, fw_kept, fw_nexthop, fw_state,
 };
 use freeway_datapath::user::Pipeline;
 use freeway_datapath::{Datapath, DataplaneEvent, Hook, LoadOptions};
@@ -43,6 +43,10 @@ pub trait Target {
     fn nexthop(&mut self, index: u32, nexthop: fw_nexthop);
     /// What comes in at a port with tags or a session is another's.
     fn framing(&mut self, framing: &fw_framing, framed: &fw_framed);
+    /// What the connection of a flow was, ahead of the flow itself.
+    fn keep(&mut self, index: u32, kept: fw_kept);
+    /// conntrack is liberal with the TCP connection, whose largest window is that; 0: it is not.
+    fn window(&mut self, window: u32);
     fn insert(&mut self, index: u32, flow: &fw_flow);
     fn set_peer(&mut self, index: u32, peer: u32);
     fn remove(&mut self, index: u32);
@@ -105,6 +109,12 @@ impl Target for Native {
     fn framing(&mut self, framing: &fw_framing, framed: &fw_framed) {
         assert!(self.0.set_framing(framing, framed), "too many");
     }
+    fn keep(&mut self, index: u32, kept: fw_kept) {
+        *self.0.kept(index).expect("an index") = kept;
+    }
+    fn window(&mut self, window: u32) {
+        self.0.set_window(window);
+    }
     fn insert(&mut self, index: u32, flow: &fw_flow) {
         *self.0.flow(index).expect("an index") = *flow;
         assert!(self.0.insert(index), "no room in the table");
@@ -129,7 +139,7 @@ impl Target for Native {
         let verdict = self.0.forward(&mut frame, port);
         Outcome {
             fast: verdict.reason == FW_R_FAST,
-            dropped: verdict.reason == FW_R_POLICED,
+            dropped: [FW_R_POLICED, FW_R_STRAY_CLOSE].contains(&verdict.reason),
             frame,
             reason: Some(verdict.reason),
             port_out: verdict.port_out,
@@ -224,6 +234,10 @@ impl Target for Loaded {
             .set_framing(framing, framed)
             .expect("room for another");
     }
+    fn keep(&mut self, index: u32, kept: fw_kept) {
+        self.datapath.kept.set(index, kept);
+    }
+    fn window(&mut self, _window: u32) {}
     fn insert(&mut self, index: u32, flow: &fw_flow) {
         assert!(
             self.datapath.flows.insert(index, flow),

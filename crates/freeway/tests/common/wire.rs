@@ -233,6 +233,15 @@ impl Wire {
         id
     }
 
+    /// What has arrived at an end for these ports since the last [`Wire::deliver`] to it.
+    pub fn arrived(&self, at: Side, proto: u8, ports: (u16, u16)) -> Vec<Segment> {
+        let (lock, _) = &*self.ends[at as usize].arrived;
+        let all = lock.lock().unwrap();
+        let there = all.get(&(proto, ports.0, ports.1));
+        let segments = there.into_iter().flatten();
+        segments.map(|(_, segment)| segment.clone()).collect()
+    }
+
     /// True if the same arrives at the other end, once.
     pub fn deliver(&self, from: Side, segment: &Segment) -> bool {
         let (lock, changed) = &*self.ends[from.other() as usize].arrived;

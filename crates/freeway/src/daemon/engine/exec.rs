@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use freeway_abi::{FW_ST_ACTIVE, FW_ST_PREPARING, fw_nexthop, fw_state};
+use freeway_abi::{FW_FLOW_CT, FW_ST_ACTIVE, FW_ST_PREPARING, fw_flow, fw_nexthop, fw_state};
 use freeway_cmm::{ConnKey, Op, StateView};
 use freeway_datapath::Datapath;
 use freeway_kernel::conntrack::{SetTimeout, TcpPrepare};
@@ -22,6 +22,11 @@ impl StateView for View<'_> {
     fn take_seen(&self, indices: Range<u32>, most: usize, seen: &mut Vec<u32>) -> u32 {
         self.0.seen.take(indices, most, seen)
     }
+}
+
+/// conntrack follows the sequence numbers of its connection.
+fn is_tcp(flow: &fw_flow) -> bool {
+    flow.proto == 6 && u32::from(flow.flags) & FW_FLOW_CT != 0
 }
 
 impl Engine {
@@ -103,7 +108,13 @@ impl Engine {
                 }
             }
             Op::InvalidateNexthop { index } => datapath.nexthops.invalidate(index),
-            Op::InsertFlow { index, flow } => {
+            Op::InsertFlow { index, flow, kept } => {
+                datapath.kept.set(index, kept);
+                if is_tcp(&flow)
+                    && let Err(error) = datapath.enter_edges(&flow)
+                {
+                    tracing::debug!("what a connection's ends say is not noted: {error}");
+                }
                 if datapath.flows.insert(index, &flow) {
                     // offers that stay silence their flows
                     datapath.offers.forget(&flow);
@@ -114,6 +125,11 @@ impl Engine {
             }
             Op::RemoveFlow { index } => {
                 let flow = datapath.flows.remove(index);
+                if is_tcp(&flow)
+                    && let Err(error) = datapath.leave_edges(&flow)
+                {
+                    tracing::debug!("what a connection's ends said is forgotten: {error}");
+                }
                 datapath.offers.forget(&flow);
                 self.census.removed(index);
             }

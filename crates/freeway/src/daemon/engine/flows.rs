@@ -118,7 +118,7 @@ impl Engine {
             ttl: flow.ttl_in,
             dscp: flow.dscp_in >> 2,
             connection: flow.conn.is_some(),
-            mark: state.ct_mark,
+            mark: self.datapath.kept.get(index).ct_mark,
             reply: flow.reply,
         }
     }
