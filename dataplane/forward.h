@@ -54,13 +54,13 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
 {
 	const struct fw_nexthop *nh = NULL;
 	struct fw_pkt p = {};
-	struct fw_tuple seen;
+	struct fw_tuple seen = {};
 	enum fw_reason reason;
 	int watch = 0, verdict = XDP_PASS, missed;
 
 	/* The tuple as it came in: a rewrite would hide it. */
 	if (fw_unlikely(fw_ctl.watch))
-		watch = fw_watch_note(&seen, fw_data(ctx), fw_data_end(ctx));
+		watch = fw_watch_note(ctx, &seen);
 	reason = fw_pipeline(ctx, port, &p, &nh);
 	if (fw_likely(!reason && nh)) {
 		if (fw_unlikely(watch))
@@ -68,7 +68,7 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
 		return p.copied ? fw_send_copies(nh) : fw_send(nh);
 	}
 	missed = reason == FW_R_MISS;
-	reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), &p, reason);
+	reason = fw_name_miss(ctx, &p, reason);
 	if (fw_cfg.police && fw_police(fw_data(ctx), fw_data_end(ctx), &p, reason)) {
 		reason = FW_R_POLICED;
 		verdict = XDP_DROP;

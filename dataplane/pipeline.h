@@ -28,13 +28,18 @@ static __always_inline enum fw_reason fw_gate(__u32 now)
 	return FW_R_NONE;
 }
 
-/* Of a closing segment of a flow: as fw_permit(). */
-static __noinline enum fw_reason
-fw_permit_close(fw_ctx *ctx, struct fw_flow *f, const struct fw_nexthop *nh, const struct fw_pkt *p)
+/* Of a closing segment of a flow: as fw_permit(). Of external linkage as fw_closer_of(). */
+enum fw_reason fw_permit_close(fw_ctx *ctx, struct fw_flow *f, const struct fw_nexthop *nh,
+			       const struct fw_pkt *p);
+
+__noinline enum fw_reason fw_permit_close(fw_ctx *ctx, struct fw_flow *f,
+					  const struct fw_nexthop *nh, const struct fw_pkt *p)
 {
 	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	enum fw_closer closer = FW_CLOSER_BELIEVED;
 
+	if (!f || !nh || !p)
+		return FW_R_CLOSING;
 	if (f->flags & FW_FLOW_CT)
 		closer = fw_closer_of(ctx, f, p->family == FW_AF_INET6, p->tcp_flags);
 	if (closer == FW_CLOSER_OPENS)
@@ -178,6 +183,29 @@ static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, __u32 port, struc
 }
 
 /*
+ * The tuple of the frame as it is now, before any rewrite; 0 if it has none. Of external linkage,
+ * so that the BPF verifier looks once at what follows.
+ */
+int fw_watch_note(fw_ctx *ctx, struct fw_tuple *t);
+
+__noinline int fw_watch_note(fw_ctx *ctx, struct fw_tuple *t)
+{
+	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
+	__u32 need = FW_ETH_LEN + FW_UDP_LEN;
+	__u8 family, proto;
+
+	if (!t || data + FW_ETH_LEN > end)
+		return 0;
+	family = fw_ethertype_be(data, end) == fw_htons(FW_ETH_IP) ? FW_AF_INET : FW_AF_INET6;
+	need += family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN;
+	if (data + need > end)
+		return 0;
+	proto = family == FW_AF_INET ? fw_ip4_at(data)->proto : fw_ip6_at(data)->next_header;
+	fw_tuple_fill(t, data, family, proto);
+	return 1;
+}
+
+/*
  * A watched packet came, although the fast path is switched off and did not look at it.
  * Of external linkage, so that the BPF verifier looks at it once.
  */
@@ -188,11 +216,21 @@ __noinline int fw_watch_look(fw_ctx *ctx, struct fw_pkt *p)
 	return p && !p->family && fw_parse(fw_data(ctx), fw_data_end(ctx), fw_frame_len(ctx), p);
 }
 
-/* A miss that can never be a flow, or of which most are none, has a more telling name. */
-static __always_inline enum fw_reason fw_name_miss(const void *data, const void *end,
-						   const struct fw_pkt *p, enum fw_reason reason)
+/*
+ * A miss that can never be a flow, or of which most are none, has a more telling name. Of external
+ * linkage: to the BPF verifier what comes back is any reason, and what follows is looked at once.
+ */
+enum fw_reason fw_name_miss(fw_ctx *ctx, const struct fw_pkt *p, __u32 reason);
+
+__noinline enum fw_reason fw_name_miss(fw_ctx *ctx, const struct fw_pkt *p, __u32 reason)
 {
-	if (reason != FW_R_MISS && reason != FW_R_GUARD_TTL)
+	const void *data, *end;
+
+	/* or the compiler passes none where there is no link layer to look at */
+	asm volatile("" : "+r"(ctx));
+	data = fw_data(ctx);
+	end = fw_data_end(ctx);
+	if (!p || (reason != FW_R_MISS && reason != FW_R_GUARD_TTL))
 		return reason;
 	if (data + FW_ETH_LEN <= end && fw_link_multicast(data))
 		return FW_R_MULTICAST;

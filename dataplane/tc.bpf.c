@@ -32,7 +32,7 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 	/* The tuple as it came in: a rewrite would hide it. */
 	if (fw_unlikely(fw_ctl.watch)) {
 		cpu = fw_cpu_get();
-		if (cpu && fw_watch_note(&cpu->watched, fw_data(ctx), fw_data_end(ctx)))
+		if (cpu && fw_watch_note(ctx, &cpu->watched))
 			seen = &cpu->watched;
 	}
 	reason = fw_pipeline(ctx, fw_port(ctx), &p, &nh);
@@ -48,7 +48,7 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 	counted = tc_alone || p.owned || reason == FW_R_STRAY_CLOSE;
 	if (counted || fw_unlikely(seen)) {
 		if (!p.framed)
-			reason = fw_name_miss(fw_data(ctx), fw_data_end(ctx), &p, reason);
+			reason = fw_name_miss(ctx, &p, reason);
 		/* told in any case: XDP of a bridge's port or of a trunk may have told nothing */
 		if (fw_unlikely(seen)) {
 			fw_watch_look(ctx, &p);

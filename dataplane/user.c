@@ -421,7 +421,7 @@ static enum fw_reason fw_user_step_by_step(fw_ctx *ctx, __u32 port, enum fw_miss
 	reason = fw_pipeline(ctx, port, &p, nh);
 	if (!reason && *nh)
 		return FW_R_FAST;
-	reason = fw_name_miss(ctx->data, ctx->end, &p, reason);
+	reason = fw_name_miss(ctx, &p, reason);
 	if (fw_cfg.police && fw_police(ctx->data, ctx->end, &p, reason))
 		reason = FW_R_POLICED;
 	return reason;

@@ -37,26 +37,15 @@ static __always_inline void fw_tuple_fill(struct fw_tuple *t, const void *data, 
 	__builtin_memcpy(&t->sport_be, &id, sizeof(id));
 }
 
-/* The tuple of the frame as it is now, before any rewrite; 0 if it has none. */
-static __always_inline int fw_watch_note(struct fw_tuple *t, const void *data, const void *end)
-{
-	__u32 need = FW_ETH_LEN + FW_UDP_LEN;
-	__u8 family, proto;
+/*
+ * Rare: only while `explain` watches. Of external linkage, so that the BPF verifier looks at it
+ * once, and not once for each way that leads here.
+ */
+int fw_watch_report(const struct fw_tuple *t, const struct fw_pkt *p, __u32 port,
+		    __u32 stage_reason);
 
-	if (data + FW_ETH_LEN > end)
-		return 0;
-	family = fw_ethertype_be(data, end) == fw_htons(FW_ETH_IP) ? FW_AF_INET : FW_AF_INET6;
-	need += family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN;
-	if (data + need > end)
-		return 0;
-	proto = family == FW_AF_INET ? fw_ip4_at(data)->proto : fw_ip6_at(data)->next_header;
-	fw_tuple_fill(t, data, family, proto);
-	return 1;
-}
-
-/* Rare: only while `explain` watches. */
-static __noinline int fw_watch_report(const struct fw_tuple *t, const struct fw_pkt *p, __u32 port,
-				      __u32 stage_reason)
+__noinline int fw_watch_report(const struct fw_tuple *t, const struct fw_pkt *p, __u32 port,
+			       __u32 stage_reason)
 {
 	const struct fw_watch *w = fw_watch_get();
 	struct fw_watch_event *ev;

@@ -42,9 +42,15 @@ static __always_inline struct nf_conn *fw_conn_lookup(fw_ctx *ctx, const struct 
 	return fw_conn_find(ctx, tuple, sizeof(tuple->ipv6), opts);
 }
 
-/* Is the connection behind a hit still what it was when the flow was learned? */
-static __noinline enum fw_reason fw_conn_check_slow(fw_ctx *ctx, const struct fw_tuple *t,
-						    __u32 index, __u32 family_proto)
+/*
+ * Is the connection behind a hit still what it was when the flow was learned? Of external linkage,
+ * so that the BPF verifier looks at it once.
+ */
+enum fw_reason fw_conn_check_slow(fw_ctx *ctx, const struct fw_tuple *t, __u32 index,
+				  __u32 family_proto);
+
+__noinline enum fw_reason fw_conn_check_slow(fw_ctx *ctx, const struct fw_tuple *t, __u32 index,
+					     __u32 family_proto)
 {
 	const struct fw_kept *kept = fw_kept_get(index);
 	struct bpf_sock_tuple tuple;
