@@ -16,10 +16,14 @@ use crate::policy::RuleScope;
 use crate::port::{Framing, Path};
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::share::Newcomer;
 use crate::station::receiver;
 
 /// Outcomes that change more often than this in a minute stay in the kernel.
 const CHANGES_MAX: u32 = 3;
+/// One index for so many flows is to spare: as many flows of a full table leave for others in a second. The data plane's
+/// arrays have an eighth.
+const SPARE_INDICES: u32 = 64;
 /// Bytes of an Ethernet header.
 const ETH_LEN: u16 = 14;
 
@@ -66,7 +70,7 @@ impl Manager {
         }
         let replaced = self.table.find(key);
         if replaced.is_none() && self.table.len() >= self.settings.flows_max as usize {
-            return Err(Refusal::TableFull);
+            self.make_room(&record, c, now_tick, ops)?;
         }
         let index = self.take_index().ok_or(Refusal::TableFull)?;
         let taken = match exits.as_slice() {
@@ -93,10 +97,42 @@ impl Manager {
             },
         });
         self.forget_refusal(key);
+        self.shares.enter(index, &record, now_tick);
         self.table.insert(index, record);
         self.stats.learned += 1;
         self.join_connection(c, index, now_tick, ops);
         Ok(())
+    }
+
+    /// A flow that is colder, or of a holder of more than its share, leaves for this one.
+    fn make_room(
+        &mut self,
+        record: &Record,
+        c: &fw_candidate,
+        now_tick: u32,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), Refusal> {
+        let spare = !self.free.is_empty() || self.next < self.indices_end();
+        if !spare && !self.quarantine.is_empty() {
+            // the next offer finds one of those
+            return Err(Refusal::TableFull);
+        }
+        let ticks = c.ev.tick.wrapping_sub(c.first_tick).max(1);
+        let newcomer = Newcomer {
+            holder: record.holder(),
+            packets_per_s: self.settings.hz as f32 / ticks as f32,
+        };
+        let victim = self
+            .shares
+            .victim(&self.table, newcomer, self.settings.flows_max)
+            .ok_or(Refusal::TableFull)?;
+        self.stats.displaced += 1;
+        self.remove(victim, now_tick, ops);
+        if spare {
+            Ok(())
+        } else {
+            Err(Refusal::TableFull)
+        }
     }
 
     /// Where a frame leaves, and as what.
@@ -248,12 +284,16 @@ impl Manager {
         if let Some(index) = self.free.pop() {
             return Some(index);
         }
-        // Indices in quarantine need room beside the flows; the array has none.
-        if self.next > self.settings.flows_max {
+        if self.next >= self.indices_end() {
             return None;
         }
         self.next += 1;
         Some(self.next - 1)
+    }
+
+    /// Flows that leave a full table for others keep their indices for a second: a few more than flows serve for that.
+    fn indices_end(&self) -> u32 {
+        self.settings.flows_max + self.settings.flows_max / SPARE_INDICES + 1
     }
 
     fn interval_ticks(&self, c: &fw_candidate, index: u32) -> u16 {

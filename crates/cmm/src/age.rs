@@ -175,6 +175,8 @@ impl Manager {
             self.leave(index, idle_s, now_tick, ops);
             return true;
         }
+        self.shares
+            .look(index, state.packets, now_tick, self.settings.hz);
         if kind == Kind::Tcp {
             self.renew(index, &state, now_tick, view, ops);
         }

@@ -23,6 +23,7 @@ impl Manager {
         let Some((record, last)) = self.table.remove(index) else {
             return;
         };
+        self.shares.leave(&record);
         ops.push(Op::RemoveFlow { index });
         if last && keep != Some(record.nexthop) {
             self.nexthops.release(record.nexthop);

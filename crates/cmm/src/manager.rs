@@ -18,6 +18,7 @@ use crate::policy::{Policy, RuleScope};
 use crate::port::{Path, Port};
 use crate::recent::Recent;
 use crate::refusal::Refusal;
+use crate::share::{Holder, Shares};
 use crate::station::KnownStations;
 use crate::stats::Stats;
 use crate::sweep::Sweep;
@@ -137,6 +138,7 @@ pub struct Manager {
     pub(crate) groups: Groups,
     pub(crate) leaks: Leaks,
     pub(crate) recent: Recent,
+    pub(crate) shares: Shares,
 }
 
 /// What waits for the last packet that could refer to it.
@@ -175,6 +177,7 @@ impl Manager {
             groups: Groups::default(),
             leaks: Leaks::default(),
             recent: Recent::default(),
+            shares: Shares::default(),
         }
     }
 
@@ -228,6 +231,18 @@ impl Manager {
     #[must_use]
     pub fn tc_flow_count(&self) -> usize {
         self.table.of_tc()
+    }
+
+    /// Who has the most flows, the greatest first.
+    #[must_use]
+    pub fn greatest_holders(&self, most: usize) -> Vec<Holder> {
+        self.shares.greatest(most)
+    }
+
+    /// How many have flows.
+    #[must_use]
+    pub fn holder_count(&self) -> usize {
+        self.shares.holders()
     }
 
     /// The flow with a key.

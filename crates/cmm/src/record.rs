@@ -202,6 +202,11 @@ impl Record {
         }
     }
 
+    /// Whose share of the table it takes: the address that opened the connection.
+    pub fn holder(&self) -> IpAddr {
+        self.addr(if self.is_reply() { 3 } else { 0 })
+    }
+
     /// Its connection. Other zones than 0 are not learned.
     pub fn conn_key(&self) -> Option<ConnKey> {
         (self.conn != 0).then(|| ConnKey {

@@ -69,6 +69,8 @@ pub struct Stats {
     pub replaced: u64,
     /// Flows activated.
     pub activated: u64,
+    /// Flows of a full table that left for hotter ones, or for those of a holder of less.
+    pub displaced: u64,
     /// Flows removed for idleness.
     pub aged: u64,
     /// Suspensions that the data plane reported.

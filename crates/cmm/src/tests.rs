@@ -9,6 +9,7 @@ mod groups;
 mod paths;
 mod random;
 mod scale;
+mod share;
 mod snoop;
 mod station;
 mod vrf;

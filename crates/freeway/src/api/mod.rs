@@ -25,8 +25,8 @@ pub use flow::{Flow, FlowFilter, FlowPath, FlowState, Tuples};
 pub use select::{PortRange, Prefix, Proto};
 pub use stats::{BridgedFrames, Events, Limit, Netlink, Packets, ReasonCount, RefusalCount, Stats};
 pub use status::{
-    Feature, FeatureState, FlowCounts, Invalidation, Latency, Learning, Port, PortPath, PortState,
-    RulesetStatus, Status,
+    Feature, FeatureState, FlowCounts, Holder, Invalidation, Latency, Learning, Port, PortPath,
+    PortState, RulesetStatus, Shares, Status,
 };
 pub use switch::{Flushed, Resynced, Switch, Switched};
 pub use top::{Rate, ReasonRate, Top, TopFlow, TopPort, TopQuery};

@@ -24,6 +24,9 @@ pub struct Status {
     pub epoch: u32,
     /// The flow table.
     pub flows: FlowCounts,
+    /// Who has how much of the flow table.
+    #[serde(default)]
+    pub shares: Shares,
     /// Connections behind the flows.
     pub connections: u64,
     /// Shared next-hop records in use.
@@ -66,6 +69,26 @@ pub struct FlowCounts {
     pub unconfirmed: u64,
     /// Room in the table.
     pub capacity: u64,
+}
+
+/// Who has how much of the flow table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shares {
+    /// Addresses with flows in the table: those that opened the connections, without conntrack the flows' sources.
+    pub holders: u64,
+    /// Those with the most flows, the greatest first.
+    pub greatest: Vec<Holder>,
+    /// Flows of a full table that left for hotter ones, or for those of a holder of less.
+    pub displaced: u64,
+}
+
+/// An address with flows in the table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// IP address.
+    pub address: String,
+    /// Its flows, each direction counted.
+    pub flows: u64,
 }
 
 /// One network port.

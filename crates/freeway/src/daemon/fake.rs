@@ -92,6 +92,20 @@ pub fn status() -> Status {
             unconfirmed: 0,
             capacity: 65_536,
         },
+        shares: Shares {
+            holders: 3,
+            greatest: vec![
+                Holder {
+                    address: "192.0.2.7".into(),
+                    flows: 1960,
+                },
+                Holder {
+                    address: "2001:db8::9".into(),
+                    flows: 40,
+                },
+            ],
+            displaced: 0,
+        },
         connections: 1000,
         next_hops: 4,
         ports: vec![

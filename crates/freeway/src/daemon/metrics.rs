@@ -139,6 +139,18 @@ pub fn render(status: &Status, stats: &Stats) -> String {
         flows.capacity,
     );
     page.single(
+        "freeway_flow_holders",
+        "gauge",
+        "Addresses that opened the connections of the flows.",
+        status.shares.holders,
+    );
+    page.single(
+        "freeway_flows_displaced_total",
+        "counter",
+        "Flows of a full table that left for hotter ones, or for those of a holder of less.",
+        status.shares.displaced,
+    );
+    page.single(
         "freeway_connections",
         "gauge",
         "Connections behind the flows.",

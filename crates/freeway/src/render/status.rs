@@ -5,7 +5,8 @@ use super::number::{bytes, count, duration, plural};
 use super::page::{Page, Tone};
 use super::terminal::Terminal;
 use crate::api::{
-    FeatureState, Invalidation, Latency, Learning, Limit, Port, PortPath, PortState, Status,
+    FeatureState, FlowCounts, Invalidation, Latency, Learning, Limit, Port, PortPath, PortState,
+    Shares, Status,
 };
 
 /// The whole page.
@@ -124,6 +125,7 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
             "Flows",
             format!("{}; room for {}", states.join(", "), count(flows.capacity)),
         ),
+        row("Held by", held(flows, &status.shares)),
         row(
             "Connections",
             format!(
@@ -158,6 +160,29 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
     }
     rows.push(row("Rules", rules));
     rows
+}
+
+fn held(flows: &FlowCounts, shares: &Shares) -> String {
+    let used = flows.active + flows.preparing + flows.suspended + flows.unconfirmed;
+    let mut words: Vec<_> = shares
+        .greatest
+        .iter()
+        .map(|holder| format!("{} {}", holder.address, count(holder.flows)))
+        .collect();
+    let others = shares.holders.saturating_sub(words.len() as u64);
+    if others > 0 {
+        words.push(plural(others, "other"));
+    }
+    if words.is_empty() {
+        words.push("nobody".into());
+    }
+    let mut words = words.join(", ");
+    if shares.displaced > 0 {
+        words += &format!("; {} made room for others", count(shares.displaced));
+    } else if used >= flows.capacity {
+        words += "; the table is full";
+    }
+    words
 }
 
 fn limits(page: &Page, limits: &[Limit]) -> String {

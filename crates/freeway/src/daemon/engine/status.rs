@@ -9,12 +9,14 @@ use freeway_cmm::{Fitness, Refusal};
 use super::census::{Asker, Sums};
 use super::{Engine, failure};
 use crate::api::{
-    Events, Failure, FlowCounts, Flushed, Latency, Learning, Limit, Netlink, Port, PortPath,
-    PortState, ReasonCount, RefusalCount, Resynced, Stats, Status, Switched,
+    Events, Failure, FlowCounts, Flushed, Holder, Latency, Learning, Limit, Netlink, Port,
+    PortPath, PortState, ReasonCount, RefusalCount, Resynced, Shares, Stats, Status, Switched,
 };
 use crate::config::{Limited, PacketsPerSecond};
 use crate::daemon::{DaemonError, Request};
 
+/// Holders of flows that are named.
+const HOLDERS_SHOWN: usize = 5;
 /// Ports that a notice names.
 const NAMED_MAX: usize = 10;
 
@@ -70,6 +72,7 @@ impl Engine {
                 capacity: self.config.flows.max.into(),
                 ..sums.flows
             },
+            shares: self.shares(),
             connections: self.manager.connection_count() as u64,
             next_hops: self.manager.nexthop_count() as u64,
             ports: self.port_status(),
@@ -90,6 +93,21 @@ impl Engine {
             memory_rss_bytes: rss_anon_bytes(),
             memory_maps_bytes: self.datapath.memory_bytes(),
             config_file: self.config.file.as_ref().map(|f| f.display().to_string()),
+        }
+    }
+
+    fn shares(&self) -> Shares {
+        let greatest = self.manager.greatest_holders(HOLDERS_SHOWN);
+        Shares {
+            holders: self.manager.holder_count() as u64,
+            greatest: greatest
+                .into_iter()
+                .map(|holder| Holder {
+                    address: holder.address.to_string(),
+                    flows: holder.flows.into(),
+                })
+                .collect(),
+            displaced: self.manager.stats().displaced,
         }
     }
 
