@@ -662,7 +662,8 @@ enum fw_stage {
 /* Failed redirects to a port, from the xdp tracepoints. */
 struct fw_port_fault {
 	__u64 failed;
-	__s32 error; /* errno of the last */
+	__u64 overflowed; /* for these the driver's ring had no room */
+	__s32 error;      /* errno of the last */
 	__u32 pad;
 };
 

@@ -35,13 +35,25 @@ static void fault(__u32 ifindex, __u32 frames, int error)
 	f->error = error;
 }
 
+static void overflow(__u32 ifindex, __u32 frames)
+{
+	struct fw_port_fault *f = bpf_map_lookup_elem(&fw_faults, &ifindex);
+
+	if (f)
+		__sync_fetch_and_add(&f->overflowed, frames);
+}
+
 /* A full ring drops too, but without an error: that is overload, not a fault. */
 SEC("tp_btf/xdp_devmap_xmit")
 int BPF_PROG(freeway_devmap_xmit, const struct net_device *from, const struct net_device *to,
 	     int sent, int drops, int err)
 {
-	if (err < 0 && drops > 0 && to)
+	if (drops <= 0 || !to)
+		return 0;
+	if (err < 0)
 		fault(to->ifindex, drops, err);
+	else
+		overflow(to->ifindex, drops);
 	return 0;
 }
 

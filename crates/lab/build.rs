@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const PROGRAMS: [&str; 10] = [
+const PROGRAMS: [&str; 11] = [
     "fib",
     "flowtable",
     "generator",
     "reflector",
     "sink",
+    "rate",
     "reference",
     "stream",
     "meter",

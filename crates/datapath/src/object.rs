@@ -81,6 +81,8 @@ pub(crate) fn limit(packets_per_s: u32) -> fw_limit {
 pub struct PortFault {
     /// Frames lost.
     pub failed: u64,
+    /// Frames for which the driver's ring had no room.
+    pub overflowed: u64,
     /// errno of the last failure, positive.
     pub errno: i32,
 }
@@ -527,6 +529,7 @@ impl Datapath {
             .and_then(|bytes| fw_port_fault::from_bytes(&bytes))
             .map(|f| PortFault {
                 failed: f.failed,
+                overflowed: f.overflowed,
                 errno: -f.error,
             })
             .unwrap_or_default()

@@ -26,6 +26,7 @@ pub fn decode(payload: &[u8]) {
         kinds::netconf::netconf(payload),
     );
     let _ = (kinds::tc::qdisc(payload), kinds::tc::filter(payload));
+    let _ = kinds::tc::root_queue(payload);
     let _ = (kinds::xfrm::policy(payload), kinds::xfrm::state(payload));
     let _ = (
         kinds::xfrm::policy_offload(payload),

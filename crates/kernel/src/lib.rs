@@ -23,6 +23,7 @@ mod nla;
 pub mod pppoe;
 pub mod probe;
 pub mod progs;
+pub mod queue;
 pub mod reachability;
 mod socket;
 pub mod sockets;

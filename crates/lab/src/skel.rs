@@ -22,6 +22,7 @@ skeleton!(flowtable, "flowtable.skel.rs");
 skeleton!(generator, "generator.skel.rs");
 skeleton!(reflector, "reflector.skel.rs");
 skeleton!(sink, "sink.skel.rs");
+skeleton!(rate, "rate.skel.rs");
 skeleton!(reference, "reference.skel.rs");
 skeleton!(stream, "stream.skel.rs");
 skeleton!(meter, "meter.skel.rs");

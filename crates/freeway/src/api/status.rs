@@ -110,6 +110,9 @@ pub struct Port {
     pub mac: Option<String>,
     /// Frames that were redirected to this port and lost.
     pub redirect_failures: u64,
+    /// Frames that were redirected to this port and for which its driver's ring had no room.
+    #[serde(default)]
+    pub ring_drops: u64,
     /// What the driver says that it can do: basic, redirect, ndo_xmit...
     pub xdp_features: Vec<String>,
 }

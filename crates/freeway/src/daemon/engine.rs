@@ -17,6 +17,7 @@ mod lost;
 mod poll;
 mod ports;
 mod redirects;
+mod rings;
 mod ruleset;
 mod sample;
 mod sessions;
@@ -333,7 +334,11 @@ impl Engine {
             .tick(now_tick, &exec::View(&self.datapath), &mut ops);
         self.age_paths(now_tick, &mut ops);
         self.move_stations(now_tick, &mut ops);
-        self.execute(ops)
+        self.execute(ops)?;
+        if self.look_at_rings() {
+            self.update_ports()?;
+        }
+        Ok(())
     }
 
     /// Takes the kernel's events that wait. `since`: they became readable then or later, for nothing but this task

@@ -75,6 +75,7 @@ pub fn status() -> Status {
         mtu: 1500,
         mac: Some(format!("02:00:00:00:00:{ifindex:02x}")),
         redirect_failures: 0,
+        ring_drops: 0,
         xdp_features: vec!["basic".into(), "redirect".into(), "ndo-xmit".into()],
     };
     Status {

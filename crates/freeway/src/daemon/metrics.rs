@@ -183,6 +183,18 @@ pub fn render(status: &Status, stats: &Stats) -> String {
             port.redirect_failures,
         );
     }
+    page.family(
+        "freeway_port_ring_drops_total",
+        "counter",
+        "Frames redirected to the port for which its driver's ring had no room.",
+    );
+    for port in &status.ports {
+        page.sample(
+            "freeway_port_ring_drops_total",
+            &[("port", port.name.as_str())],
+            port.ring_drops,
+        );
+    }
     page.single(
         "freeway_ruleset_safe",
         "gauge",

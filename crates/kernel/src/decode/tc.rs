@@ -3,10 +3,14 @@
 
 use crate::model::{Filter, Qdisc};
 use crate::nla::{attrs_after, u32_at};
+use crate::queue::Queue;
 
 const HEADER: usize = 20;
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
+const TCA_STATS2: u16 = 7;
+const TCA_STATS_QUEUE: u16 = 3;
+const TC_H_ROOT: u32 = u32::MAX;
 const TCA_CHAIN: u16 = 11;
 const TCA_INGRESS_BLOCK: u16 = 13;
 const TCA_EGRESS_BLOCK: u16 = 14;
@@ -39,6 +43,22 @@ pub fn qdisc(payload: &[u8]) -> Option<Qdisc> {
         }
     }
     Some(qdisc)
+}
+
+/// The interface of a root qdisc, and its queue.
+pub fn root_queue(payload: &[u8]) -> Option<(u32, Queue)> {
+    if u32_at(payload, 12)? != TC_H_ROOT {
+        return None;
+    }
+    let stats = attrs_after(payload, HEADER).find(TCA_STATS2)?;
+    // struct gnet_stats_queue: qlen, backlog, drops, requeues, overlimits
+    let queue = stats.nested().find(TCA_STATS_QUEUE)?.payload;
+    let queue = Queue {
+        packets: u32_at(queue, 0)?,
+        drops: u32_at(queue, 8)?,
+        requeues: u32_at(queue, 12)?,
+    };
+    Some((u32_at(payload, 4)?, queue))
 }
 
 /// A filter.

@@ -17,6 +17,7 @@ use super::bonds::is_part;
 use super::bridges::is_member;
 use super::poll::Obstacles;
 use super::redirects::Redirects;
+use super::rings::Ring;
 use crate::config::{Config, PathChoice};
 use crate::daemon::DaemonError;
 use crate::kinds::{self, Bonded};
@@ -89,7 +90,7 @@ impl Within {
 /// A port as it was last judged.
 #[derive(Debug, Default)]
 pub(super) struct Port {
-    name: String,
+    pub name: String,
     /// In the device map, from when it first was fit for a program until it goes.
     pub slot: Option<u32>,
     pub xdp: Fitness,
@@ -97,6 +98,7 @@ pub(super) struct Port {
     pub up: bool,
     pub reasons: Vec<String>,
     pub redirects: Redirects,
+    pub ring: Ring,
     pub xdp_features: Vec<String>,
     /// All slots were taken.
     no_room: bool,
@@ -829,8 +831,19 @@ impl Engine {
                 if tc { "tc" } else { "the kernel" }
             ));
         }
+        let base = port.carried.as_ref().map(|carried| carried.base);
+        // a VLAN's frames leave by the ring below
+        let below = base.and_then(|base| self.ports.by_index.get(&base));
+        let kind = self.queueing(base.unwrap_or(link.ifindex));
+        let ring = below.map_or(&port.ring, |below| &below.ring);
+        let full = ring.reason(kind.unwrap_or("noqueue"));
+        let options = self.config.port.get(&link.name);
+        let forced = options.is_some_and(|options| options.path == PathChoice::Xdp);
+        let full = full.filter(|_| !forced);
+        let has_room = full.is_none();
+        port.reasons.extend(full);
         if port.carried.is_some() || port.stations_of.is_some() {
-            return shaper.is_none();
+            return shaper.is_none() && has_room;
         }
         let (features, can_send) = self.polled.xdp_features(link.ifindex);
         port.xdp_features = features;
@@ -844,7 +857,7 @@ impl Engine {
         let refused = port.redirects.refused(link);
         let takes = refused.is_empty();
         port.reasons.extend(refused);
-        shaper.is_none() && takes
+        shaper.is_none() && takes && has_room
     }
 
     pub(super) fn qdiscs(&self, ifindex: u32) -> impl Iterator<Item = &Qdisc> {

@@ -90,7 +90,11 @@ mod tests {
     use crate::kinds::tests::link;
 
     fn failing(errno: i32) -> PortFault {
-        PortFault { failed: 9, errno }
+        PortFault {
+            failed: 9,
+            errno,
+            ..PortFault::default()
+        }
     }
 
     #[test]

@@ -156,6 +156,7 @@ impl Engine {
                 mtu: link.mtu,
                 mac: link.mac.map(|m| m.to_string()),
                 redirect_failures: port.redirects.lost,
+                ring_drops: port.ring.drops,
                 xdp_features: port.xdp_features.clone(),
             })
         });
