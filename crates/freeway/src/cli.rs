@@ -879,6 +879,9 @@ pub enum Discipline {
     Prio,
     /// No queue: a policer at the input drops what is more.
     Police,
+    /// No rate but that of whoever receives: the ring behind the queue (by flow; one, where the kernel has none by flow)
+    /// fills.
+    Ring,
 }
 
 /// Arguments of `bench flood`.

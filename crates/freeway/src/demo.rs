@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway demo`: the same traffic without and with the fast path.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use freeway_lab::{
-    Lab, MeasureSpec, Proto, Reference, Sample, Topology, measure, measure_reference,
+    Lab, MeasureSpec, NapiThreads, Options, Proto, Reference, Sample, Topology, measure,
+    measure_reference,
 };
 use serde::Serialize;
 
-use crate::bench::{figures, flow_config, options, progress};
+use crate::bench::{Forwarded, figures, flow_config, options, pin, progress};
 use crate::cli::DemoArgs;
 use crate::exit::Stop;
 use crate::iperf::{Client, Server, Spec};
@@ -23,6 +25,13 @@ const TOPOLOGY: &str = "nat";
 const FRAME_BYTES: u32 = 64;
 /// Frames before a sample, so that flows become fast.
 const WARMUP: Duration = Duration::from_secs(2);
+/// Until a stream has its speed and is fast.
+const STREAM_WARMUP_S: u32 = 2;
+/// By which it lasts longer than what is looked at.
+const STREAM_MARGIN_S: u32 = 1;
+/// The router's ports, and all else of a stream.
+const ROUTER_CPU: usize = 0;
+const HOST_CPU: usize = 1;
 
 /// What the demo measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -43,6 +52,8 @@ pub struct Demo {
     pub net_ratio: f64,
     /// Freeway's TCP throughput over the kernel's.
     pub tcp_ratio: f64,
+    /// The kernel's CPU time for a gigabit of it over Freeway's.
+    pub tcp_cpu_ratio: f64,
     /// What was measured on.
     pub machine: Machine,
 }
@@ -54,8 +65,10 @@ pub struct Figures {
     pub mpps: f64,
     /// Time for a frame without the generator.
     pub net_ns: f64,
-    /// TCP throughput (iperf3).
+    /// What the server's port received of a TCP stream (iperf3).
     pub tcp_gbit_s: f64,
+    /// CPU time of the router's ports for a gigabit of it.
+    pub tcp_cpu_ms_per_gbit: f64,
 }
 
 /// Runs the demo and prints its table.
@@ -73,8 +86,10 @@ fn measure_all(args: &DemoArgs) -> Result<Demo, Stop> {
         "building the lab `{TOPOLOGY}`: {}",
         topology.summary
     ));
-    let lab = Lab::build(topology, options(args.flows))?;
     let seconds = Duration::from_secs(args.seconds.into());
+    let [kernel_tcp, freeway_tcp] = streams(topology, args.seconds, &say)?;
+
+    let lab = Lab::build(topology, options(args.flows))?;
     let spec = MeasureSpec {
         flows: args.flows,
         frame_bytes: FRAME_BYTES,
@@ -85,14 +100,7 @@ fn measure_all(args: &DemoArgs) -> Result<Demo, Stop> {
         "{} flows of {FRAME_BYTES}-byte frames",
         count(args.flows.into())
     );
-    let server = Server::start(&lab, &Spec::default())?;
-
-    say(&format!(
-        "kernel: iperf3, one TCP stream, {} s",
-        args.seconds
-    ));
-    let kernel_tcp = gbit_s(&lab, args.seconds)?;
-    say(&format!("kernel: {kernel_tcp:.2} Gb/s; now {generator}"));
+    say(&format!("kernel: {generator}"));
     let short = MeasureSpec {
         duration: Duration::from_secs(1),
         ..spec
@@ -105,12 +113,7 @@ fn measure_all(args: &DemoArgs) -> Result<Demo, Stop> {
     say("starting Freeway in the router");
     let daemon = RouterDaemon::start(&lab, &flow_config(args.flows))?;
     daemon.require_fast_ports()?;
-    say(&format!(
-        "Freeway: iperf3, one TCP stream, {} s",
-        args.seconds
-    ));
-    let freeway_tcp = gbit_s(&lab, args.seconds)?;
-    say(&format!("Freeway: {freeway_tcp:.2} Gb/s; now {generator}"));
+    say(&format!("Freeway: {generator}"));
     lab.prime(Proto::Udp, args.flows, Some(spec.cpu))?;
     let freeway = measure(
         &lab,
@@ -131,36 +134,97 @@ fn measure_all(args: &DemoArgs) -> Result<Demo, Stop> {
         count(fast)
     ));
     daemon.stop()?;
-    drop(server);
     drop(lab);
 
     let net = |sample: &Sample| sample.ns_per_frame - source.ns_per_frame;
-    let figures = |sample: &Sample, tcp_gbit_s| Figures {
+    let figures = |sample: &Sample, tcp: &Streamed| Figures {
         mpps: sample.mpps(),
         net_ns: net(sample),
-        tcp_gbit_s,
+        tcp_gbit_s: tcp.gbit_s,
+        tcp_cpu_ms_per_gbit: tcp.cpu_ms_per_gbit,
     };
     Ok(Demo {
         scenario: TOPOLOGY.into(),
         frame_bytes: FRAME_BYTES,
         flows: args.flows,
-        kernel: figures(&kernel, kernel_tcp),
-        freeway: figures(&freeway, freeway_tcp),
+        kernel: figures(&kernel, &kernel_tcp),
+        freeway: figures(&freeway, &freeway_tcp),
         packet_ratio: freeway.mpps() / kernel.mpps(),
         net_ratio: net(&kernel) / net(&freeway),
-        tcp_ratio: freeway_tcp / kernel_tcp,
+        tcp_ratio: freeway_tcp.gbit_s / kernel_tcp.gbit_s,
+        tcp_cpu_ratio: kernel_tcp.cpu_ms_per_gbit / freeway_tcp.cpu_ms_per_gbit,
         machine: Machine::this(),
     })
 }
 
-/// Gigabits a second of one TCP stream, as the receiver saw them.
-fn gbit_s(lab: &Lab, seconds: u32) -> Result<f64, Stop> {
-    let spec = Spec {
-        seconds: seconds + 1,
-        omit_seconds: 1,
+/// What was seen of a TCP stream.
+#[derive(Clone, Copy, Debug)]
+struct Streamed {
+    gbit_s: f64,
+    cpu_ms_per_gbit: f64,
+}
+
+/// One TCP stream through the kernel, then through Freeway. The lab has wires: a veth would hand over the sender's
+/// skbs, and the router is to get frames as from a driver. Its ports are polled by threads, whose CPU time is all that it does.
+fn streams(
+    topology: &'static Topology,
+    seconds: u32,
+    say: &impl Fn(&str),
+) -> Result<[Streamed; 2], Stop> {
+    let wired = Options {
+        wires: true,
+        ..options(0)
+    };
+    let lab = Lab::build(topology, wired)?;
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let host_cpu = HOST_CPU.min(cpus - 1);
+    let threads = lab.poll_by_threads(ROUTER_CPU, host_cpu)?;
+    let of_hosts = Spec {
+        cpu: Some(host_cpu),
         ..Spec::default()
     };
-    Ok(Client::start(lab, &spec)?.received_bit_s()? / 1e9)
+    let _server = Server::start(&lab, &of_hosts)?;
+    let client = Spec {
+        seconds: STREAM_WARMUP_S + seconds + STREAM_MARGIN_S,
+        ..of_hosts
+    };
+    say(&format!("kernel: iperf3, one TCP stream, {seconds} s"));
+    let kernel = stream(&lab, &threads, None, &client, seconds)?;
+    say(&format!(
+        "kernel: {:.2} Gb/s; starting Freeway in the router",
+        kernel.gbit_s
+    ));
+    let daemon = RouterDaemon::start(&lab, "")?;
+    daemon.require_fast_ports()?;
+    pin(daemon.status()?.pid, host_cpu)?;
+    say(&format!("Freeway: iperf3, one TCP stream, {seconds} s"));
+    let freeway = stream(&lab, &threads, Some(&daemon), &client, seconds)?;
+    say(&format!("Freeway: {:.2} Gb/s", freeway.gbit_s));
+    daemon.stop()?;
+    Ok([kernel, freeway])
+}
+
+fn stream(
+    lab: &Lab,
+    threads: &NapiThreads,
+    daemon: Option<&RouterDaemon>,
+    client: &Spec,
+    seconds: u32,
+) -> Result<Streamed, Stop> {
+    let client = Client::start(lab, client)?;
+    thread::sleep(Duration::from_secs(STREAM_WARMUP_S.into()));
+    let (began, cpu) = (Instant::now(), threads.cpu_time()?);
+    let forwarded = Forwarded::now(lab, daemon)?;
+    thread::sleep(Duration::from_secs(seconds.into()));
+    let forwarded = Forwarded::now(lab, daemon)?.since(&forwarded);
+    let cpu = threads.cpu_time()?.saturating_sub(cpu);
+    let gbit = forwarded.server_bytes as f64 * 8e-9;
+    let gbit_s = gbit / began.elapsed().as_secs_f64();
+    client.received_bit_s()?;
+    Ok(Streamed {
+        gbit_s,
+        cpu_ms_per_gbit: cpu.as_secs_f64() * 1e3 / gbit,
+    })
 }
 
 fn table(demo: &Demo, terminal: Terminal) -> String {
@@ -204,11 +268,18 @@ fn table(demo: &Demo, terminal: Terminal) -> String {
                 format!("{:.2}", freeway.tcp_gbit_s),
                 demo.tcp_ratio,
             ),
+            row(
+                "the router's CPU for a gigabit of it, ms".into(),
+                format!("{:.1}", kernel.tcp_cpu_ms_per_gbit),
+                format!("{:.1}", freeway.tcp_cpu_ms_per_gbit),
+                demo.tcp_cpu_ratio,
+            ),
         ],
     );
     page.gap();
-    let ratio = page.tone(Tone::Good, &format!("{:.1} times", demo.packet_ratio));
-    page.words("", &format!("Freeway forwards {ratio} as many packets. iperf3's end hosts share the CPUs with the router."));
+    let packets = page.tone(Tone::Good, &format!("{:.1} times", demo.packet_ratio));
+    let less = page.tone(Tone::Good, &format!("{:.1} times", demo.tcp_cpu_ratio));
+    page.words("", &format!("Freeway forwards {packets} as many packets, and needs {less} less CPU for a TCP stream. The stream's speed here is that of its two ends, which share a CPU."));
     page.finish()
 }
 
@@ -226,15 +297,18 @@ mod tests {
                 mpps: 0.7,
                 net_ns: 1400.0,
                 tcp_gbit_s: 3.1,
+                tcp_cpu_ms_per_gbit: 90.0,
             },
             freeway: Figures {
                 mpps: 5.3,
                 net_ns: 120.0,
                 tcp_gbit_s: 5.9,
+                tcp_cpu_ms_per_gbit: 30.0,
             },
             packet_ratio: 7.571,
             net_ratio: 11.67,
             tcp_ratio: 1.903,
+            tcp_cpu_ratio: 3.0,
             machine: Machine::this(),
         };
         let text = table(
@@ -250,7 +324,7 @@ mod tests {
         );
         assert!(text.contains("0.70     5.30    7.6\n"), "{text}");
         assert!(
-            text.contains("Freeway forwards 7.6 times as many packets."),
+            text.contains("Freeway forwards 7.6 times as many packets, and"),
             "{text}"
         );
     }

@@ -87,6 +87,11 @@ fn the_demo_ends_with_a_ratio() {
         demo["freeway"]["tcp_gbit_s"].as_f64().unwrap() > 0.0,
         "{demo}"
     );
+    for router in ["kernel", "freeway"] {
+        let cpu_ms = demo[router]["tcp_cpu_ms_per_gbit"].as_f64().unwrap();
+        assert!(cpu_ms > 0.0, "{demo}");
+    }
+    assert!(demo["tcp_cpu_ratio"].as_f64().unwrap() > 0.0, "{demo}");
     assert!(words.contains("packets took the fast path"), "{words}");
 }
 

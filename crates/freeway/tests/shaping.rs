@@ -117,6 +117,12 @@ fn prio() {
     shaped("prio", &BY_CLASS, MOST);
 }
 
+/// Nothing shapes, but the ring behind the queue fills: packets go through the queue then.
+#[test]
+fn ring() {
+    shaped("ring", &AS_ONE, MOST);
+}
+
 /// What a policer of the input must see stays in the kernel.
 #[test]
 fn police() {

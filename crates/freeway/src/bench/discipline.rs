@@ -3,6 +3,8 @@
 
 use clap::ValueEnum;
 
+use freeway_lab::{Lab, LabError, SlowPort};
+
 use crate::cli::Discipline;
 use crate::iperf::Writes;
 
@@ -15,6 +17,11 @@ const AHEAD_SHARE: u32 = 40;
 /// Queues hold so much of their rate, and some merged packets.
 const QUEUE_MS: u32 = 20;
 const QUEUE_BYTES_MIN: u32 = 100_000;
+/// In the one queue before a ring.
+const QUEUE_PACKETS: u32 = 100;
+/// Polling threads of a router whose output's ring fills, and of the receiver that takes its time.
+const ROUTER_CPU: usize = 0;
+const HOST_CPU: usize = 1;
 /// What tbf and the policer let pass at once; a merged packet is shorter.
 const BURST_BYTES: u32 = 100_000;
 /// DSCP and ECN bits.
@@ -31,7 +38,10 @@ pub fn name(discipline: Discipline) -> String {
 
 /// True if each class has its own share.
 pub fn has_shares(discipline: Discipline) -> bool {
-    !matches!(discipline, Discipline::Tbf | Discipline::Police)
+    !matches!(
+        discipline,
+        Discipline::Tbf | Discipline::Police | Discipline::Ring
+    )
 }
 
 /// Type of service of the second class.
@@ -50,8 +60,31 @@ pub fn writes(discipline: Discipline, mbit: u32) -> Option<Writes> {
     })
 }
 
-/// What makes it so, as `tc -batch` reads it; `ports` are those of the input and the output.
-pub fn commands(discipline: Discipline, ports: [&str; 2], rate_mbit: u32) -> String {
+/// What makes it so.
+pub fn install(
+    discipline: Discipline,
+    lab: &Lab,
+    rate_mbit: u32,
+) -> Result<Option<SlowPort>, LabError> {
+    let ports = [lab.lan_port(), lab.wan_port()].map(|port| port.name.as_str());
+    let batch = |commands: &str| lab.router().tool_with_input("tc -batch -", commands);
+    if discipline != Discipline::Ring {
+        batch(&commands(discipline, ports, rate_mbit))?;
+        return Ok(None);
+    }
+    let [_, output] = ports;
+    let by_flow = batch(&format!("qdisc add dev {output} root fq_codel\n"));
+    by_flow.or_else(|_| {
+        batch(&format!(
+            "qdisc add dev {output} root pfifo limit {QUEUE_PACKETS}\n"
+        ))
+    })?;
+    lab.poll_by_threads(ROUTER_CPU, HOST_CPU)?;
+    SlowPort::attach(lab.server_port(), u64::from(rate_mbit) * 1_000_000).map(Some)
+}
+
+/// As `tc -batch` reads it; `ports` are those of the input and the output.
+fn commands(discipline: Discipline, ports: [&str; 2], rate_mbit: u32) -> String {
     let [input, output] = ports;
     // by bytes: a packet may be a merged one of any size, and a queue of packets as long as that
     let limit = |percent: u32| (rate_mbit * percent / 100 * QUEUE_MS * 125).max(QUEUE_BYTES_MIN);
@@ -82,6 +115,7 @@ pub fn commands(discipline: Discipline, ports: [&str; 2], rate_mbit: u32) -> Str
             );
             tbf + &bands + &queues.collect::<String>() + &ahead
         }
+        Discipline::Ring => String::new(),
         Discipline::Police => format!(
             "qdisc add dev {input} ingress\n\
              filter add dev {input} ingress protocol ip prio 1 matchall \

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use freeway_lab::{Lab, Netns, Options, Topology};
+use freeway_lab::{Lab, Netns, Options, SlowPort, Topology};
 use serde::{Deserialize, Serialize};
 
 use super::discipline::{self, MARK};
@@ -196,6 +196,7 @@ struct Site {
     name: &'static str,
     _servers: [Server; 2],
     daemon: Option<RouterDaemon>,
+    _slow: Option<SlowPort>,
     lab: Lab,
 }
 
@@ -216,9 +217,7 @@ impl Site {
     }
 
     fn build(name: &'static str, lab: Lab, freeway: bool, args: &ShaperArgs) -> Result<Site, Stop> {
-        let ports = [lab.lan_port(), lab.wan_port()].map(|port| port.name.as_str());
-        let commands = discipline::commands(args.discipline, ports, args.rate);
-        lab.router().tool_with_input("tc -batch -", &commands)?;
+        let slow = discipline::install(args.discipline, &lab, args.rate)?;
         let daemon = freeway.then(|| RouterDaemon::start(&lab, "")).transpose()?;
         let server = |port| {
             let spec = Spec {
@@ -231,6 +230,7 @@ impl Site {
             name,
             _servers: [server(MARKED)?, server(BY_DSCP)?],
             daemon,
+            _slow: slow,
             lab,
         })
     }
