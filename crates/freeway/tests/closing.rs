@@ -12,7 +12,7 @@ use common::wire::Side::{Far, Near};
 use common::wire::{ACK, FIN, PSH, RST, SYN, Segment, TCP, Wire};
 use common::*;
 use freeway_kernel::model::TcpState;
-use freeway_lab::{Filter, Lab, Options};
+use freeway_lab::{Filter, FlowSpec, Generator, Lab, Load, Options, Proto, Until};
 
 const PORTS: (u16, u16) = (40_000, 7000);
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -93,42 +93,45 @@ impl Talk<'_> {
     }
 }
 
+fn lab(invalid_drop: bool) -> Lab {
+    let strict = "table inet strict {\n\tchain forward {\n\t\ttype filter hook forward priority 0; policy accept;\n\
+                  \t\tct state invalid drop\n\t}\n}\n";
+    let options = Options {
+        filter: Some(Filter::Tracked),
+        extra_nft: if invalid_drop { strict } else { "" }.into(),
+        router_tx_checksum: false,
+        ..Options::default()
+    };
+    build_with("nat", options)
+}
+
+fn start(lab: &Lab, path: &str) -> Router {
+    let keys = format!("[flows]\ntcp_idle_s = 1\n[port.lan0]\npath = \"{path}\"\n");
+    let config = match path {
+        "tc" => keys,
+        _ => "[flows]\ntcp_idle_s = 1\n".to_owned() + &lab.config_toml(""),
+    };
+    Router::start_in(lab.router(), &config, freeway(), &["lan0", "wan0"])
+}
+
+/// Both directions are fast, if there is Freeway.
+fn fast(router: Option<&Router>, talk: &mut Talk<'_>) {
+    let Some(router) = router else {
+        return talk.exchange();
+    };
+    until("both directions are fast", PATIENCE, || {
+        let before = router.stats().fast();
+        talk.exchange();
+        (router.stats().fast() >= before + 3).then_some(())
+    });
+}
+
 /// What an end sees of it, and conntrack; with Freeway or without.
 fn story(invalid_drop: bool, path: Option<&str>) -> Vec<String> {
-    let lab = build_with(
-        "nat",
-        Options {
-            filter: Some(Filter::Tracked),
-            extra_nft: if invalid_drop {
-                "table inet strict {\n\tchain forward {\n\t\ttype filter hook forward priority 0; policy accept;\n\
-                 \t\tct state invalid drop\n\t}\n}\n"
-                    .into()
-            } else {
-                String::new()
-            },
-            router_tx_checksum: false,
-            ..Options::default()
-        },
-    );
+    let lab = lab(invalid_drop);
     let wire = Wire::open(&lab);
-    let router = path.map(|path| {
-        let keys = format!("[flows]\ntcp_idle_s = 1\n[port.lan0]\npath = \"{path}\"\n");
-        let config = match path {
-            "tc" => keys,
-            _ => "[flows]\ntcp_idle_s = 1\n".to_owned() + &lab.config_toml(""),
-        };
-        Router::start_in(lab.router(), &config, freeway(), &["lan0", "wan0"])
-    });
-    let fast = |talk: &mut Talk<'_>| {
-        let Some(router) = &router else {
-            return talk.exchange();
-        };
-        until("both directions are fast", PATIENCE, || {
-            let before = router.stats().fast();
-            talk.exchange();
-            (router.stats().fast() >= before + 3).then_some(())
-        });
-    };
+    let router = path.map(|path| start(&lab, path));
+    let fast = |talk: &mut Talk<'_>| fast(router.as_ref(), talk);
     let mut talk = Talk {
         wire: &wire,
         lab: &lab,
@@ -211,4 +214,59 @@ fn strays_in_xdp() {
 #[test]
 fn strays_in_tc() {
     as_in_the_kernel("tc");
+}
+
+/// Nanoseconds of the router's CPU for each of many strays, which change nothing.
+fn flooded(path: Option<&str>) -> f64 {
+    let lab = lab(true);
+    let threads = lab.poll_by_threads(0, 1).unwrap();
+    let wire = Wire::open(&lab);
+    let router = path.map(|path| start(&lab, path));
+    let mut talk = Talk {
+        wire: &wire,
+        lab: &lab,
+        // far from the generator's
+        next: [0x4000_0000, 0x8000_0000],
+    };
+    talk.open();
+    fast(router.as_ref(), &mut talk);
+    let strays = FlowSpec {
+        tcp_flags: RST,
+        bare: true,
+        near_port: PORTS.0,
+        far: common::wire::FAR.into(),
+        far_port: PORTS.1,
+        ..lab.reply_flows(Proto::Tcp, 1, 64)
+    };
+    let generator = Generator::new(lab.server_port(), &strays).unwrap();
+    let before = threads.cpu_time().unwrap();
+    let load = Load::paced(Until::Elapsed(Duration::from_secs(2)), paced(100_000));
+    let sent = generator.run(&load).unwrap().frames;
+    thread::sleep(SETTLED);
+    let cpu = threads.cpu_time().unwrap() - before;
+    assert_eq!(talk.state(), Some(TcpState::Established));
+    if let Some(router) = &router {
+        let stray = router.stats().reason("stray_close");
+        assert!(
+            stray <= sent && sent - stray <= dropped(&lab),
+            "{stray} of {sent}: {}",
+            router.stats()
+        );
+    }
+    fast(router.as_ref(), &mut talk);
+    if let Some(router) = router {
+        router.stop();
+    }
+    cpu.as_secs_f64() * 1e9 / sent as f64
+}
+
+#[test]
+fn a_flood_of_strays_changes_nothing_and_costs_less() {
+    let Some(_machine) = machine() else { return };
+    let kernel = flooded(None);
+    for path in ["xdp", "tc"] {
+        let freeway = flooded(Some(path));
+        println!("{path}: {freeway:.0} ns a stray, the kernel alone {kernel:.0}");
+        assert!(!long() || freeway < kernel, "{path}: {freeway}, {kernel}");
+    }
 }
