@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{Router, build, machine, until};
 use freeway_lab::{Generator, Lab, Load, Proto, SlowPort, Until};
+use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const FLOWS: u32 = 8;
@@ -33,11 +34,17 @@ fn lab() -> Lab {
     lab
 }
 
-/// Why what leaves at the WAN's port goes elsewhere than XDP.
-fn reasons(router: &Router) -> Vec<String> {
+/// The WAN's port, as `status` shows it.
+fn wan(router: &Router) -> Value {
     let status = router.status();
     let ports = status["ports"].as_array().unwrap();
-    let wan = ports.iter().find(|port| port["name"] == "wan0").unwrap();
+    let wan = ports.iter().find(|port| port["name"] == "wan0");
+    wan.unwrap().clone()
+}
+
+/// Why what leaves there goes elsewhere than XDP.
+fn reasons(router: &Router) -> Vec<String> {
+    let wan = wan(router);
     let reasons = wan["reasons"].as_array().unwrap();
     let words = reasons
         .iter()
@@ -68,7 +75,6 @@ fn a_full_ring_gives_its_packets_to_the_qdisc_for_as_long() {
     until("all are XDP's", PATIENCE, || {
         (of_path(&router, "xdp") == FLOWS as usize).then_some(())
     });
-    assert!(!is_full(&router));
     running.stop().unwrap();
     let many = Arc::new(Generator::new(lab.client_port(), &spec).unwrap());
     let running = many.start(Load::paced(Until::Stopped, PPS[1])).unwrap();
@@ -82,7 +88,7 @@ fn a_full_ring_gives_its_packets_to_the_qdisc_for_as_long() {
     });
     let queue = || {
         let words = lab.router().tool("tc -s -j qdisc show dev wan0").unwrap();
-        let qdiscs: serde_json::Value = serde_json::from_str(&words).unwrap();
+        let qdiscs: Value = serde_json::from_str(&words).unwrap();
         let all = qdiscs.as_array().unwrap().clone();
         all.into_iter().find(|qdisc| qdisc["root"] == true).unwrap()
     };
@@ -104,9 +110,7 @@ fn a_full_ring_gives_its_packets_to_the_qdisc_for_as_long() {
     });
     println!("in XDP again after {:?}", began.elapsed());
     running.stop().unwrap();
-    let status = router.status();
-    let ports = status["ports"].as_array().unwrap();
-    let wan = ports.iter().find(|port| port["name"] == "wan0").unwrap();
+    let wan = wan(&router);
     assert!(wan["ring_drops"].as_u64().unwrap() >= 16, "{wan}");
     router.stop();
 }
@@ -124,10 +128,12 @@ fn an_output_that_keeps_up_stays_in_xdp() {
     until("all are XDP's", PATIENCE, || {
         (of_path(&router, "xdp") == FLOWS as usize).then_some(())
     });
+    // a generator that was kept from the CPU sends what it is late with at once, and a ring has room for 256 frames
     for _ in 0..20 {
         thread::sleep(Duration::from_millis(250));
-        let dropped = common::dropped(&lab);
-        assert!(!is_full(&router) || dropped > 0, "{:?}", reasons(&router));
+        let (full, wan) = (is_full(&router), wan(&router));
+        let lost = wan["ring_drops"].as_u64().unwrap() >= 16;
+        assert!(lost || !full, "{wan}");
     }
     running.stop().unwrap();
     router.stop();
