@@ -87,8 +87,7 @@ static __always_inline __u64 fw_hit_csum(const void *header)
 	return sum * -0x0001000100010001ULL >> 20;
 }
 
-/* 0 if the L4 header is that of a datagram as long as the packet, or of data on the way, so much.
- */
+/* 0 if the L4 header is that of a datagram as long as the packet, or of so much data on the way. */
 static __always_inline __u64 fw_hit_l4(const struct fw_l4 *l4, const __u8 proto, __u32 len_l4,
 				       __u32 *len_data)
 {

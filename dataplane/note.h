@@ -169,7 +169,7 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, const int tc
 }
 
 /* What a plain segment says whose connection has edges, and which the kernel gets. */
-static __noinline void fw_edge_note(fw_ctx *ctx)
+static __noinline FW_UNUSED void fw_edge_note(fw_ctx *ctx)
 {
 	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	const __u8 *ip = data + FW_ETH_LEN;

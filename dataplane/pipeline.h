@@ -28,6 +28,15 @@ static __always_inline enum fw_reason fw_gate(__u32 now)
 	return FW_R_NONE;
 }
 
+/* Of a closing segment without a flow: the kernel may have it for that reason, or it is a stray. */
+static __always_inline enum fw_reason fw_stray_or(fw_ctx *ctx, const struct fw_pkt *p,
+						  enum fw_reason reason)
+{
+	enum fw_closer closer = fw_closer_of(ctx, NULL, p->family == FW_AF_INET6, p->tcp_flags);
+
+	return closer >= FW_CLOSER_PASSES ? FW_R_STRAY_CLOSE : reason;
+}
+
 /* Of a closing segment of a flow: as fw_permit(). Of external linkage as fw_closer_of(). */
 enum fw_reason fw_permit_close(fw_ctx *ctx, struct fw_flow *f, const struct fw_nexthop *nh,
 			       const struct fw_pkt *p);
@@ -120,9 +129,7 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 	if (!flow && fw_likely(!fw_tcp_closes(p)))
 		return FW_R_MISS;
 	if (!flow)
-		return fw_closer_of(ctx, NULL, v6, p->tcp_flags) >= FW_CLOSER_PASSES
-			       ? FW_R_STRAY_CLOSE
-			       : FW_R_MISS_CLOSE;
+		return fw_stray_or(ctx, p, FW_R_MISS_CLOSE);
 	p->owned = !!(flow->flags & FW_FLOW_TC) == FW_TARGET_IS_TC;
 	nh = fw_nexthop_get(flow->nexthop);
 	if (!nh)
@@ -169,12 +176,7 @@ static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, __u32 port, struc
 		return gate;
 	reason = fw_parse(data, end, fw_frame_len(ctx), p);
 	if (fw_unlikely(gate)) {
-		if (reason || !fw_tcp_closes(p))
-			return gate;
-		return fw_closer_of(ctx, NULL, p->family == FW_AF_INET6, p->tcp_flags) >=
-				       FW_CLOSER_PASSES
-			       ? FW_R_STRAY_CLOSE
-			       : gate;
+		return reason || !fw_tcp_closes(p) ? gate : fw_stray_or(ctx, p, gate);
 	}
 	if (fw_unlikely(reason))
 		return reason;

@@ -90,32 +90,36 @@ void fw_table_release(struct fw_flow *flows, __u32 place)
 	FW_WRITE_ONCE(flows[place].state.status, FW_ST_FREE);
 }
 
-void fw_edge_keys(const struct fw_config *config, const struct fw_flow *flow, __u64 *own,
-		  __u64 *other)
+/* Of the direction of the flow's key, at whatever port. */
+static __u64 fw_edge_key_of_flow(const struct fw_flow *flow, const struct fw_config *config)
 {
-	struct fw_key4 to = {.saddr_be = flow->daddr_be, .daddr_be = flow->saddr_be};
+	struct fw_flow anywhere = *flow;
 	struct fw_words4 key4;
 	struct fw_words6 key6;
 
-	fw_words_of(flow, &key4, &key6);
-	to.sport_be = flow->dport_be;
-	to.dport_be = flow->sport_be;
+	anywhere.key.port_proto &= FW_KEY_IP6 | 0xff;
+	fw_words_of(&anywhere, &key4, &key6);
+	return flow->key.port_proto & FW_KEY_IP6 ? fw_edge_key6(key6, config)
+						 : fw_edge_key4(key4, config);
+}
+
+void fw_edge_keys(const struct fw_config *config, const struct fw_flow *flow, __u64 *own,
+		  __u64 *other)
+{
+	struct fw_flow back = *flow;
+
+	/* what answers comes from where this one goes to */
+	back.key.sport_be = flow->dport_be;
+	back.key.dport_be = flow->sport_be;
 	if (flow->key.port_proto & FW_KEY_IP6) {
-		to.port_proto = FW_KEY_IP6 | FW_PROTO_TCP;
-		key6.ports =
-			fw_words_ports(*(const fw_u32_any *)&flow->key.sport_be, to.port_proto);
-		*own = fw_edge_key6(key6, config);
-		memcpy(key6.addresses, flow->daddr6_be, 16);
-		memcpy(key6.addresses + 2, flow->saddr6_be, 16);
-		key6.ports = fw_words_ports(*(const fw_u32_any *)&to.sport_be, to.port_proto);
-		*other = fw_edge_key6(key6, config);
-		return;
+		memcpy(back.key_saddr6_be, flow->daddr6_be, 16);
+		memcpy(back.key_daddr6_be, flow->saddr6_be, 16);
+	} else {
+		back.key.saddr_be = flow->daddr_be;
+		back.key.daddr_be = flow->saddr_be;
 	}
-	to.port_proto = FW_PROTO_TCP;
-	key4.ports = fw_words_ports(*(const fw_u32_any *)&flow->key.sport_be, to.port_proto);
-	*own = fw_edge_key4(key4, config);
-	memcpy(&key4, &to, sizeof(key4));
-	*other = fw_edge_key4(key4, config);
+	*own = fw_edge_key_of_flow(flow, config);
+	*other = fw_edge_key_of_flow(&back, config);
 }
 
 void fw_offers_forget_set(struct fw_offer_set *offers, struct fw_observation_set *observations,
@@ -269,47 +273,6 @@ struct fw_kept *fw_user_kept(struct fw_env *env, __u32 index)
 void fw_user_set_window(struct fw_env *env, __u32 window)
 {
 	env->conn_window = window;
-}
-
-static void fw_user_enter_edge(struct fw_env *env, __u64 key, __u64 peer)
-{
-	int free_at = -1;
-
-	for (int i = 0; i < FW_USER_EDGES; i++) {
-		if (env->edge_keys[i] == key)
-			return;
-		if (!env->edge_keys[i] && free_at < 0)
-			free_at = i;
-	}
-	/* the oldest makes room */
-	if (free_at < 0) {
-		free_at = FW_USER_EDGES - 1;
-		memmove(env->edge_keys, env->edge_keys + 1, free_at * sizeof(*env->edge_keys));
-		memmove(env->edges, env->edges + 1, free_at * sizeof(*env->edges));
-	}
-	env->edge_keys[free_at] = key;
-	env->edges[free_at] = (struct fw_edge){.peer = peer};
-}
-
-void fw_user_enter_edges(struct fw_env *env, __u32 index)
-{
-	__u64 own, other;
-
-	if (index > env->flows_max)
-		return;
-	fw_edge_keys(&env->config, fw_user_flow(env, index), &own, &other);
-	fw_user_enter_edge(env, own, other);
-	fw_user_enter_edge(env, other, own);
-	env->control.edges = 1;
-}
-
-void fw_user_note(struct fw_env *env, void *frame, __u32 len, __u32 port)
-{
-	fw_ctx ctx = {.data = frame, .end = (__u8 *)frame + len, .port = port};
-
-	fw_env = env;
-	if (env->control.edges)
-		fw_edge_note(&ctx);
 }
 
 int fw_user_insert(struct fw_env *env, __u32 index)

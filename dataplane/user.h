@@ -51,10 +51,6 @@ void fw_user_set_conn(struct fw_env *env, const struct fw_conn *conn);
 struct fw_kept *fw_user_kept(struct fw_env *env, __u32 index);
 /* The largest window of the connection, with which conntrack is liberal; 0: it is not. */
 void fw_user_set_window(struct fw_env *env, __u32 window);
-/* Makes the edges of a flow that was written at this index, if they are not there. */
-void fw_user_enter_edges(struct fw_env *env, __u32 index);
-/* Notes a segment that the kernel gets, as tc ingress does. */
-void fw_user_note(struct fw_env *env, void *frame, __u32 len, __u32 port);
 /* Publishes, or hides, the flow that was written at this index; -1 if no place is free. */
 int fw_user_insert(struct fw_env *env, __u32 index);
 void fw_user_remove(struct fw_env *env, __u32 index);

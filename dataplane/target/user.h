@@ -25,7 +25,7 @@ typedef struct fw_user_ctx {
 } fw_ctx;
 #include "wire.h"
 
-enum { FW_USER_FRAMINGS = 8, FW_USER_EDGES = 16 };
+enum { FW_USER_FRAMINGS = 8 };
 
 /* All that the BPF targets keep in maps. */
 struct fw_env {
@@ -41,8 +41,6 @@ struct fw_env {
 	struct fw_observation_set *observations;
 	struct fw_seen *seen;
 	struct fw_kept *kept;
-	struct fw_edge edges[FW_USER_EDGES];
-	__u64 edge_keys[FW_USER_EDGES];
 	struct fw_framing framings[FW_USER_FRAMINGS];
 	struct fw_framed framed[FW_USER_FRAMINGS];
 	struct fw_cpu cpu;
@@ -197,11 +195,10 @@ static __always_inline struct fw_kept *fw_kept_get(__u32 index)
 	return index <= fw_env->flows_max ? &fw_env->kept[index] : NULL;
 }
 
+/* There is no slow path here whose segments could be noted. */
 static __always_inline struct fw_edge *fw_edge_get(__u64 key)
 {
-	for (int i = 0; i < FW_USER_EDGES; i++)
-		if (key && fw_env->edge_keys[i] == key)
-			return &fw_env->edges[i];
+	(void)key;
 	return NULL;
 }
 

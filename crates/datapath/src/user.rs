@@ -44,8 +44,6 @@ unsafe extern "C" {
     fn fw_user_set_conn(env: *mut Env, conn: *const fw_conn);
     fn fw_user_kept(env: *mut Env, index: u32) -> *mut fw_kept;
     fn fw_user_set_window(env: *mut Env, window: u32);
-    fn fw_user_enter_edges(env: *mut Env, index: u32);
-    fn fw_user_note(env: *mut Env, frame: *mut u8, len: u32, port: u32);
     fn fw_user_insert(env: *mut Env, index: u32) -> i32;
     fn fw_user_remove(env: *mut Env, index: u32);
     fn fw_user_set_peer(env: *mut Env, index: u32, peer: u32);
@@ -166,19 +164,6 @@ impl Pipeline {
     pub fn set_window(&mut self, window: u32) {
         // SAFETY: a plain write.
         unsafe { fw_user_set_window(self.0.as_ptr(), window) }
-    }
-
-    /// What both ends of a TCP flow's connection say is noted from now on.
-    pub fn enter_edges(&mut self, index: u32) {
-        // SAFETY: the index is checked.
-        unsafe { fw_user_enter_edges(self.0.as_ptr(), index) }
-    }
-
-    /// tc ingress of the slow path notes what a segment says.
-    pub fn note(&mut self, frame: &mut [u8], port: u32) {
-        let len = u32::try_from(frame.len()).unwrap_or(0);
-        // SAFETY: the frame is `len` bytes long, and C stays within.
-        unsafe { fw_user_note(self.0.as_ptr(), frame.as_mut_ptr(), len, port) }
     }
 
     /// Publishes the flow written at `index`; false if no place is free.
