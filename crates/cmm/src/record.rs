@@ -204,7 +204,7 @@ impl Record {
 
     /// Whose share of the table it takes: the address that opened the connection.
     pub fn holder(&self) -> IpAddr {
-        self.addr(if self.is_reply() { 3 } else { 0 })
+        self.orig().src
     }
 
     /// Its connection. Other zones than 0 are not learned.

@@ -3,7 +3,7 @@
 
 use std::fmt::{Display, Write};
 
-use crate::api::{PortState, Stats, Status};
+use crate::api::{Port, PortState, Stats, Status};
 
 /// The whole page.
 pub fn render(status: &Status, stats: &Stats) -> String {
@@ -162,39 +162,30 @@ pub fn render(status: &Status, stats: &Stats) -> String {
         "Next-hop records in use.",
         status.next_hops,
     );
-    page.family(
+    let mut by_port = |name, kind, help, value: fn(&Port) -> u64| {
+        page.family(name, kind, help);
+        for port in &status.ports {
+            page.sample(name, &[("port", port.name.as_str())], value(port));
+        }
+    };
+    by_port(
         "freeway_port_fast",
         "gauge",
         "1 if flows through the port may be fast.",
+        |port| u64::from(port.state == PortState::Fast),
     );
-    for port in &status.ports {
-        let fast = u8::from(port.state == PortState::Fast);
-        page.sample("freeway_port_fast", &[("port", port.name.as_str())], fast);
-    }
-    page.family(
+    by_port(
         "freeway_port_redirect_failures_total",
         "counter",
         "Frames redirected to the port and lost.",
+        |port| port.redirect_failures,
     );
-    for port in &status.ports {
-        page.sample(
-            "freeway_port_redirect_failures_total",
-            &[("port", port.name.as_str())],
-            port.redirect_failures,
-        );
-    }
-    page.family(
+    by_port(
         "freeway_port_ring_drops_total",
         "counter",
         "Frames redirected to the port for which its driver's ring had no room.",
+        |port| port.ring_drops,
     );
-    for port in &status.ports {
-        page.sample(
-            "freeway_port_ring_drops_total",
-            &[("port", port.name.as_str())],
-            port.ring_drops,
-        );
-    }
     page.single(
         "freeway_ruleset_safe",
         "gauge",

@@ -48,7 +48,7 @@ const ATTACH_TURN: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Carried {
     /// The device with XDP.
-    base: u32,
+    pub base: u32,
     /// All devices below, that one last.
     below: Vec<u32>,
     pub framing: Framing,
@@ -831,15 +831,7 @@ impl Engine {
                 if tc { "tc" } else { "the kernel" }
             ));
         }
-        let base = port.carried.as_ref().map(|carried| carried.base);
-        // a VLAN's frames leave by the ring below
-        let below = base.and_then(|base| self.ports.by_index.get(&base));
-        let kind = self.queueing(base.unwrap_or(link.ifindex));
-        let ring = below.map_or(&port.ring, |below| &below.ring);
-        let full = ring.reason(kind.unwrap_or("noqueue"));
-        let options = self.config.port.get(&link.name);
-        let forced = options.is_some_and(|options| options.path == PathChoice::Xdp);
-        let full = full.filter(|_| !forced);
+        let full = self.overflows(link, port);
         let has_room = full.is_none();
         port.reasons.extend(full);
         if port.carried.is_some() || port.stations_of.is_some() {
@@ -861,9 +853,7 @@ impl Engine {
     }
 
     pub(super) fn qdiscs(&self, ifindex: u32) -> impl Iterator<Item = &Qdisc> {
-        let all = self.mirror.qdiscs();
-        let of_port = all.range((ifindex, 0, 0)..=(ifindex, u32::MAX, u32::MAX));
-        of_port.map(|(_, qdisc)| qdisc)
+        qdiscs(&self.mirror, ifindex)
     }
 
     /// What keeps the port from a path.
@@ -896,6 +886,13 @@ impl Engine {
         }
         obstacles
     }
+}
+
+/// The qdiscs of a port.
+pub(super) fn qdiscs(mirror: &Mirror, ifindex: u32) -> impl Iterator<Item = &Qdisc> {
+    let all = mirror.qdiscs();
+    let of_port = all.range((ifindex, 0, 0)..=(ifindex, u32::MAX, u32::MAX));
+    of_port.map(|(_, qdisc)| qdisc)
 }
 
 /// A port in the manager's terms.

@@ -7,9 +7,13 @@
 
 use std::collections::BTreeMap;
 
+use freeway_kernel::mirror::Mirror;
+use freeway_kernel::model::Link;
 use freeway_kernel::queue::{self, Queue};
 
 use super::Engine;
+use super::ports::{Port, qdiscs};
+use crate::config::PathChoice;
 
 /// Looks in a second.
 const LOOKS_PER_S: u32 = 4;
@@ -52,30 +56,31 @@ impl Ring {
     }
 
     /// Why what leaves here goes through the qdisc, if it does.
-    pub(super) fn reason(&self, kind: &str) -> Option<String> {
+    fn reason<'a>(&self, kind: impl FnOnce() -> &'a str) -> Option<String> {
         let full = self.full?;
         Some(format!(
-            "its ring was full ({} frames lost): what leaves here goes through its qdisc {kind} until nothing has waited there for {} s",
+            "its ring was full ({} frames lost): what leaves here goes through its qdisc {} until nothing has waited there for {} s",
             full.drops,
+            kind(),
             self.calm_wanted / LOOKS_PER_S
         ))
     }
 
-    /// A look at the counters. `queue`: of the port's qdisc, if it has room for what waits. True if it is full now and
-    /// was not, or the other way round.
-    pub(super) fn look(&mut self, dropped: u64, queue: Option<Queue>) -> bool {
+    /// A look at the counters. `queue`: of the port's qdisc, if it has room for what waits; asked for when it matters. True
+    /// if it is full now and was not, or the other way round.
+    pub(super) fn look(&mut self, dropped: u64, queue: impl FnOnce() -> Option<Queue>) -> bool {
         // counted from 0 again
         let seen = std::mem::replace(&mut self.seen, dropped);
         let drops = dropped.checked_sub(seen).unwrap_or(dropped);
         self.drops += drops;
         self.since = self.since.saturating_add(1);
-        let Some(queue) = queue else {
+        if self.full.is_none() && drops < DROPS_MIN {
+            return false;
+        }
+        let Some(queue) = queue() else {
             return self.full.take().is_some();
         };
         let Some(full) = &mut self.full else {
-            if drops < DROPS_MIN {
-                return false;
-            }
             self.calm_wanted = match self.since {
                 FORGIVEN.. => CALM_MIN,
                 _ => (self.calm_wanted * 2).clamp(CALM_MIN, CALM_MAX),
@@ -106,26 +111,24 @@ impl Engine {
         let mut changed = false;
         let indices: Vec<u32> = self.ports.by_index.keys().copied().collect();
         for ifindex in indices {
-            let port = self.ports.by_index.get(&ifindex);
-            if port.is_none_or(|port| port.slot.is_none() || !port.has_xdp()) {
-                continue;
-            }
-            let dropped = self.datapath.fault(ifindex).overflowed;
-            let kind = self.queueing(ifindex).map(str::to_owned);
             let Some(port) = self.ports.by_index.get_mut(&ifindex) else {
                 continue;
             };
-            if dropped == port.ring.seen && !port.ring.is_full() {
-                port.ring.since = port.ring.since.saturating_add(1);
+            if port.slot.is_none() || !port.has_xdp() {
                 continue;
             }
-            let queues = queues.get_or_insert_with(|| {
-                queue::of_ports().unwrap_or_else(|error| {
-                    tracing::debug!("{error}");
-                    BTreeMap::new()
-                })
-            });
-            let queue = kind.and_then(|_| queues.get(&ifindex).copied());
+            let dropped = self.datapath.fault(ifindex).overflowed;
+            let mirror = &self.mirror;
+            let queue = || {
+                queueing(mirror, ifindex)?;
+                let queues = queues.get_or_insert_with(|| {
+                    queue::of_ports().unwrap_or_else(|error| {
+                        tracing::debug!("{error}");
+                        BTreeMap::new()
+                    })
+                });
+                queues.get(&ifindex).copied()
+            };
             if port.ring.look(dropped, queue) {
                 changed = true;
                 match port.ring.is_full() {
@@ -143,26 +146,42 @@ impl Engine {
         changed
     }
 
-    /// The qdisc of a port in which packets can wait.
-    pub(super) fn queueing(&self, ifindex: u32) -> Option<&str> {
-        let kinds = self.qdiscs(ifindex).map(|qdisc| qdisc.kind.as_str());
-        let queueing: Vec<&str> = kinds.filter(|kind| !WITHOUT_QUEUE.contains(kind)).collect();
-        // the children of mq say more than it does
-        let named = queueing.iter().find(|kind| **kind != "mq");
-        named.or(queueing.first()).copied()
+    /// Why what leaves at a port goes through its qdisc, if its ring is full, or that of the device below.
+    pub(super) fn overflows(&self, link: &Link, port: &Port) -> Option<String> {
+        let options = self.config.port.get(&link.name);
+        if options.is_some_and(|options| options.path == PathChoice::Xdp) {
+            return None;
+        }
+        // a VLAN's frames leave by the ring below
+        let base = port.carried.as_ref().map(|carried| carried.base);
+        let below = base.and_then(|base| self.ports.by_index.get(&base));
+        let ring = below.map_or(&port.ring, |below| &below.ring);
+        let kind = || queueing(&self.mirror, base.unwrap_or(link.ifindex)).unwrap_or("noqueue");
+        ring.reason(kind)
     }
+}
+
+/// The qdisc of a port in which packets can wait.
+fn queueing(mirror: &Mirror, ifindex: u32) -> Option<&str> {
+    let kinds = qdiscs(mirror, ifindex).map(|qdisc| qdisc.kind.as_str());
+    let queueing: Vec<&str> = kinds.filter(|kind| !WITHOUT_QUEUE.contains(kind)).collect();
+    // the children of mq say more than it does
+    let named = queueing.iter().find(|kind| **kind != "mq");
+    named.or(queueing.first()).copied()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn waiting(packets: u32, requeues: u32) -> Option<Queue> {
-        Some(Queue {
-            packets,
-            drops: 0,
-            requeues,
-        })
+    fn waiting(packets: u32, requeues: u32) -> impl FnOnce() -> Option<Queue> {
+        move || {
+            Some(Queue {
+                packets,
+                drops: 0,
+                requeues,
+            })
+        }
     }
 
     #[test]
@@ -170,7 +189,7 @@ mod tests {
         let mut ring = Ring::default();
         assert!(!ring.look(DROPS_MIN - 1, waiting(0, 0)), "a burst");
         assert!(ring.look(100, waiting(0, 0)));
-        assert!(ring.reason("fq_codel").unwrap().contains("fq_codel"));
+        assert!(ring.reason(|| "fq_codel").unwrap().contains("fq_codel"));
         for look in 0..10 {
             assert!(!ring.look(100, waiting(look % 2, look)));
         }
@@ -178,7 +197,7 @@ mod tests {
             assert!(!ring.look(100, waiting(0, 9)));
         }
         assert!(ring.look(100, waiting(0, 9)));
-        assert_eq!(ring.reason("fq_codel"), None);
+        assert_eq!(ring.reason(|| "fq_codel"), None);
         assert_eq!(ring.drops, 100);
     }
 
@@ -204,9 +223,9 @@ mod tests {
     #[test]
     fn without_a_queue_nothing_would_be_better() {
         let mut ring = Ring::default();
-        assert!(!ring.look(1000, None));
+        assert!(!ring.look(1000, || None));
         assert!(ring.look(2000, waiting(0, 0)));
-        assert!(ring.look(2000, None), "the qdisc is gone");
+        assert!(ring.look(2000, || None), "the qdisc is gone");
         // the port's entry began anew
         assert!(!ring.look(3, waiting(0, 0)));
         assert_eq!(ring.drops, 2003);
