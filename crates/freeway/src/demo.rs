@@ -10,7 +10,7 @@ use freeway_lab::{
 };
 use serde::Serialize;
 
-use crate::bench::{Forwarded, figures, flow_config, options, pin, progress};
+use crate::bench::{Streamed, figures, flow_config, options, pin, poll_by_threads, progress};
 use crate::cli::DemoArgs;
 use crate::exit::Stop;
 use crate::iperf::{Client, Server, Spec};
@@ -29,9 +29,6 @@ const WARMUP: Duration = Duration::from_secs(2);
 const STREAM_WARMUP_S: u32 = 2;
 /// By which it lasts longer than what is looked at.
 const STREAM_MARGIN_S: u32 = 1;
-/// The router's ports, and all else of a stream.
-const ROUTER_CPU: usize = 0;
-const HOST_CPU: usize = 1;
 
 /// What the demo measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -140,8 +137,8 @@ fn measure_all(args: &DemoArgs) -> Result<Demo, Stop> {
     let figures = |sample: &Sample, tcp: &Streamed| Figures {
         mpps: sample.mpps(),
         net_ns: net(sample),
-        tcp_gbit_s: tcp.gbit_s,
-        tcp_cpu_ms_per_gbit: tcp.cpu_ms_per_gbit,
+        tcp_gbit_s: tcp.gbit_s(),
+        tcp_cpu_ms_per_gbit: tcp.cpu_ms_per_gbit(),
     };
     Ok(Demo {
         scenario: TOPOLOGY.into(),
@@ -151,17 +148,10 @@ fn measure_all(args: &DemoArgs) -> Result<Demo, Stop> {
         freeway: figures(&freeway, &freeway_tcp),
         packet_ratio: freeway.mpps() / kernel.mpps(),
         net_ratio: net(&kernel) / net(&freeway),
-        tcp_ratio: freeway_tcp.gbit_s / kernel_tcp.gbit_s,
-        tcp_cpu_ratio: kernel_tcp.cpu_ms_per_gbit / freeway_tcp.cpu_ms_per_gbit,
+        tcp_ratio: freeway_tcp.gbit_s() / kernel_tcp.gbit_s(),
+        tcp_cpu_ratio: kernel_tcp.cpu_ms_per_gbit() / freeway_tcp.cpu_ms_per_gbit(),
         machine: Machine::this(),
     })
-}
-
-/// What was seen of a TCP stream.
-#[derive(Clone, Copy, Debug)]
-struct Streamed {
-    gbit_s: f64,
-    cpu_ms_per_gbit: f64,
 }
 
 /// One TCP stream through the kernel, then through Freeway. The lab has wires: a veth would hand over the sender's
@@ -176,9 +166,7 @@ fn streams(
         ..options(0)
     };
     let lab = Lab::build(topology, wired)?;
-    let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let host_cpu = HOST_CPU.min(cpus - 1);
-    let threads = lab.poll_by_threads(ROUTER_CPU, host_cpu)?;
+    let (threads, host_cpu) = poll_by_threads(&lab)?;
     let of_hosts = Spec {
         cpu: Some(host_cpu),
         ..Spec::default()
@@ -192,14 +180,14 @@ fn streams(
     let kernel = stream(&lab, &threads, None, &client, seconds)?;
     say(&format!(
         "kernel: {:.2} Gb/s; starting Freeway in the router",
-        kernel.gbit_s
+        kernel.gbit_s()
     ));
     let daemon = RouterDaemon::start(&lab, "")?;
     daemon.require_fast_ports()?;
     pin(daemon.status()?.pid, host_cpu)?;
     say(&format!("Freeway: iperf3, one TCP stream, {seconds} s"));
     let freeway = stream(&lab, &threads, Some(&daemon), &client, seconds)?;
-    say(&format!("Freeway: {:.2} Gb/s", freeway.gbit_s));
+    say(&format!("Freeway: {:.2} Gb/s", freeway.gbit_s()));
     daemon.stop()?;
     Ok([kernel, freeway])
 }
@@ -213,18 +201,9 @@ fn stream(
 ) -> Result<Streamed, Stop> {
     let client = Client::start(lab, client)?;
     thread::sleep(Duration::from_secs(STREAM_WARMUP_S.into()));
-    let (began, cpu) = (Instant::now(), threads.cpu_time()?);
-    let forwarded = Forwarded::now(lab, daemon)?;
-    thread::sleep(Duration::from_secs(seconds.into()));
-    let forwarded = Forwarded::now(lab, daemon)?.since(&forwarded);
-    let cpu = threads.cpu_time()?.saturating_sub(cpu);
-    let gbit = forwarded.server_bytes as f64 * 8e-9;
-    let gbit_s = gbit / began.elapsed().as_secs_f64();
+    let streamed = Streamed::watch(lab, threads, daemon, Duration::from_secs(seconds.into()))?;
     client.received_bit_s()?;
-    Ok(Streamed {
-        gbit_s,
-        cpu_ms_per_gbit: cpu.as_secs_f64() * 1e3 / gbit,
-    })
+    Ok(streamed)
 }
 
 fn table(demo: &Demo, terminal: Terminal) -> String {

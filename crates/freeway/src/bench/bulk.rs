@@ -6,7 +6,7 @@
 //! finish checksums. The routers, each in a lab of its own, take turns.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freeway_lab::{Counting, Lab, NapiThreads, Options, RunTime, Topology};
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::forwarded::Forwarded;
 use super::process::pin;
 use super::program::input_program;
+use super::streamed::Streamed;
 use super::{at_once, median, options, progress, ratio};
 use crate::cli::BulkArgs;
 use crate::config::PathChoice;
@@ -128,32 +129,15 @@ impl Counted {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    forwarded: Forwarded,
-    cpu: Duration,
-    elapsed: Duration,
-}
-
-impl Sample {
-    fn gbyte_per_cpu_s(&self) -> f64 {
-        self.forwarded.server_bytes as f64 / 1e9 / self.cpu.as_secs_f64()
-    }
-
-    fn gbit_s(&self) -> f64 {
-        self.forwarded.server_bytes as f64 * 8e-9 / self.elapsed.as_secs_f64()
-    }
-}
-
 impl Figures {
-    fn of(samples: &[Sample]) -> Self {
-        let over = |figure: &dyn Fn(&Sample) -> f64| median(samples.iter().map(figure).collect());
+    fn of(samples: &[Streamed]) -> Self {
+        let over = |figure: &dyn Fn(&Streamed) -> f64| median(samples.iter().map(figure).collect());
         Self {
-            gbyte_per_cpu_s: over(&Sample::gbyte_per_cpu_s),
-            gbit_s: over(&Sample::gbit_s),
+            gbyte_per_cpu_s: over(&Streamed::gbyte_per_cpu_s),
+            gbit_s: over(&Streamed::gbit_s),
             router_cpu: over(&|s| s.cpu.as_secs_f64() / s.elapsed.as_secs_f64()),
             fast_share: over(&|s| s.forwarded.fast_share()),
-            samples: samples.iter().map(Sample::gbyte_per_cpu_s).collect(),
+            samples: samples.iter().map(Streamed::gbyte_per_cpu_s).collect(),
         }
     }
 }
@@ -265,16 +249,10 @@ impl Site {
         }))
     }
 
-    fn sample(&self, streams: u32, args: &BulkArgs) -> Result<Sample, Stop> {
+    fn sample(&self, streams: u32, args: &BulkArgs) -> Result<Streamed, Stop> {
         let client = self.streams(streams, args.seconds, None, args)?;
-        let began = Instant::now();
-        let (cpu, forwarded) = (self.threads.cpu_time()?, self.forwarded()?);
-        thread::sleep(Duration::from_secs(args.seconds.into()));
-        let sample = Sample {
-            elapsed: began.elapsed(),
-            cpu: self.threads.cpu_time()?.saturating_sub(cpu),
-            forwarded: self.forwarded()?.since(&forwarded),
-        };
+        let time = Duration::from_secs(args.seconds.into());
+        let sample = Streamed::watch(&self.lab, &self.threads, self.daemon.as_ref(), time)?;
         client.received_bit_s()?;
         progress(&format!(
             "{:<7} {streams:>2} streams: {:.2} GB for each second of the router's CPU, {:.2} Gb/s, {:.0} % fast",

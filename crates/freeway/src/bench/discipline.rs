@@ -19,9 +19,6 @@ const QUEUE_MS: u32 = 20;
 const QUEUE_BYTES_MIN: u32 = 100_000;
 /// In the one queue before a ring.
 const QUEUE_PACKETS: u32 = 100;
-/// Polling threads of a router whose output's ring fills, and of the receiver that takes its time.
-const ROUTER_CPU: usize = 0;
-const HOST_CPU: usize = 1;
 /// What tbf and the policer let pass at once; a merged packet is shorter.
 const BURST_BYTES: u32 = 100_000;
 /// DSCP and ECN bits.
@@ -68,18 +65,14 @@ pub fn install(
 ) -> Result<Option<SlowPort>, LabError> {
     let ports = [lab.lan_port(), lab.wan_port()].map(|port| port.name.as_str());
     let batch = |commands: &str| lab.router().tool_with_input("tc -batch -", commands);
+    let installed = batch(&commands(discipline, ports, rate_mbit));
     if discipline != Discipline::Ring {
-        batch(&commands(discipline, ports, rate_mbit))?;
-        return Ok(None);
+        return installed.map(|_| None);
     }
     let [_, output] = ports;
-    let by_flow = batch(&format!("qdisc add dev {output} root fq_codel\n"));
-    by_flow.or_else(|_| {
-        batch(&format!(
-            "qdisc add dev {output} root pfifo limit {QUEUE_PACKETS}\n"
-        ))
-    })?;
-    lab.poll_by_threads(ROUTER_CPU, HOST_CPU)?;
+    let one = format!("qdisc add dev {output} root pfifo limit {QUEUE_PACKETS}\n");
+    installed.or_else(|_| batch(&one))?;
+    super::poll_by_threads(lab)?;
     SlowPort::attach(lab.server_port(), u64::from(rate_mbit) * 1_000_000).map(Some)
 }
 
@@ -115,7 +108,7 @@ fn commands(discipline: Discipline, ports: [&str; 2], rate_mbit: u32) -> String 
             );
             tbf + &bands + &queues.collect::<String>() + &ahead
         }
-        Discipline::Ring => String::new(),
+        Discipline::Ring => format!("qdisc add dev {output} root fq_codel\n"),
         Discipline::Police => format!(
             "qdisc add dev {input} ingress\n\
              filter add dev {input} ingress protocol ip prio 1 matchall \

@@ -25,11 +25,12 @@ mod router;
 mod setup;
 mod shaper;
 mod statistics;
+mod streamed;
 
 use std::thread;
 
 use freeway_datapath::FLOWS_MAX;
-use freeway_lab::{Options, Sample};
+use freeway_lab::{Lab, LabError, NapiThreads, Options, Sample};
 
 use crate::exit::Stop;
 
@@ -39,7 +40,6 @@ pub use diff::diff;
 pub use dut::{cable, generator, mac, sink};
 pub use flood::flood;
 pub use flows::flows;
-pub use forwarded::Forwarded;
 pub use imx8::{Row, imx8};
 pub use kirkwood::kirkwood;
 pub use multicast::multicast;
@@ -51,6 +51,7 @@ pub use rfc2544::{Size, rfc2544};
 pub use rfc9693::rfc9693;
 pub use setup::setup;
 pub use shaper::shaper;
+pub use streamed::Streamed;
 
 /// Builds each in a thread of its own, for most of the time is the wait for links to be up. Processes end with the thread that
 /// starts them.
@@ -79,6 +80,13 @@ pub fn options(flows: u32) -> Options {
         conntrack_max,
         ..Options::default()
     }
+}
+
+/// The router's ports are polled by threads on the first CPU. Returns them and the CPU of the hosts: another, if there is.
+pub fn poll_by_threads(lab: &Lab) -> Result<(NapiThreads, usize), LabError> {
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let host_cpu = 1.min(cpus - 1);
+    Ok((lab.poll_by_threads(0, host_cpu)?, host_cpu))
 }
 
 /// The daemon's configuration for so many flows; nothing while the default has room.
