@@ -70,14 +70,17 @@ fn a_full_ring_gives_its_packets_to_the_qdisc_for_as_long() {
     let _slow = SlowPort::attach(lab.server_port(), RATE_BIT_S).unwrap();
     let router = Router::start(&lab);
     let spec = lab.flows(Proto::Udp, FLOWS, 1514);
-    let few = Arc::new(Generator::new(lab.client_port(), &spec).unwrap());
-    let running = few.start(Load::paced(Until::Stopped, PPS[0])).unwrap();
+    let generator = Arc::new(Generator::new(lab.client_port(), &spec).unwrap());
+    let running = generator
+        .start(Load::paced(Until::Stopped, PPS[0]))
+        .unwrap();
     until("all are XDP's", PATIENCE, || {
         (of_path(&router, "xdp") == FLOWS as usize).then_some(())
     });
     running.stop().unwrap();
-    let many = Arc::new(Generator::new(lab.client_port(), &spec).unwrap());
-    let running = many.start(Load::paced(Until::Stopped, PPS[1])).unwrap();
+    let running = generator
+        .start(Load::paced(Until::Stopped, PPS[1]))
+        .unwrap();
     let began = Instant::now();
     until("the ring is full", PATIENCE, || {
         is_full(&router).then_some(())
@@ -103,7 +106,9 @@ fn a_full_ring_gives_its_packets_to_the_qdisc_for_as_long() {
     });
     println!("full at {} of 16 looks; {}", stays.count(), queue());
     running.stop().unwrap();
-    let running = few.start(Load::paced(Until::Stopped, PPS[0])).unwrap();
+    let running = generator
+        .start(Load::paced(Until::Stopped, PPS[0]))
+        .unwrap();
     let began = Instant::now();
     until("all are XDP's again", PATIENCE, || {
         (!is_full(&router) && of_path(&router, "xdp") == FLOWS as usize).then_some(())

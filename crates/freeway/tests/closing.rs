@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::wire::Side::{Far, Near};
-use common::wire::{ACK, FIN, PSH, RST, SYN, Segment, TCP, Wire};
+use common::wire::{ACK, FIN, RST, SYN, Segment, TCP, Talk, Wire};
 use common::*;
 use freeway_kernel::model::TcpState;
 use freeway_lab::{Filter, FlowSpec, Generator, Lab, Load, Options, Proto, Until};
@@ -19,78 +19,43 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What arrives at all has arrived by then.
 const SETTLED: Duration = Duration::from_millis(300);
 
-/// A connection between two ends that know each other's numbers.
-struct Talk<'a> {
-    wire: &'a Wire,
-    lab: &'a Lab,
-    /// What each end sends next.
-    next: [u32; 2],
+/// What the server sends next, with a number that is off by so much.
+fn from_server(talk: &Talk<'_>, flags: u8, off: u32) -> Segment {
+    Segment {
+        proto: TCP,
+        ports: PORTS,
+        seq: talk.next[Far as usize].wrapping_add(off),
+        ack: talk.next[Near as usize].wrapping_add(off / 3),
+        flags,
+        ..Segment::default()
+    }
 }
 
-impl Talk<'_> {
-    fn segment(&self, from: wire::Side, flags: u8) -> Segment {
-        Segment {
-            proto: TCP,
-            ports: PORTS,
-            seq: self.next[from as usize],
-            ack: self.next[from.other() as usize],
-            flags,
-            ..Segment::default()
+fn state(lab: &Lab) -> Option<TcpState> {
+    connection_from(lab, TCP, PORTS.0).and_then(|c| Some(c.tcp?.state))
+}
+
+/// Data both ways, all of which arrives.
+fn exchange(talk: &mut Talk<'_>) {
+    assert!(talk.exchange(), "data and acknowledgements");
+}
+
+/// Segments that the server could not have meant: what conntrack then says, and how many of them arrived.
+fn strays(lab: &Lab, talk: &mut Talk<'_>, idle: bool) -> Vec<(u8, Option<TcpState>, usize)> {
+    let mut told = Vec::new();
+    for flags in [RST, RST | ACK, FIN | ACK, SYN] {
+        if !idle {
+            exchange(talk);
         }
-    }
-
-    fn open(&mut self) {
-        let syn = Segment {
-            ack: 0,
-            ..self.segment(Near, SYN)
-        };
-        assert!(self.wire.deliver(Near, &syn));
-        self.next[0] = self.next[0].wrapping_add(1);
-        assert!(self.wire.deliver(Far, &self.segment(Far, SYN | ACK)));
-        self.next[1] = self.next[1].wrapping_add(1);
-        assert!(self.wire.deliver(Near, &self.segment(Near, ACK)));
-    }
-
-    /// Data both ways, all of which arrives.
-    fn exchange(&mut self) {
-        for from in [Near, Far] {
-            let data = Segment {
-                payload: vec![from as u8; 100],
-                ..self.segment(from, ACK | PSH)
-            };
-            assert!(self.wire.deliver(from, &data), "data from {from:?}");
-            self.next[from as usize] = self.next[from as usize].wrapping_add(100);
+        for off in [0x1000_0000, 0x7000_0000, 0x9000_0000, 0xf000_0000] {
+            talk.wire.send(Far, &from_server(talk, flags, off));
         }
-        assert!(self.wire.deliver(Near, &self.segment(Near, ACK)));
+        thread::sleep(SETTLED);
+        let arrived = talk.wire.arrived(Near, TCP, PORTS);
+        let strays = arrived.iter().filter(|segment| segment.flags == flags);
+        told.push((flags, state(lab), strays.count()));
     }
-
-    fn state(&self) -> Option<TcpState> {
-        connection_from(self.lab, TCP, PORTS.0).and_then(|c| Some(c.tcp?.state))
-    }
-
-    /// Segments that the server could not have meant: what conntrack then says, and how many of them arrived.
-    fn strays(&mut self, idle: bool) -> Vec<(u8, Option<TcpState>, usize)> {
-        let far_off = [0x1000_0000u32, 0x7000_0000, 0x9000_0000, 0xf000_0000];
-        let mut told = Vec::new();
-        for flags in [RST, RST | ACK, FIN | ACK, SYN] {
-            if !idle {
-                self.exchange();
-            }
-            for off in far_off {
-                let stray = Segment {
-                    seq: self.next[1].wrapping_add(off),
-                    ack: self.next[0].wrapping_add(off / 3),
-                    ..self.segment(Far, flags)
-                };
-                self.wire.send(Far, &stray);
-            }
-            thread::sleep(SETTLED);
-            let arrived = self.wire.arrived(Near, TCP, PORTS);
-            let strays = arrived.iter().filter(|segment| segment.flags == flags);
-            told.push((flags, self.state(), strays.count()));
-        }
-        told
-    }
+    told
 }
 
 fn lab(invalid_drop: bool) -> Lab {
@@ -117,11 +82,11 @@ fn start(lab: &Lab, path: &str) -> Router {
 /// Both directions are fast, if there is Freeway.
 fn fast(router: Option<&Router>, talk: &mut Talk<'_>) {
     let Some(router) = router else {
-        return talk.exchange();
+        return exchange(talk);
     };
     until("both directions are fast", PATIENCE, || {
         let before = router.stats().fast();
-        talk.exchange();
+        exchange(talk);
         (router.stats().fast() >= before + 3).then_some(())
     });
 }
@@ -132,61 +97,46 @@ fn story(invalid_drop: bool, path: Option<&str>) -> Vec<String> {
     let wire = Wire::open(&lab);
     let router = path.map(|path| start(&lab, path));
     let fast = |talk: &mut Talk<'_>| fast(router.as_ref(), talk);
-    let mut talk = Talk {
-        wire: &wire,
-        lab: &lab,
-        // the numbers wrap on the way
-        next: [0xffff_ff00, 0x7fff_ff00],
-    };
+    // the numbers wrap on the way
+    let mut talk = Talk::open(&wire, PORTS, [0xffff_ffa0, 0x7fff_ffa0]);
     let mut told = Vec::new();
-    talk.open();
     fast(&mut talk);
-    told.push(format!("fast: {:?}", talk.strays(false)));
+    told.push(format!("fast: {:?}", strays(&lab, &mut talk, false)));
     if let Some(router) = &router {
         let stray = router.stats().reason("stray_close");
         assert_eq!(stray, 12, "{}", router.stats());
     }
-    talk.exchange();
-    told.push(format!("and on: {:?}", talk.state()));
-    let exact = talk.segment(Far, RST);
-    let near = Segment {
-        seq: exact.seq.wrapping_add(10),
-        ..exact.clone()
-    };
+    exchange(&mut talk);
+    told.push(format!("and on: {:?}", state(&lab)));
     fast(&mut talk);
+    let near = from_server(&talk, RST, 10);
     told.push(format!(
         "not exact: {}, {:?}",
-        wire.deliver(
-            Far,
-            &Segment {
-                seq: talk.next[1].wrapping_add(10),
-                ..near
-            }
-        ),
-        talk.state()
+        wire.deliver(Far, &near),
+        state(&lab)
     ));
     if let Some(router) = &router {
         until("the flows leave", PATIENCE, || {
             router.flows("proto tcp").is_empty().then_some(())
         });
     }
-    told.push(format!("idle: {:?}", talk.strays(true)));
-    talk.exchange();
-    told.push(format!("and on: {:?}", talk.state()));
+    told.push(format!("idle: {:?}", strays(&lab, &mut talk, true)));
+    exchange(&mut talk);
+    told.push(format!("and on: {:?}", state(&lab)));
     fast(&mut talk);
     if let Some(router) = &router {
         router.json(&["off"]);
     }
-    told.push(format!("off: {:?}", talk.strays(false)));
-    talk.exchange();
-    told.push(format!("and on: {:?}", talk.state()));
+    told.push(format!("off: {:?}", strays(&lab, &mut talk, false)));
+    exchange(&mut talk);
+    told.push(format!("and on: {:?}", state(&lab)));
     if let Some(router) = &router {
         router.json(&["on"]);
     }
     fast(&mut talk);
-    let exact = talk.segment(Far, RST | ACK);
+    let exact = from_server(&talk, RST | ACK, 0);
     told.push(format!("the sender's: {}", wire.deliver(Far, &exact)));
-    told.push(format!("{:?}", talk.state()));
+    told.push(format!("{:?}", state(&lab)));
     if let Some(router) = router {
         router.stop();
     }
@@ -222,13 +172,8 @@ fn flooded(path: Option<&str>) -> f64 {
     let threads = lab.poll_by_threads(0, 1).unwrap();
     let wire = Wire::open(&lab);
     let router = path.map(|path| start(&lab, path));
-    let mut talk = Talk {
-        wire: &wire,
-        lab: &lab,
-        // far from the generator's
-        next: [0x4000_0000, 0x8000_0000],
-    };
-    talk.open();
+    // far from the generator's numbers
+    let mut talk = Talk::open(&wire, PORTS, [0x4000_0000, 0x8000_0000]);
     fast(router.as_ref(), &mut talk);
     let strays = FlowSpec {
         tcp_flags: RST,
@@ -244,7 +189,7 @@ fn flooded(path: Option<&str>) -> f64 {
     let sent = generator.run(&load).unwrap().frames;
     thread::sleep(SETTLED);
     let cpu = threads.cpu_time().unwrap() - before;
-    assert_eq!(talk.state(), Some(TcpState::Established));
+    assert_eq!(state(&lab), Some(TcpState::Established));
     if let Some(router) = &router {
         let stray = router.stats().reason("stray_close");
         assert!(

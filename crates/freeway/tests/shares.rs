@@ -5,6 +5,7 @@
 mod common;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,10 +22,7 @@ fn a_host_of_few_flows_becomes_fast_beside_one_of_many() {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
     let router = Router::start_with(&lab, &format!("[flows]\nmax = {ROOM}\n"));
-    let many = FlowSpec {
-        flows: MANY,
-        ..lab.flows(Proto::Udp, MANY, 64)
-    };
+    let many = lab.flows(Proto::Udp, MANY, 64);
     let IpAddr::V4(first) = many.near else {
         panic!()
     };
@@ -35,14 +33,12 @@ fn a_host_of_few_flows_becomes_fast_beside_one_of_many() {
         ..many
     };
     let of = |address: IpAddr| router.flows(&format!("src {address}")).len();
-    let many = Generator::new(lab.client_port(), &many).unwrap();
-    let running = std::sync::Arc::new(many)
-        .start(Load::paced(Until::Stopped, 20_000))
-        .unwrap();
+    let many = Arc::new(Generator::new(lab.client_port(), &many).unwrap());
+    let running = many.start(Load::paced(Until::Stopped, 20_000)).unwrap();
     until("a full table", PATIENCE, || {
         (router.status()["flows"]["active"].as_u64() == Some(ROOM.into())).then_some(())
     });
-    let few = std::sync::Arc::new(Generator::new(lab.client_port(), &few).unwrap());
+    let few = Arc::new(Generator::new(lab.client_port(), &few).unwrap());
     // more slowly than the other host's
     let few = few.start(Load::paced(Until::Stopped, 40)).unwrap();
     let began = Instant::now();
