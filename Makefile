@@ -5,6 +5,7 @@ CARGO := scripts/cargo
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FREEWAY := $(TARGET)/release/freeway
+BENCH := $(TARGET)/release/freeway-bench
 
 .DEFAULT_GOAL := help
 
@@ -13,7 +14,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the release binary
+build: ## build the release programs, freeway and freeway-bench
 	@scripts/setup build
 	$(CARGO) build --release
 
@@ -73,19 +74,24 @@ fmt: ## format Rust and C
 .PHONY: man
 man: build ## man pages and completions, in target/man and target/completions
 	$(FREEWAY) man $(TARGET)/man
+	$(BENCH) man $(TARGET)/man
 	$(FREEWAY) completions $(TARGET)/completions
+	$(BENCH) completions $(TARGET)/completions
 
 .PHONY: install
 install: man ## install below DESTDIR and PREFIX (/usr/local)
 	install -D -m 0755 $(FREEWAY) $(DESTDIR)$(PREFIX)/sbin/freeway
+	install -D -m 0755 $(BENCH) $(DESTDIR)$(PREFIX)/sbin/freeway-bench
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 0644 $(TARGET)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	install -D -m 0644 $(TARGET)/completions/freeway.bash \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/freeway
-	install -D -m 0644 $(TARGET)/completions/_freeway \
-		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_freeway
-	install -D -m 0644 $(TARGET)/completions/freeway.fish \
-		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/freeway.fish
+	for name in freeway freeway-bench; do \
+		install -D -m 0644 $(TARGET)/completions/$$name.bash \
+			$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name && \
+		install -D -m 0644 $(TARGET)/completions/_$$name \
+			$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$name && \
+		install -D -m 0644 $(TARGET)/completions/$$name.fish \
+			$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish || exit 1; \
+	done
 	sed 's|/usr/sbin/freeway|$(PREFIX)/sbin/freeway|' packaging/freeway.service | \
 		install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/freeway.service
 	install -D -m 0644 packaging/freeway.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/freeway.conf

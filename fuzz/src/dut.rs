@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What generator and sink of a measurement say to each other.
+//! What generator and sink of a measurement say to each other, compiled once more: of the bench nothing else reads what
+//! others write.
 #![allow(dead_code)]
 
-#[path = "../../crates/freeway/src/bench/dut/control.rs"]
+#[path = "../../crates/bench/src/dut/control.rs"]
 pub mod control;
-#[path = "../../crates/freeway/src/bench/dut/message.rs"]
+#[path = "../../crates/bench/src/dut/message.rs"]
 pub mod message;

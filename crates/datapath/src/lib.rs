@@ -18,5 +18,5 @@ pub use attach::{Attachment, Hook, XdpFd, raise_descriptor_limit};
 pub use clock::Clock;
 pub use error::DatapathError;
 pub use events::{DataplaneEvent, Events};
-pub use object::{Datapath, FLOWS_MAX, LoadOptions, PortFault, ProgramSize};
+pub use object::{Datapath, FLOWS_DEFAULT, FLOWS_MAX, LoadOptions, PortFault, ProgramSize};
 pub use shared::{Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots};

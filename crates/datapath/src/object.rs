@@ -34,6 +34,8 @@ static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"))
 /// Most flows that a table can have: seven eighths of its places, which are as many as a power of two within the
 /// 512 MiB of global data that the verifier lets a program reach.
 pub const FLOWS_MAX: u32 = (1 << 21) / 8 * 7;
+/// As many as there are unless told otherwise.
+pub const FLOWS_DEFAULT: u32 = 65_535;
 
 /// Sizes and load-time constants.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Recorded cases of the transparency suite (crates/freeway/tests/transparency/record.rs): real frames that a kernel's router got,
+//! Recorded cases of the transparency suite (tests/transparency/record.rs): real frames that a kernel's router got,
 //! and what it sent. A flow is learned from one of them; what the fast path then forwards has to be what the kernel sent, and what
 //! it does not, it leaves as it was. It runs natively, without root.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

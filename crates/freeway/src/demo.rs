@@ -4,20 +4,18 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use freeway_console::{Page, Stop, Terminal, Tone, count, progress, show};
 use freeway_lab::{
     Lab, MeasureSpec, NapiThreads, Options, Proto, Reference, Sample, Topology, measure,
     measure_reference,
 };
+use freeway_rig::iperf::{Client, Server, Spec};
+use freeway_rig::{
+    Machine, RouterDaemon, Streamed, figures, flow_config, options, pin, poll_by_threads, prepare,
+};
 use serde::Serialize;
 
-use crate::bench::{Streamed, figures, flow_config, options, pin, poll_by_threads, progress};
 use crate::cli::DemoArgs;
-use crate::exit::Stop;
-use crate::iperf::{Client, Server, Spec};
-use crate::lab;
-use crate::machine::Machine;
-use crate::render::{self, Page, Terminal, Tone, count};
-use crate::router::RouterDaemon;
 
 /// The lab of the demo.
 const TOPOLOGY: &str = "nat";
@@ -70,9 +68,9 @@ pub struct Figures {
 
 /// Runs the demo and prints its table.
 pub fn run(args: &DemoArgs) -> Result<(), Stop> {
-    lab::prepare()?;
+    prepare()?;
     let demo = measure_all(args)?;
-    render::show(args.json, &demo, |terminal| table(&demo, terminal))
+    show(args.json, &demo, |terminal| table(&demo, terminal))
 }
 
 fn measure_all(args: &DemoArgs) -> Result<Demo, Stop> {

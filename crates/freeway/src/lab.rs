@@ -1,38 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway lab`: topologies to play in.
 
-use freeway_lab::{Lab, LabError, Options, TOPOLOGIES, Topology, cleanup_on_signal};
-
-use crate::exit::{Exit, Stop};
-use crate::render;
-use crate::router::RouterDaemon;
-
-impl From<LabError> for Stop {
-    fn from(error: LabError) -> Self {
-        let exit = match error {
-            LabError::NotRoot => Exit::Privilege,
-            LabError::UnknownTopology { .. } | LabError::Invalid(_) => Exit::Usage,
-            LabError::Unsupported(_) => Exit::Unavailable,
-            _ => Exit::Failure,
-        };
-        Stop::new(exit, error.to_string())
-    }
-}
-
-/// Prepares for labs: checks that they can be built, and sees to Ctrl-C.
-pub fn prepare() -> Result<(), Stop> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err(LabError::NotRoot.into());
-    }
-    Ok(cleanup_on_signal()?)
-}
+use freeway_console::{Page, Stop, Terminal, print, print_json};
+use freeway_lab::{Lab, Options, TOPOLOGIES, Topology};
+use freeway_rig::{RouterDaemon, prepare};
 
 /// Says which topologies there are.
 pub fn list(json: bool) -> Result<(), Stop> {
     if json {
-        return render::print_json(&TOPOLOGIES);
+        return print_json(&TOPOLOGIES);
     }
-    let mut page = render::Page::new(render::Terminal::stdout());
+    let mut page = Page::new(Terminal::stdout());
     for topology in TOPOLOGIES {
         page.head(topology.name);
         page.words("  ", topology.summary);
@@ -41,7 +19,7 @@ pub fn list(json: bool) -> Result<(), Stop> {
             page.line(line);
         }
     }
-    render::print(&page.finish())
+    print(&page.finish())
 }
 
 /// Opens a shell in a topology's router, with Freeway beside it if wanted.

@@ -5,14 +5,12 @@ use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use freeway_console::{Stop, Terminal, write};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::termios::{self, LocalFlags, SetArg, SpecialCharacterIndices, Termios};
-
-use crate::exit::Stop;
-use crate::render::{self, Terminal};
 
 /// Room for a page.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +43,7 @@ pub fn show(
     loop {
         let next = Instant::now() + interval;
         let text = format!("{gap}{}", page(room)?);
-        if !render::write(text.as_bytes())? {
+        if !write(text.as_bytes())? {
             return Ok(());
         }
         gap = "\n";
@@ -88,7 +86,7 @@ impl Screen {
             signals,
             blocked,
         };
-        render::write(b"\x1b[?1049h\x1b[?25l\x1b[2J")?;
+        write(b"\x1b[?1049h\x1b[?25l\x1b[2J")?;
         Ok(screen)
     }
 
@@ -106,7 +104,7 @@ impl Screen {
                 lines: Some(lines.saturating_sub(1)),
             };
             let text = page(room)?;
-            if !render::write(frame(&text, room).as_bytes())? || self.wait(next)? {
+            if !write(frame(&text, room).as_bytes())? || self.wait(next)? {
                 return Ok(());
             }
         }
@@ -155,7 +153,7 @@ fn key(stdin: BorrowedFd<'_>) -> nix::Result<Option<u8>> {
 impl Drop for Screen {
     fn drop(&mut self) {
         // A terminal that is gone needs nothing.
-        let _ = render::write(b"\x1b[?25h\x1b[?1049l");
+        let _ = write(b"\x1b[?25h\x1b[?1049l");
         let _ = termios::tcsetattr(io::stdin(), SetArg::TCSANOW, &self.before);
         let _ = self.blocked.thread_unblock();
     }

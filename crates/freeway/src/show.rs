@@ -5,16 +5,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
+use freeway_api::{Client, ExplainQuery, FlowFilter, Proto, Stream, TopQuery, halves};
+use freeway_console::{Exit, Stop, Terminal, plural, print, show, write};
 use serde::Serialize;
 
-use crate::api::{ExplainQuery, FlowFilter, Proto, TopQuery, halves};
 use crate::cli::{DoctorArgs, ExplainArgs, FlowsArgs, ShowArgs, StatsArgs, StatusArgs, TopArgs};
-use crate::client::{Client, Stream};
+use crate::doctor;
 use crate::doctor::Severity;
-use crate::exit::{Exit, Stop};
 use crate::live::{self, Room};
-use crate::render::{self, History, Terminal, plural, show};
-use crate::{doctor, filter};
+use crate::render::{self, History};
 
 /// Flows that `top` asks for: more than fit on most screens.
 const TOP_FLOWS: u32 = 100;
@@ -66,7 +65,7 @@ pub fn flows(args: &FlowsArgs) -> Result<(), Stop> {
     if seconds.is_some() {
         seconds = take_seconds(&mut words).or(seconds);
     }
-    let filter = filter::parse(&words)
+    let filter = freeway_api::filter::parse(&words)
         .map_err(|words| Stop::new(Exit::Usage, format!("filter: {words}")))?;
     let mut filter = FlowFilter {
         limit: args.limit,
@@ -84,7 +83,7 @@ pub fn flows(args: &FlowsArgs) -> Result<(), Stop> {
                 answer.extend(part.iter().filter(|byte| **byte != b'\n'));
             }
             answer.push(b'\n');
-            if !render::write(&answer)? {
+            if !write(&answer)? {
                 return Ok(());
             }
             thread::sleep(Duration::from_secs_f64(seconds));
@@ -129,7 +128,7 @@ fn list(mut stream: Stream, json: bool) -> Result<(), Stop> {
     if json {
         // as the daemon writes it: one flow on a line
         while let Some(part) = stream.next_part()? {
-            if !render::write(&part)? {
+            if !write(&part)? {
                 break;
             }
         }
@@ -140,7 +139,7 @@ fn list(mut stream: Stream, json: bool) -> Result<(), Stop> {
     let mut failed = Ok(());
     let total = stream.each(|flow| {
         shown += 1;
-        match render::write(render::flow(&flow, terminal).as_bytes()) {
+        match write(render::flow(&flow, terminal).as_bytes()) {
             Ok(goes_on) => goes_on,
             Err(stop) => {
                 failed = Err(stop);
@@ -150,7 +149,7 @@ fn list(mut stream: Stream, json: bool) -> Result<(), Stop> {
     })?;
     failed?;
     match total {
-        Some(total) => render::print(&render::tail(shown, total)),
+        Some(total) => print(&render::tail(shown, total)),
         None => Ok(()),
     }
 }
@@ -285,7 +284,7 @@ fn watch<T: Serialize>(
     loop {
         let text =
             serde_json::to_string(&ask()?).map_err(|error| Stop::failure(error.to_string()))?;
-        if !render::write((text + "\n").as_bytes())? {
+        if !write((text + "\n").as_bytes())? {
             return Ok(());
         }
         thread::sleep(interval);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can fail in the lab.
 
+use freeway_console::{Exit, Stop};
 use std::io;
 
 /// A failure, on what, and where possible what to do about it.
@@ -88,5 +89,17 @@ impl<T> Context<T> for libbpf_rs::Result<T> {
             what: what.into(),
             source,
         })
+    }
+}
+
+impl From<LabError> for Stop {
+    fn from(error: LabError) -> Self {
+        let exit = match error {
+            LabError::NotRoot => Exit::Privilege,
+            LabError::UnknownTopology { .. } | LabError::Invalid(_) => Exit::Usage,
+            LabError::Unsupported(_) => Exit::Unavailable,
+            _ => Exit::Failure,
+        };
+        Stop::new(exit, error.to_string())
     }
 }

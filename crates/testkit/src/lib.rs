@@ -1,6 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tests of several crates share.
+//! What the tests of several crates share: labs, daemons, traffic, waiting, changes in the kernel.
+// Tests beside it are its only users: where a name says all, nothing else does.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod bench;
+mod blocks;
+mod fits;
+pub mod invalidation;
+mod kernel;
+mod labs;
+pub mod large;
+mod machine;
 mod moment;
+pub mod objects;
+pub mod path;
+mod program;
+pub mod random;
+mod router;
+mod sockets;
+mod stats;
+pub mod tunnel;
+mod until;
+pub mod wire;
 
+pub use blocks::{BLOCK, at_end, block, exchange_blocks, receive_blocks, send_blocks};
+pub use fits::check_fits;
+pub use kernel::{connection_from, connections, dropped, forwarded, retransmitted};
+pub use labs::{CLIENT, SERVER, address, build, build_with, udp_ends};
+pub use machine::{late_max, long, machine, paced};
 pub use moment::Moment;
+pub use program::{freeway, program};
+pub use router::Router;
+pub use sockets::{connect_from, listen, pair, reset, udp};
+pub use stats::Stats;
+pub(crate) use until::POLL;
+pub use until::until;
+
+/// Of frames that are to be fast at least so many are. How many pass while the kernel has one of them to judge
+/// is the machine's; where a path is not used, none are.
+pub const FAST_MIN: f64 = 0.5;

@@ -11,9 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
-use crate::api::Flow;
-use crate::daemon::request::{Page, Request};
-use crate::daemon::server;
+use freeway_api::Flow;
+use freeway_daemon::fuzz::{Page, Request, router};
 
 const PATHS: [&str; 8] = [
     "status", "stats", "flows", "top", "explain", "switch", "flush", "resync",
@@ -78,7 +77,7 @@ fn answer(received: &[u8]) {
 async fn converse(sent: &[u8], whole: bool) -> Vec<u8> {
     let (mut near, far) = tokio::io::duplex(1 << 16);
     let (engine, mut questions) = mpsc::channel(4);
-    let service = TowerToHyperService::new(server::router(engine));
+    let service = TowerToHyperService::new(router(engine));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(far), service);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The configuration, and the words of `freeway flows FILTER`.
 
-use crate::config::Config;
-use crate::filter;
+use freeway_api::filter;
+use freeway_daemon::config::Config;
 
 /// An error is one line, and names the file.
 pub fn run(bytes: &[u8]) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Settings of connection tracking.
 
+use freeway_console::count;
+use freeway_daemon::config::Config;
 use freeway_kernel::sysctl::{Sysctls, number};
 
 use super::{Report, Severity};
-use crate::config::Config;
-use crate::render::count;
 
 const AREA: &str = "connections";
 

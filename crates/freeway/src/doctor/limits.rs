@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Limits to what the kernel is given.
 
+use freeway_api::{Limit, Status};
+use freeway_console::count;
+use freeway_daemon::config::Config;
+
 use super::{Report, Severity};
-use crate::api::{Limit, Status};
-use crate::config::Config;
-use crate::render::count;
 
 const AREA: &str = "limits";
 
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_daemon_knows_what_was_dropped() {
-        let status = crate::daemon::fake::status();
+        let status = freeway_api::fake::status();
         let found = report(Some(&status)).findings;
         let words: Vec<_> = found.iter().map(|f| f.words.as_str()).collect();
         assert!(words[0].starts_with("icmp: each CPU gives"), "{words:?}");

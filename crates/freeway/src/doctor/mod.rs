@@ -10,12 +10,11 @@ mod rules;
 use std::path::Path;
 use std::time::Duration;
 
+use freeway_api::Client;
+use freeway_console::Stop;
+use freeway_daemon::config::Config;
 use freeway_kernel::Error;
 use serde::Serialize;
-
-use crate::client::Client;
-use crate::config::Config;
-use crate::exit::Stop;
 
 /// How long a daemon may take to say what it does.
 const PATIENCE: Duration = Duration::from_secs(2);

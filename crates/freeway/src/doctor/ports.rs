@@ -3,6 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use freeway_api::{PathChoice, PortState, Status};
+use freeway_console::{Exit, Stop};
+use freeway_daemon::config::{Config, Port};
+use freeway_daemon::kinds;
 use freeway_kernel::ethtool::Ethtool;
 use freeway_kernel::model::{Family, Framing, Link};
 use freeway_kernel::netdev::{XdpFeatures, xdp_features};
@@ -12,10 +16,6 @@ use freeway_kernel::sysctl::Sysctls;
 use freeway_kernel::{Mirror, MirrorConfig, hooks};
 
 use super::{Report, Severity};
-use crate::api::{self, PortState, Status};
-use crate::config::{Config, PathChoice, Port};
-use crate::exit::{Exit, Stop};
-use crate::kinds;
 
 /// Queueing disciplines that neither shape nor classify, and those that hold filters only.
 const PLAIN_QDISCS: [&str; 9] = [
@@ -114,7 +114,7 @@ impl Machine {
 }
 
 /// A port that a running daemon serves.
-fn examine_served(report: &mut Report, port: &api::Port) {
+fn examine_served(report: &mut Report, port: &freeway_api::Port) {
     let area = format!("port {}", port.name);
     if port.state == PortState::Fast {
         report.add(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway doctor`.
 
-use super::page::{Page, Tone};
-use super::terminal::Terminal;
+use freeway_console::{Page, Terminal, Tone};
+
 use crate::doctor::{Report, Severity};
 
 /// The whole page.
@@ -52,9 +52,9 @@ pub fn doctor(report: &Report, terminal: Terminal) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::tests::{PIPE, check_fits};
     use super::*;
     use crate::doctor::Finding;
+    use freeway_testkit::check_fits;
 
     #[test]
     fn advice_follows_its_finding() {
@@ -78,7 +78,7 @@ mod tests {
                 ),
             ],
         };
-        let text = doctor(&report, PIPE);
+        let text = doctor(&report, Terminal::PIPE);
         check_fits(&text);
         assert!(text.starts_with("Kernel\n  ok    something"), "{text}");
         assert!(text.contains("\nPort lan0\n  warn  something"), "{text}");

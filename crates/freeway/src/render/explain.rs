@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway explain`.
 
+use freeway_api::{Connection, Dropped, Explain, Neighbour, Verdict, Watched};
+use freeway_console::{Page, Terminal, Tone, count, duration, plural};
+
 use super::flows::lines;
-use super::number::{count, duration, plural};
-use super::page::{Page, Tone};
-use super::terminal::Terminal;
-use crate::api::{Connection, Dropped, Explain, Neighbour, Verdict, Watched};
 
 /// The whole page.
 pub fn explain(explain: &Explain, terminal: Terminal) -> String {
@@ -148,13 +147,13 @@ fn neighbour_words(neighbour: &Neighbour) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::tests::{PIPE, check_fits};
     use super::*;
-    use crate::daemon::fake;
+    use freeway_api::fake;
+    use freeway_testkit::check_fits;
 
     #[test]
     fn the_answer_comes_first() {
-        let text = explain(&fake::explain(), PIPE);
+        let text = explain(&fake::explain(), Terminal::PIPE);
         check_fits(&text);
         let start =
             "tcp 192.0.2.2:40000 > 198.51.100.2:5201\nFast: The fast path forwards this flow";
@@ -186,7 +185,7 @@ mod tests {
             },
             ..fake::explain()
         };
-        let text = explain(&dropped, PIPE);
+        let text = explain(&dropped, Terminal::PIPE);
         check_fits(&text);
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let words = "16 lan0 kernel dropped by nftables: table inet f, chain fw: in nf_hook_slow()";
@@ -211,7 +210,7 @@ mod tests {
             notes: Vec::new(),
             ..fake::explain()
         };
-        let text = explain(&nothing, PIPE);
+        let text = explain(&nothing, Terminal::PIPE);
         check_fits(&text);
         assert!(text.contains("none of this flow came within 2 s"), "{text}");
     }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway flows`.
 
-use super::number::{bytes, count, duration, plural};
-use super::page::{Page, TIE, Tone};
-use super::terminal::Terminal;
-use crate::api::{Flow, FlowState, ends};
+use freeway_api::{Flow, FlowState, ends};
+use freeway_console::{Page, TIE, Terminal, Tone, bytes, count, duration, plural};
 
 /// One flow of the list.
 pub fn flow(flow: &Flow, terminal: Terminal) -> String {
@@ -71,13 +69,13 @@ pub(super) fn lines(page: &mut Page, indent: &str, flow: &Flow) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::tests::{PIPE, check_fits};
     use super::*;
-    use crate::daemon::fake;
+    use freeway_api::fake;
+    use freeway_testkit::check_fits;
 
     #[test]
     fn a_translation_is_shown() {
-        let text = flow(&fake::flow(), PIPE);
+        let text = flow(&fake::flow(), Terminal::PIPE);
         check_fits(&text);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[0], "tcp  192.0.2.2:40000 > 198.51.100.2:5201 fast");
@@ -102,7 +100,7 @@ mod tests {
             mark: 9,
             ..fake::flow()
         };
-        let text = flow(&six, PIPE);
+        let text = flow(&six, Terminal::PIPE);
         check_fits(&text);
         assert!(text.contains("mark 0x9"));
     }

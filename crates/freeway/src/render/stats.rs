@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway stats`.
 
-use super::number::{bytes, count, plural};
-use super::page::Page;
-use super::terminal::Terminal;
-use crate::api::Stats;
+use freeway_api::Stats;
+use freeway_console::{Page, Terminal, bytes, count, plural};
 
 /// The whole page; `all` shows zeros too.
 pub fn stats(stats: &Stats, all: bool, terminal: Terminal) -> String {
@@ -122,13 +120,13 @@ fn section(page: &mut Page, heading: &str, all: bool, mut rows: Vec<(u64, &str, 
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::tests::{PIPE, check_fits};
     use super::*;
-    use crate::daemon::fake;
+    use freeway_api::fake;
+    use freeway_testkit::check_fits;
 
     #[test]
     fn zeros_are_left_out_unless_asked_for() {
-        let text = stats(&fake::stats(), false, PIPE);
+        let text = stats(&fake::stats(), false, Terminal::PIPE);
         check_fits(&text);
         assert!(text.starts_with("The fast path forwarded 1,234,567 packets, 1.85 GB\n"));
         assert!(
@@ -140,7 +138,7 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("icmp"));
-        let all = stats(&fake::stats(), true, PIPE);
+        let all = stats(&fake::stats(), true, Terminal::PIPE);
         check_fits(&all);
         assert!(all.contains("icmp"));
     }

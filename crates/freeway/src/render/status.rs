@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway status`.
 
-use super::number::{bytes, count, duration, plural};
-use super::page::{Page, Tone};
-use super::terminal::Terminal;
-use crate::api::{
+use freeway_api::{
     FeatureState, FlowCounts, Invalidation, Latency, Learning, Limit, Port, PortPath, PortState,
     Shares, Status,
 };
+use freeway_console::{Page, Terminal, Tone, bytes, count, duration, plural};
 
 /// The whole page.
 pub fn status(status: &Status, terminal: Terminal) -> String {
@@ -258,13 +256,13 @@ fn features(page: &mut Page, status: &Status) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::tests::{PIPE, check_fits};
     use super::*;
-    use crate::daemon::fake;
+    use freeway_api::fake;
+    use freeway_testkit::check_fits;
 
     #[test]
     fn every_port_is_named_with_its_reason() {
-        let text = status(&fake::status(), PIPE);
+        let text = status(&fake::status(), Terminal::PIPE);
         check_fits(&text);
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
@@ -290,11 +288,12 @@ mod tests {
         let mut off = fake::status();
         off.on = false;
         assert!(
-            status(&off, PIPE).starts_with("Freeway 0.1.0 is off: the kernel forwards everything")
+            status(&off, Terminal::PIPE)
+                .starts_with("Freeway 0.1.0 is off: the kernel forwards everything")
         );
         let mut paused = fake::status();
         paused.paused = Some("the ruleset is being read".into());
-        let text = status(&paused, PIPE);
+        let text = status(&paused, Terminal::PIPE);
         check_fits(&text);
         assert!(text.starts_with("Freeway 0.1.0 is paused"), "{text}");
     }

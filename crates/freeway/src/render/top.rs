@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway top`.
 
-use super::number::{bit_rate, count, duration, plural, rate};
-use super::page::{Page, Tone};
+use freeway_api::{Flow, Rate, ReasonRate, Top, ends};
+use freeway_console::{Page, Tone, bit_rate, count, duration, plural, rate};
+
 use super::spark::History;
-use crate::api::{Flow, Rate, ReasonRate, Top, ends};
 use crate::live::Room;
 
 /// Lines of reasons at most where there is little room.
@@ -175,9 +175,10 @@ fn cut(text: &str, room: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::page::tests::{PIPE, check_fits};
     use super::*;
-    use crate::daemon::fake;
+    use freeway_api::fake;
+    use freeway_console::Terminal;
+    use freeway_testkit::check_fits;
 
     #[test]
     fn ports_reasons_and_flows() {
@@ -185,7 +186,7 @@ mod tests {
         remember(&mut history, &fake::top());
         for lines in [None, Some(24)] {
             let room = Room {
-                terminal: PIPE,
+                terminal: Terminal::PIPE,
                 lines,
             };
             let text = top(&fake::top(), &history, room);
@@ -212,7 +213,7 @@ mod tests {
         (busy.flow.src, busy.flow.dst) = (long, long);
         many.flows = vec![busy; 50];
         let room = Room {
-            terminal: PIPE,
+            terminal: Terminal::PIPE,
             lines: Some(24),
         };
         let text = top(&many, &History::default(), room);

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Fixed answers, for the tests of client, server and rendering.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use crate::*;
+
+/// A flow behind a masquerade.
+pub fn flow() -> Flow {
+    Flow {
+        family: 4,
+        proto: Proto::TCP,
+        src: "192.0.2.2".parse().unwrap(),
+        sport: 40000,
+        dst: "198.51.100.2".parse().unwrap(),
+        dport: 5201,
+        port_in: "lan0".into(),
+        to_src: "198.51.100.1".parse().unwrap(),
+        to_sport: 40000,
+        to_dst: "198.51.100.2".parse().unwrap(),
+        to_dport: 5201,
+        port_out: "wan0".into(),
+        ports_out: Vec::new(),
+        src_mac_out: Some("02:00:00:00:02:01".into()),
+        dst_mac_out: Some("02:00:00:00:02:02".into()),
+        state: FlowState::Active,
+        path: FlowPath::Xdp,
+        packets: 1_234_567,
+        bytes: 1_850_000_000,
+        age_s: 12.5,
+        idle_s: 0.2,
+        confirmed_s_ago: 3.0,
+        length_max: 1500,
+        ttl: 64,
+        dscp: 0,
+        connection: true,
+        mark: 0,
+        reply: false,
+    }
+}
+
+/// Its answers.
+pub fn reply_flow() -> Flow {
+    let flow = flow();
+    Flow {
+        src: flow.to_dst,
+        sport: flow.to_dport,
+        dst: flow.to_src,
+        dport: flow.to_sport,
+        to_src: flow.dst,
+        to_sport: flow.dport,
+        to_dst: flow.src,
+        to_dport: flow.sport,
+        port_in: flow.port_out.clone(),
+        port_out: flow.port_in.clone(),
+        reply: true,
+        ..flow
+    }
+}
+
+/// What the fake daemon says of itself.
+pub fn status() -> Status {
+    let port = |ifindex, name: &str, state, path, reasons: &[&str]| Port {
+        ifindex,
+        name: name.into(),
+        state,
+        path,
+        reasons: reasons.iter().map(|&words| words.into()).collect(),
+        mtu: 1500,
+        mac: Some(format!("02:00:00:00:00:{ifindex:02x}")),
+        redirect_failures: 0,
+        ring_drops: 0,
+        xdp_features: vec!["basic".into(), "redirect".into(), "ndo-xmit".into()],
+    };
+    Status {
+        version: "0.1.0".into(),
+        pid: 4242,
+        uptime_s: 3723,
+        kernel: "6.12.0-1-amd64".into(),
+        on: true,
+        paused: None,
+        epoch: 3,
+        flows: FlowCounts {
+            active: 1998,
+            preparing: 1,
+            suspended: 2,
+            unconfirmed: 0,
+            capacity: 65_536,
+        },
+        shares: Shares {
+            holders: 3,
+            greatest: vec![
+                Holder {
+                    address: "192.0.2.7".into(),
+                    flows: 1960,
+                },
+                Holder {
+                    address: "2001:db8::9".into(),
+                    flows: 40,
+                },
+            ],
+            displaced: 0,
+        },
+        connections: 1000,
+        next_hops: 4,
+        ports: vec![
+            port(2, "lan0", PortState::Fast, PortPath::Xdp, &[]),
+            port(3, "wan0", PortState::Fast, PortPath::Xdp, &[]),
+            port(
+                4,
+                "vethfaraway0000",
+                PortState::Kernel,
+                PortPath::Kernel,
+                &[
+                    "a veth whose peer may send merged frames and unfinished checksums: say wire_true = true for it in \
+                     the configuration if it does not",
+                    "a packet socket (tcpdump) sees its frames",
+                ],
+            ),
+            port(
+                5,
+                "eth9",
+                PortState::Down,
+                PortPath::Kernel,
+                &["no carrier"],
+            ),
+        ],
+        ruleset: RulesetStatus {
+            generation: 17,
+            safe: false,
+            findings: vec![
+                "inet filter forward, handle 12: `limit` must see every packet from lan0".into(),
+            ],
+        },
+        limits: limits(),
+        features: vec![
+            Feature {
+                name: "bpf_xdp_ct_lookup".into(),
+                state: FeatureState::Present,
+                needed_for: "checking connections once a second".into(),
+                minimum_kernel: "6.0".into(),
+            },
+            Feature {
+                name: "tcx".into(),
+                state: FeatureState::Missing,
+                needed_for: "attaching beside other tc programs".into(),
+                minimum_kernel: "6.6".into(),
+            },
+        ],
+        notices: vec![
+            "nf_conntrack_max is 65,536: connections beyond it are dropped by the kernel".into(),
+        ],
+        invalidation: Invalidation {
+            count: 12,
+            p50_ms: 0.2,
+            p99_ms: 0.9,
+            worst_ms: 3.2,
+        },
+        staleness_bound_s: 10.0,
+        learn: Learning {
+            candidates: 2200,
+            learned: 2001,
+            refused: 199,
+            learnable_to_fast_ms: Latency {
+                p50: 4.0,
+                p95: 18.0,
+                p99: 60.0,
+                max: 240.0,
+            },
+            connections: 1000,
+            connection_to_fast_ms: Latency {
+                p50: 8.0,
+                p95: 20.0,
+                p99: 60.0,
+                max: 240.0,
+            },
+        },
+        memory_rss_bytes: 12 << 20,
+        memory_maps_bytes: 40 << 20,
+        config_file: Some("/etc/freeway/freeway.toml".into()),
+    }
+}
+
+fn limits() -> Vec<Limit> {
+    let limit = |name: &str, packets_per_s, dropped| Limit {
+        name: name.into(),
+        packets_per_s,
+        dropped,
+    };
+    vec![limit("icmp", 1_000, 0), limit("fragment", 10_000, 1_234)]
+}
+
+/// Its counters.
+pub fn stats() -> Stats {
+    let reason = |name: &str, stage: &str, words: &str, packets| ReasonCount {
+        name: name.into(),
+        stage: stage.into(),
+        words: words.into(),
+        packets,
+    };
+    Stats {
+        fast: Packets {
+            packets: 1_234_567,
+            bytes: 1_850_000_000,
+        },
+        reasons: vec![
+            reason("fast", "fast", "forwarded by the fast path", 1_234_567),
+            reason("miss", "punt", "no flow in the table", 4321),
+            reason("icmp", "punt", "ICMP or ICMPv6", 0),
+            reason(
+                "epoch",
+                "punt",
+                "rules or routes changed: waiting for the kernel's confirmation",
+                17,
+            ),
+            reason(
+                "policed",
+                "drop",
+                "over the limit that the configuration sets for its reason",
+                1_234,
+            ),
+            reason(
+                "learn_changed",
+                "learn",
+                "fields changed that no rewrite explains (length, ID, flags, ECN)",
+                3,
+            ),
+            reason("learned", "keep", "offered to the connection manager", 2200),
+        ],
+        limits: limits(),
+        bridged: BridgedFrames {
+            paths: 12,
+            learned: 40,
+            packets: 7_654_321,
+            bytes: 9_000_000_000,
+            refused: vec![RefusalCount {
+                name: "station".into(),
+                words: "the bridge has a station elsewhere, or not at all".into(),
+                count: 3,
+            }],
+        },
+        events: Events {
+            candidates: 2200,
+            changed: 1,
+            suspended: 40,
+            watched: 0,
+            lost: 0,
+        },
+        refused: vec![
+            RefusalCount {
+                name: "table_full".into(),
+                words: "the flow table is full".into(),
+                count: 0,
+            },
+            RefusalCount {
+                name: "policy".into(),
+                words: "excluded by the configuration".into(),
+                count: 199,
+            },
+        ],
+        netlink: Netlink {
+            events: 77,
+            overruns: 0,
+            resyncs: 1,
+        },
+    }
+}
+
+/// A question about the flow.
+pub fn query() -> ExplainQuery {
+    ExplainQuery {
+        proto: Proto::TCP,
+        src: "192.0.2.2:40000".parse().unwrap(),
+        dst: "198.51.100.2:5201".parse().unwrap(),
+        watch_ms: 10,
+    }
+}
+
+/// The answer to it.
+pub fn explain() -> Explain {
+    let orig = Endpoints::from(query());
+    Explain {
+        tuple: orig,
+        verdict: Verdict::Fast,
+        summary: "The fast path forwards this flow from lan0 to wan0.".into(),
+        reasons: vec![Why {
+            name: "fast".into(),
+            words: "forwarded by the fast path".into(),
+            stage: "xdp".into(),
+        }],
+        flow: Some(flow()),
+        reply_flow: Some(reply_flow()),
+        connection: Some(Connection {
+            orig,
+            reply: Endpoints {
+                proto: Proto::TCP,
+                src: orig.dst,
+                sport: orig.dport,
+                dst: "198.51.100.1".parse().unwrap(),
+                dport: 40000,
+            },
+            status: vec!["seen_reply".into(), "assured".into(), "src_nat".into()],
+            state: Some("established".into()),
+            timeout_s: Some(431_999),
+            mark: 0,
+            helper: None,
+            zone: 0,
+        }),
+        neighbour: Some(Neighbour {
+            ip: "198.51.100.2".parse().unwrap(),
+            mac: Some("02:00:00:00:02:02".into()),
+            state: "reachable".into(),
+            port: "wan0".into(),
+        }),
+        watched: Watched {
+            packets: 31_415,
+            seconds: 2.0,
+            results: vec![Seen {
+                stage: "xdp".into(),
+                reason: "fast".into(),
+                words: "forwarded by the fast path".into(),
+                count: 31_415,
+                port: "lan0".into(),
+            }],
+            dropped: Vec::new(),
+        },
+        notes: vec!["The connection's window tracking was made liberal.".into()],
+    }
+}
+
+/// What is forwarded.
+pub fn top() -> Top {
+    let rate = |packets_per_s: f64| Rate {
+        packets_per_s,
+        bits_per_s: packets_per_s * 12_000.0,
+    };
+    let port = |name: &str, received, sent| TopPort {
+        name: name.into(),
+        received: rate(received),
+        sent: rate(sent),
+    };
+    let flows = [(flow(), 80_000.0), (reply_flow(), 1_234.0)];
+    Top {
+        interval_s: 1.001,
+        on: true,
+        table: status().flows,
+        fast: rate(81_234.0),
+        ports: vec![
+            port("lan0", 80_000.0, 1_234.0),
+            port("wan0", 1_234.0, 80_000.0),
+        ],
+        flows: flows
+            .map(|(flow, packets)| TopFlow {
+                flow,
+                rate: rate(packets),
+            })
+            .into(),
+        reasons: vec![ReasonRate {
+            name: "miss".into(),
+            stage: "punt".into(),
+            words: "no flow in the table".into(),
+            packets_per_s: 12.5,
+        }],
+    }
+}

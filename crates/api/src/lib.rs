@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the daemon says over its control socket, what `--json` prints, and the client that asks.
+//!
+//! Names are stable: fields may be added, none is renamed or removed within a major version. Units are part of a name,
+//! counters count since the daemon started, ports and addresses read as people write them.
+
+mod client;
+mod ends;
+mod explain;
+mod failure;
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
+pub mod filter;
+mod flow;
+pub mod netns;
+mod path;
+mod select;
+mod stats;
+mod status;
+mod switch;
+mod top;
+
+pub use client::{Client, Stream};
+pub use ends::{ends, halves};
+pub use explain::{
+    Connection, Dropped, Endpoints, Explain, ExplainQuery, Neighbour, Seen, Verdict, Watched, Why,
+};
+pub use failure::{Failure, FailureKind};
+pub use flow::{Flow, FlowFilter, FlowPath, FlowState, Tuples};
+pub use path::PathChoice;
+pub use select::{PortRange, Prefix, Proto};
+pub use stats::{BridgedFrames, Events, Limit, Netlink, Packets, ReasonCount, RefusalCount, Stats};
+pub use status::{
+    Feature, FeatureState, FlowCounts, Holder, Invalidation, Latency, Learning, Port, PortPath,
+    PortState, RulesetStatus, Shares, Status,
+};
+pub use switch::{Flushed, Resynced, Switch, Switched};
+pub use top::{Rate, ReasonRate, Top, TopFlow, TopPort, TopQuery};

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The configuration: optional, TOML, and strict. Without a file the defaults are right for a router.
+
+mod limit;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use freeway_api::{PathChoice, PortRange, Prefix, Proto};
+use freeway_console::{Exit, Stop};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+pub use limit::{Limited, PacketsPerSecond};
+
+/// Read if it exists and `--config` is absent.
+pub const DEFAULT_PATH: &str = "/etc/freeway/freeway.toml";
+
+/// The daemon's whole configuration.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// `[flows]`: the flow table.
+    pub flows: Flows,
+    /// `[policy]`: what may be fast.
+    pub policy: Policy,
+    /// `[punts]`: what the kernel is given.
+    pub punts: Punts,
+    /// `[port.NAME]`: one table for each network port that needs one.
+    pub port: BTreeMap<String, Port>,
+    /// `[daemon]`: the process.
+    pub daemon: Daemon,
+    /// Where it was read from; `None` for the built-in defaults.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
+}
+
+/// `[flows]`: the flow table.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Flows {
+    /// Most flows (directions of conversations) in the table.
+    #[serde(deserialize_with = "within::<_, 1, { freeway_datapath::FLOWS_MAX }>")]
+    pub max: u32,
+    /// Seconds without a packet after which a TCP flow leaves the table.
+    #[serde(deserialize_with = "within::<_, 1, { u32::MAX }>")]
+    pub tcp_idle_s: u32,
+    /// Seconds without a packet after which a UDP flow leaves the table.
+    #[serde(deserialize_with = "within::<_, 1, { u32::MAX }>")]
+    pub udp_idle_s: u32,
+}
+
+impl Default for Flows {
+    fn default() -> Self {
+        Flows {
+            max: freeway_datapath::FLOWS_DEFAULT,
+            tcp_idle_s: 60,
+            udp_idle_s: 30,
+        }
+    }
+}
+
+/// `[policy]`: what may be fast.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// TCP may be fast.
+    pub tcp: bool,
+    /// UDP may be fast.
+    pub udp: bool,
+    /// Echoes of ICMP and ICMPv6 may be fast.
+    pub icmp: bool,
+    /// ESP and GRE that the router passes on may be fast.
+    pub tunnels: bool,
+    /// UDP to groups that the kernel routes may be fast.
+    pub multicast: bool,
+    /// Frames that bridges pass on may be fast.
+    pub bridging: bool,
+    /// UDP without answers may be fast where no reachable rule must see each packet.
+    pub udp_one_way: bool,
+    /// Conversations that stay in the kernel.
+    pub exclude: Vec<Exclude>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            tcp: true,
+            udp: true,
+            icmp: true,
+            tunnels: true,
+            multicast: true,
+            bridging: true,
+            udp_one_way: true,
+            exclude: Vec::new(),
+        }
+    }
+}
+
+/// One `[[policy.exclude]]`: everything it names must match, in either direction of the conversation.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Exclude {
+    /// IP protocol.
+    pub proto: Option<Proto>,
+    /// Source networks; any of them.
+    pub src: Vec<Prefix>,
+    /// Destination networks; any of them.
+    pub dst: Vec<Prefix>,
+    /// Source ports; any of them.
+    pub sport: Vec<PortRange>,
+    /// Destination ports; any of them.
+    pub dport: Vec<PortRange>,
+    /// Network ports that the packet comes in or goes out at; any of them.
+    pub port: Vec<String>,
+}
+
+impl Exclude {
+    fn is_empty(&self) -> bool {
+        *self == Exclude::default()
+    }
+}
+
+/// `[punts]`: what the kernel is given.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Punts {
+    /// Most packets that each CPU gives to the kernel, by reason; a reason that is not named has no limit.
+    pub limits: BTreeMap<Limited, PacketsPerSecond>,
+}
+
+/// `[port.NAME]`: one network port.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Port {
+    /// The peer of this veth behaves as a wire: no merged frames, no unfinished checksums. XDP may then run on it.
+    pub wire_true: bool,
+    /// Who forwards what comes in here.
+    pub path: PathChoice,
+}
+
+/// `[daemon]`: the process.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Daemon {
+    /// Network ports to accelerate; empty: each that forwards. `-i` replaces them.
+    pub interfaces: Vec<String>,
+    /// Control socket; absent: one for each network namespace, below /run/freeway, where clients look by themselves.
+    /// `--socket` replaces it.
+    pub socket: Option<PathBuf>,
+    /// `error`, `warn`, `info`, `debug` or `trace`.
+    pub log: LogLevel,
+    /// Receive buffer of each kernel event socket, bytes.
+    pub rcvbuf_bytes: u32,
+    /// Address that serves Prometheus metrics; absent: none. `--metrics` replaces it.
+    pub metrics: Option<SocketAddr>,
+}
+
+impl Default for Daemon {
+    fn default() -> Self {
+        Daemon {
+            interfaces: Vec::new(),
+            socket: None,
+            log: LogLevel::Info,
+            rcvbuf_bytes: 8 << 20,
+            metrics: None,
+        }
+    }
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    /// What failed.
+    Error,
+    /// And what someone should look at.
+    Warn,
+    /// And what changed.
+    Info,
+    /// And each decision.
+    Debug,
+    /// And each event.
+    Trace,
+}
+
+impl LogLevel {
+    /// As a filter of the log.
+    pub fn directive(self) -> &'static str {
+        match self {
+            LogLevel::Error => "error",
+            LogLevel::Warn => "warn",
+            LogLevel::Info => "info",
+            LogLevel::Debug => "debug",
+            LogLevel::Trace => "trace",
+        }
+    }
+}
+
+impl Config {
+    /// Reads `path`, or the default file if there is one, or takes the defaults.
+    pub fn load(path: Option<&Path>) -> Result<Config, Stop> {
+        let file = path.unwrap_or(Path::new(DEFAULT_PATH));
+        let text = match std::fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if path.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Config::default());
+            }
+            Err(error) => {
+                let message = format!("cannot read configuration {}: {error}", file.display());
+                return Err(Stop::new(Exit::Config, message));
+            }
+        };
+        let mut config = Config::parse(&text, &file.display().to_string())?;
+        config.file = Some(file.to_path_buf());
+        Ok(config)
+    }
+
+    /// Parses a configuration; `name` stands for the file in errors.
+    pub fn parse(text: &str, name: &str) -> Result<Config, Stop> {
+        let config: Config = toml::from_str(text).map_err(|error| {
+            let place = error
+                .span()
+                .map_or(String::new(), |span| place(text, span.start));
+            let key = error
+                .span()
+                .map_or(String::new(), |span| key_at(text, span, error.message()));
+            Stop::new(
+                Exit::Config,
+                format!("{name}{place}: {key}{}", error.message()),
+            )
+        })?;
+        config
+            .check()
+            .map_err(|message| Stop::new(Exit::Config, format!("{name}: {message}")))?;
+        Ok(config)
+    }
+
+    /// What types cannot express.
+    fn check(&self) -> Result<(), String> {
+        if let Some(index) = self.policy.exclude.iter().position(Exclude::is_empty) {
+            let nth = index + 1;
+            return Err(format!(
+                "policy.exclude number {nth} names nothing and would exclude everything; \
+                 use policy.tcp = false and policy.udp = false for that"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A number between two limits.
+fn within<'de, D: Deserializer<'de>, const MIN: u32, const MAX: u32>(
+    from: D,
+) -> Result<u32, D::Error> {
+    let value = u32::deserialize(from)?;
+    match value {
+        _ if (MIN..=MAX).contains(&value) => Ok(value),
+        _ if MAX == u32::MAX => Err(D::Error::custom(format!(
+            "{value} is too low; it must be at least {MIN}"
+        ))),
+        _ => Err(D::Error::custom(format!(
+            "{value} is out of range; it may be {MIN} to {MAX}"
+        ))),
+    }
+}
+
+/// `:line:column` of a byte in a text.
+fn place(text: &str, at: usize) -> String {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before
+        .rsplit('\n')
+        .next()
+        .map_or(0, |line| line.chars().count())
+        + 1;
+    format!(":{line}:{column}")
+}
+
+/// `key 'x': ` if the span is a key, or lies in the value of an assignment, and the message does not name it.
+fn key_at(text: &str, span: std::ops::Range<usize>, message: &str) -> String {
+    let start = text
+        .get(..span.start)
+        .and_then(|before| before.rfind('\n'))
+        .map_or(0, |at| at + 1);
+    let before = text.get(start..span.start).unwrap_or_default();
+    let key = match before.split_once('=') {
+        Some((key, _)) => key.trim(),
+        None => text.get(span).unwrap_or_default(),
+    };
+    let bare = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    if key.is_empty() || !key.chars().all(bare) || message.contains(&format!("`{key}`")) {
+        return String::new();
+    }
+    format!("key `{key}`: ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        let stop = Config::parse(text, "freeway.toml").unwrap_err();
+        assert_eq!(stop.exit, Exit::Config);
+        let message = stop.to_string();
+        assert_eq!(message.lines().count(), 1, "{message}");
+        message
+    }
+
+    #[test]
+    fn nothing_is_a_configuration() {
+        assert_eq!(Config::parse("", "x").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn everything_is_read() {
+        let text = r#"
+            [flows]
+            max = 1000
+            tcp_idle_s = 10
+            udp_idle_s = 5
+            [policy]
+            udp_one_way = false
+            [[policy.exclude]]
+            proto = "udp"
+            dst = ["192.0.2.0/24", "2001:db8::/32"]
+            dport = [53, "5060-5061"]
+            port = ["wan0"]
+            [punts.limits]
+            fragment = 10_000
+            miss_close = 1
+            [port.lan0]
+            wire_true = true
+            path = "kernel"
+            [daemon]
+            interfaces = ["lan0"]
+            socket = "/run/x.sock"
+            log = "debug"
+            rcvbuf_bytes = 1048576
+            metrics = "127.0.0.1:9100"
+        "#;
+        let config = Config::parse(text, "x").unwrap();
+        assert_eq!(config.flows.max, 1000);
+        assert!(config.policy.tcp && !config.policy.udp_one_way);
+        let exclude = &config.policy.exclude[0];
+        assert_eq!(exclude.proto, Some(Proto::UDP));
+        assert!(exclude.dport[1].contains(5061));
+        assert_eq!(
+            config.port["lan0"],
+            Port {
+                wire_true: true,
+                path: PathChoice::Kernel
+            }
+        );
+        let limits: Vec<_> = config.punts.limits.iter().collect();
+        let names = limits.iter().map(|(of, rate)| (of.reason().name, rate.0));
+        assert!(names.eq([("fragment", 10_000), ("miss_close", 1)]));
+        assert_eq!(config.daemon.log, LogLevel::Debug);
+        assert_eq!(config.daemon.interfaces, ["lan0"]);
+    }
+
+    #[test]
+    fn errors_name_line_and_key() {
+        for (text, place, words) in [
+            (
+                "[flows]\nmax = \"many\"\n",
+                ":2:7: key `max`",
+                "expected u32",
+            ),
+            (
+                "[flows]\nmaximum = 1\n",
+                ":2:1: ",
+                "unknown field `maximum`, expected one of `max`",
+            ),
+            ("[flow]\n", ":1:2: ", "unknown field `flow`"),
+            (
+                "# a comment\n\n[port.lan0]\nwire_true = 1\n",
+                ":4:13: key `wire_true`",
+                "expected a boolean",
+            ),
+            (
+                "[port.lan0]\npath = \"xpd\"\n",
+                ":2:8: key `path`",
+                "unknown variant `xpd`, expected one of `auto`, `xdp`, `tc`, `kernel`",
+            ),
+            (
+                "[[policy.exclude]]\nsrc = [\"192.0.2.0/33\"]\n",
+                ":2:7: key `src`",
+                "at most 32 bits",
+            ),
+            (
+                "[[policy.exclude]]\ndport = [70000]\n",
+                ":2:9: key `dport`",
+                "a port: a number from 0 to 65535",
+            ),
+            (
+                "[daemon]\nlog = \"loud\"\n",
+                ":2:7: key `log`",
+                "unknown variant `loud`",
+            ),
+            ("[flows\n", ":1:7: ", "unclosed table"),
+            (
+                "[punts.limits]\nfragments = 1000\n",
+                ":2:1: ",
+                "`fragments` is no reason, did you mean `fragment`? a limit may be set for short,",
+            ),
+            (
+                "[punts.limits]\nnot_ip = 1000\n",
+                ":2:1: ",
+                "`not_ip` (neither IPv4 nor IPv6) cannot be limited; a limit may be set for short,",
+            ),
+            (
+                "[punts.limits]\nicmp = 0\n",
+                ":2:8: key `icmp`",
+                "invalid value: integer `0`, expected packets a second, 1 to 4294967295",
+            ),
+            (
+                "[punts]\nlimits = { icmp = -5 }\n",
+                ":2:19: key `limits`",
+                "expected packets a second",
+            ),
+            (
+                "[punts.limits]\nicmp = \"10k\"\n",
+                ":2:8: key `icmp`",
+                "invalid type: string",
+            ),
+            (
+                "[punts]\nlimit = 1\n",
+                ":2:1: ",
+                "unknown field `limit`, expected `limits`",
+            ),
+            (
+                "[policy]\ntcp = true\ntcp = false\n",
+                ":3:1: key `tcp`",
+                "duplicate key",
+            ),
+            (
+                "[daemon]\nmetrics = \"here\"\n",
+                ":2:11: key `metrics`",
+                "socket address",
+            ),
+        ] {
+            let message = error(text);
+            assert!(
+                message.starts_with(&format!("freeway.toml{place}")),
+                "{message}"
+            );
+            assert!(message.contains(words), "{message}");
+        }
+    }
+
+    #[test]
+    fn values_have_limits() {
+        assert!(error("flows.max = 0").contains(":1:13: key `flows.max`: 0 is out of range"));
+        assert!(error("[flows]\nudp_idle_s = 0").contains(":2:14: key `udp_idle_s`: 0 is too low"));
+        assert!(error("[[policy.exclude]]").contains("names nothing"));
+    }
+
+    #[test]
+    fn unreadable_files_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let stop = Config::load(Some(&dir.path().join("none.toml"))).unwrap_err();
+        assert_eq!(stop.exit, Exit::Config);
+        assert!(
+            stop.to_string().contains("none.toml: No such file"),
+            "{stop}"
+        );
+    }
+}

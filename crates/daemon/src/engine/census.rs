@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sums over all flows: a walk in pieces, when somebody asks. At a million flows it takes tens of milliseconds, so its
+//! result is used again for a while: the walks take a bounded share of the processor however often somebody asks.
+
+use std::time::{Duration, Instant};
+
+use freeway_abi::{FW_KEY_IP6, FW_ST_ACTIVE, FW_ST_PREPARING, fw_state};
+use freeway_api::{FlowCounts, Packets, Stats, Status, Top, TopQuery};
+use freeway_datapath::Datapath;
+
+use super::Engine;
+use super::top::Rates;
+use crate::Reply;
+
+/// Flows looked at in one piece.
+const PIECE: usize = 8192;
+/// A result serves for so many times the time that it took: walks take at most this part of the processor.
+const SHARE: u32 = 20;
+/// What a walk may take that is made anew for each question.
+const CHEAP: Duration = Duration::from_millis(10);
+
+/// What a walk finds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sums {
+    /// By state; the capacity is not filled in.
+    pub flows: FlowCounts,
+    /// Forwarded by flows of the table, and by removed ones that no longer count.
+    pub fast: Packets,
+    /// The longest time, in ticks, by which a fast packet followed the last confirmation of its flow.
+    pub staleness_ticks: u32,
+}
+
+/// Who waits for a result.
+pub(super) enum Asker {
+    Status(Reply<Status>),
+    Stats(Reply<Stats>),
+    Top(TopQuery, Reply<Top>, Instant),
+}
+
+struct Walk {
+    /// The next index; past the end: of `retired`.
+    cursor: u32,
+    end: u32,
+    /// States that were counted, one bit each: a flow may leave behind the cursor's back.
+    seen: Vec<u64>,
+    /// States of flows that left, at the end of the walk.
+    retired: Option<std::vec::IntoIter<u32>>,
+    sums: Sums,
+    epoch: u32,
+    worked: Duration,
+}
+
+struct Result {
+    sums: Sums,
+    /// In whose epoch the walk began.
+    epoch: u32,
+    finished: Instant,
+    worked: Duration,
+}
+
+/// The last result, the walk under way, and who waits for it.
+#[derive(Default)]
+pub(super) struct Census {
+    last: Option<Result>,
+    walk: Option<Walk>,
+    waiting: Vec<Asker>,
+    pub rates: Option<Rates>,
+    /// Indices of flows in the table, one bit each. Walking the shared table by it is in order of memory, and many
+    /// times as fast as asking the manager for each flow.
+    live: Vec<u64>,
+}
+
+impl Census {
+    pub(super) fn running(&self) -> bool {
+        self.walk.is_some()
+    }
+
+    /// A flow was entered.
+    pub(super) fn entered(&mut self, index: u32) {
+        let (word, bit) = place(index);
+        if self.live.len() <= word {
+            self.live.resize(word + 1, 0);
+        }
+        self.live[word] |= bit;
+        if let Some(rates) = &mut self.rates {
+            rates.entered(index);
+        }
+    }
+
+    /// A flow was removed.
+    pub(super) fn removed(&mut self, index: u32) {
+        let (word, bit) = place(index);
+        if let Some(word) = self.live.get_mut(word) {
+            *word &= !bit;
+        }
+    }
+
+    /// True if the index is of a flow in the table.
+    pub(super) fn is_live(&self, index: u32) -> bool {
+        let (word, bit) = place(index);
+        self.live.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    /// Sums that are young enough.
+    fn fresh(&self) -> Option<Sums> {
+        let last = self.last.as_ref()?;
+        (last.finished.elapsed() < last.serves()).then_some(last.sums)
+    }
+}
+
+/// Word and bit of an index.
+fn place(index: u32) -> (usize, u64) {
+    (index as usize / 64, 1 << (index % 64))
+}
+
+impl Result {
+    /// How long it serves.
+    fn serves(&self) -> Duration {
+        if self.worked < CHEAP {
+            Duration::ZERO
+        } else {
+            SHARE * self.worked
+        }
+    }
+}
+
+impl Engine {
+    /// Answers from the last result if it is young enough, or after a walk.
+    pub(super) fn census(&mut self, asker: Asker) {
+        // A new epoch has all flows wait: what was counted before it says nothing.
+        let epoch = self.manager.epoch();
+        self.census.last.take_if(|last| last.epoch != epoch);
+        let sums = match &asker {
+            Asker::Top(_, _, now) => {
+                let last = self.census.last.as_ref();
+                let serves = last.map_or(Duration::ZERO, Result::serves);
+                let rates = self.census.rates.get_or_insert_with(Rates::default);
+                rates.wanted(*now);
+                if rates.serve(*now, serves) {
+                    self.census.last.as_ref().map(|last| last.sums)
+                } else {
+                    None
+                }
+            }
+            _ => self.census.fresh(),
+        };
+        if let Some(sums) = sums {
+            return self.reply(asker, sums);
+        }
+        self.census.waiting.push(asker);
+        if !self.census.running() {
+            self.begin_census();
+            // a small table's answer needs no other turn
+            self.census_piece();
+        }
+    }
+
+    fn begin_census(&mut self) {
+        let now = Instant::now();
+        let end = self.manager.index_end();
+        if let Some(rates) = &mut self.census.rates {
+            rates.begin(now, end, &self.datapath);
+        }
+        self.census.walk = Some(Walk {
+            cursor: 0,
+            end,
+            seen: vec![0; end as usize / 64 + 1],
+            retired: None,
+            sums: Sums::default(),
+            epoch: self.manager.epoch(),
+            worked: Duration::ZERO,
+        });
+    }
+
+    pub(super) fn census_piece(&mut self) {
+        let Some(mut walk) = self.census.walk.take() else {
+            return;
+        };
+        let began = Instant::now();
+        let ended = self.count(&mut walk);
+        walk.worked += began.elapsed();
+        if !ended {
+            self.census.walk = Some(walk);
+            return;
+        }
+        let now = Instant::now();
+        if let Some(rates) = &mut self.census.rates {
+            rates.end();
+        }
+        self.census.rates.take_if(|rates| !rates.in_use(now));
+        let sums = walk.sums;
+        self.census.last = Some(Result {
+            sums,
+            epoch: walk.epoch,
+            finished: now,
+            worked: walk.worked,
+        });
+        let waiting = std::mem::take(&mut self.census.waiting);
+        for asker in waiting {
+            if let Asker::Top(_, _, asked) = &asker {
+                let rates = self.census.rates.as_ref();
+                if !rates.is_some_and(|rates| rates.updated_since(*asked)) {
+                    self.census.waiting.push(asker);
+                    continue;
+                }
+            }
+            self.reply(asker, sums);
+        }
+        if !self.census.waiting.is_empty() {
+            self.begin_census();
+        }
+    }
+
+    /// Counts a piece; true if it was the last.
+    fn count(&mut self, walk: &mut Walk) -> bool {
+        let mut left = PIECE;
+        while left > 0 && walk.cursor < walk.end {
+            let index = walk.cursor;
+            walk.cursor += 1;
+            left -= 1;
+            if !self.census.is_live(index) {
+                continue;
+            }
+            let state = self.datapath.flows.state(index);
+            let (word, bit) = place(index);
+            if let Some(word) = walk.seen.get_mut(word) {
+                *word |= bit;
+            }
+            walk.sums.add(&state, self.manager.epoch());
+            if let Some(rates) = &mut self.census.rates {
+                rates.add(index, &state, || ports_of(&self.datapath, index));
+            }
+        }
+        if walk.cursor < walk.end {
+            return false;
+        }
+        let retired = walk.retired.get_or_insert_with(|| {
+            // What is retired from here on is in neither: the statistics and the list are of one moment.
+            let stats = self.manager.stats();
+            walk.sums.fast.packets += stats.retired_packets;
+            walk.sums.fast.bytes += stats.retired_bytes;
+            let seen = |index: u32| {
+                let (word, bit) = place(index);
+                walk.seen.get(word).is_some_and(|word| word & bit != 0)
+            };
+            let unseen = self.manager.retired_states().filter(|index| !seen(*index));
+            unseen.collect::<Vec<_>>().into_iter()
+        });
+        for index in retired.by_ref().take(left) {
+            let state = self.datapath.flows.state(index);
+            walk.sums.fast.packets += state.packets;
+            walk.sums.fast.bytes += state.bytes;
+        }
+        retired.len() == 0
+    }
+
+    fn reply(&mut self, asker: Asker, sums: Sums) {
+        // A failed send means that the asker has left.
+        match asker {
+            Asker::Status(reply) => drop(reply.send(Ok(self.status(&sums)))),
+            Asker::Stats(reply) => {
+                drop(reply.send(self.stats(&sums).map_err(super::status::internal)));
+            }
+            Asker::Top(query, reply, _) => drop(reply.send(Ok(self.top(query, &sums)))),
+        }
+    }
+}
+
+/// Where a flow comes in and where it leaves, by ifindex.
+fn ports_of(datapath: &Datapath, index: u32) -> [u32; 2] {
+    let flow = datapath.flows.get(index);
+    let port_in = (flow.key.port_proto & !FW_KEY_IP6) >> 8;
+    [port_in, datapath.nexthops.get(flow.nexthop).port]
+}
+
+impl Sums {
+    fn add(&mut self, state: &fw_state, epoch: u32) {
+        self.fast.packets += state.packets;
+        self.fast.bytes += state.bytes;
+        match state.status {
+            FW_ST_PREPARING => self.flows.preparing += 1,
+            FW_ST_ACTIVE if state.epoch == epoch => self.flows.active += 1,
+            FW_ST_ACTIVE => self.flows.unconfirmed += 1,
+            _ => self.flows.suspended += 1,
+        }
+        if state.status == FW_ST_ACTIVE && state.packets > 0 {
+            // up to its last fast packet: an idle flow forwards nothing stale
+            let ticks = state.used_tick.wrapping_sub(state.confirmed_tick);
+            if ticks < u32::MAX / 2 {
+                self.staleness_ticks = self.staleness_ticks.max(ticks);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_summed() {
+        let state = |status, epoch, used_tick, confirmed_tick| fw_state {
+            packets: 2,
+            bytes: 100,
+            status,
+            epoch,
+            used_tick,
+            confirmed_tick,
+            ..fw_state::default()
+        };
+        let mut sums = Sums::default();
+        sums.add(&state(FW_ST_ACTIVE, 7, 1000, 400), 7);
+        // confirmed after its last fast packet
+        sums.add(&state(FW_ST_ACTIVE, 6, 1000, 1001), 7);
+        // across the wrap
+        sums.add(&state(FW_ST_ACTIVE, 7, 100, 100u32.wrapping_sub(700)), 7);
+        sums.add(&state(FW_ST_PREPARING, 7, 9000, 0), 7);
+        assert_eq!(
+            (
+                sums.flows.active,
+                sums.flows.unconfirmed,
+                sums.flows.preparing
+            ),
+            (2, 1, 1)
+        );
+        assert_eq!((sums.fast.packets, sums.fast.bytes), (8, 400));
+        assert_eq!(sums.staleness_ticks, 700);
+    }
+
+    #[test]
+    fn indices_come_and_go() {
+        let mut census = Census::default();
+        for index in [1, 64, 1000] {
+            census.entered(index);
+        }
+        census.removed(64);
+        census.removed(5000);
+        let live: Vec<u32> = (0..2000).filter(|index| census.is_live(*index)).collect();
+        assert_eq!(live, [1, 1000]);
+    }
+
+    #[test]
+    fn a_result_serves_as_long_as_it_was_dear() {
+        let mut census = Census::default();
+        let result = |finished, worked| Result {
+            epoch: 1,
+            sums: Sums::default(),
+            finished,
+            worked,
+        };
+        assert!(census.fresh().is_none());
+        census.last = Some(result(Instant::now(), Duration::from_secs(3600)));
+        assert!(census.fresh().is_some());
+        census.last = Some(result(Instant::now(), CHEAP / 2));
+        assert!(census.fresh().is_none());
+    }
+}

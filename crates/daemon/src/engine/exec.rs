@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Carrying out the manager's operations.
+
+use std::ops::Range;
+
+use freeway_abi::{FW_FLOW_CT, FW_ST_ACTIVE, FW_ST_PREPARING, fw_flow, fw_nexthop, fw_state};
+use freeway_cmm::{ConnKey, Op, StateView};
+use freeway_datapath::Datapath;
+use freeway_kernel::conntrack::{SetTimeout, TcpPrepare};
+
+use super::Engine;
+use crate::DaemonError;
+
+/// The manager's view of the shared states.
+pub(super) struct View<'a>(pub &'a Datapath);
+
+impl StateView for View<'_> {
+    fn state(&self, index: u32) -> fw_state {
+        self.0.flows.state(index)
+    }
+
+    fn take_seen(&self, indices: Range<u32>, most: usize, seen: &mut Vec<u32>) -> u32 {
+        self.0.seen.take(indices, most, seen)
+    }
+}
+
+/// conntrack follows the sequence numbers of its connection.
+fn is_tcp(flow: &fw_flow) -> bool {
+    flow.proto == 6 && u32::from(flow.flags) & FW_FLOW_CT != 0
+}
+
+impl Engine {
+    /// tc looks at packets that come in while it has flows, or has to tell of a watched tuple.
+    pub(super) fn set_tc_forwards(&self) {
+        let looks = self.manager.tc_flow_count() > 0 || self.explanations.watching();
+        self.datapath.control.set_tc_forwards(looks.into());
+    }
+
+    /// In order; conntrack's answers may bring further operations.
+    pub(super) fn execute(&mut self, mut ops: Vec<Op>) -> Result<(), DaemonError> {
+        loop {
+            let mut prepare = Vec::new();
+            let mut timeouts = Vec::new();
+            let (mut failed, mut failed_lists) = (Vec::new(), Vec::new());
+            for op in ops.drain(..) {
+                self.carry_out(
+                    op,
+                    &mut prepare,
+                    &mut timeouts,
+                    &mut failed,
+                    &mut failed_lists,
+                );
+            }
+            // what no flow needs costs nothing
+            self.set_tc_forwards();
+            let multicast = self.manager.routes_multicast();
+            if multicast {
+                self.datapath.prepare_copies();
+            }
+            self.datapath.control.set_multicast(multicast.into());
+            let now_tick = self.now_tick()?;
+            for index in failed {
+                self.manager.insert_failed(index, now_tick, &mut ops);
+            }
+            for nexthop in failed_lists {
+                self.manager.list_failed(nexthop, now_tick, &mut ops);
+            }
+            self.prepare(&prepare, now_tick, &mut ops);
+            for result in self.conntrack.set_timeouts(&timeouts) {
+                // the connection may be gone, which is as good
+                if let Err(error) = result {
+                    tracing::debug!("writing a connection's timeout: {error}");
+                }
+            }
+            if ops.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        op: Op,
+        prepare: &mut Vec<TcpPrepare>,
+        timeouts: &mut Vec<SetTimeout>,
+        failed: &mut Vec<u32>,
+        failed_lists: &mut Vec<u32>,
+    ) {
+        let datapath = &self.datapath;
+        match op {
+            Op::SetNexthop { index, nexthop } => datapath.nexthops.set(index, *nexthop),
+            Op::SetOlist {
+                index,
+                number,
+                legs,
+                nexthop,
+            } => {
+                // the place may still have another's
+                datapath.nexthops.invalidate(index);
+                match datapath.set_olist(number, &legs) {
+                    Ok(valid) => datapath
+                        .nexthops
+                        .set(index, fw_nexthop { valid, ..*nexthop }),
+                    Err(error) => {
+                        tracing::debug!("a group stays in the kernel: {error}");
+                        failed_lists.push(index);
+                    }
+                }
+            }
+            Op::InvalidateNexthop { index } => datapath.nexthops.invalidate(index),
+            Op::InsertFlow { index, flow, kept } => {
+                datapath.kept.set(index, kept);
+                if is_tcp(&flow)
+                    && let Err(error) = datapath.enter_edges(&flow)
+                {
+                    tracing::debug!("what a connection's ends say is not noted: {error}");
+                }
+                if datapath.flows.insert(index, &flow) {
+                    // offers that stay silence their flows
+                    datapath.offers.forget(&flow);
+                    self.census.entered(index);
+                } else {
+                    failed.push(index);
+                }
+            }
+            Op::RemoveFlow { index } => {
+                let flow = datapath.flows.remove(index);
+                if is_tcp(&flow)
+                    && let Err(error) = datapath.leave_edges(&flow)
+                {
+                    tracing::debug!("what a connection's ends said is forgotten: {error}");
+                }
+                datapath.offers.forget(&flow);
+                self.census.removed(index);
+            }
+            Op::ReleaseFlow { index } => datapath.flows.release(index),
+            Op::ForgetOffer { flow } => datapath.offers.forget(&flow),
+            Op::Activate { index } => {
+                // false: the data plane saw the connection close meanwhile
+                let _ = datapath
+                    .flows
+                    .swap_status(index, FW_ST_PREPARING, FW_ST_ACTIVE);
+            }
+            Op::SetPeer { index, peer } => datapath.flows.set_peer(index, peer),
+            Op::Unconfirm { index } => datapath.flows.unconfirm(index),
+            Op::SetEpoch { epoch } => datapath.control.set_epoch(epoch),
+            Op::Prepare { conn, timeout_s } => prepare.push(TcpPrepare {
+                orig: conn.orig,
+                zone: conn.zone,
+                timeout_s,
+            }),
+            Op::SetTimeout {
+                orig,
+                zone,
+                seconds,
+            } => {
+                timeouts.push(SetTimeout {
+                    orig,
+                    zone,
+                    seconds,
+                });
+            }
+        }
+    }
+
+    fn prepare(&mut self, batch: &[TcpPrepare], now_tick: u32, ops: &mut Vec<Op>) {
+        for (message, result) in batch.iter().zip(self.conntrack.prepare_tcp(batch)) {
+            if let Err(error) = &result {
+                tracing::debug!("preparing {}: {error}", message.orig);
+            }
+            let conn = ConnKey {
+                orig: message.orig,
+                zone: message.zone,
+            };
+            self.manager.prepared(&conn, result.is_ok(), now_tick, ops);
+        }
+    }
+}

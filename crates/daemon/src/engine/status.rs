@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Answers to questions.
+
+use std::time::Instant;
+
+use freeway_abi::{FW_R_FAST, REASONS, Stage};
+use freeway_api::{
+    Events, Failure, FlowCounts, Flushed, Holder, Latency, Learning, Limit, Netlink, Port,
+    PortPath, PortState, ReasonCount, RefusalCount, Resynced, Shares, Stats, Status, Switched,
+};
+use freeway_cmm::{Fitness, Refusal};
+
+use super::census::{Asker, Sums};
+use super::{Engine, failure};
+use crate::config::{Limited, PacketsPerSecond};
+use crate::{DaemonError, Request};
+
+/// Holders of flows that are named.
+const HOLDERS_SHOWN: usize = 5;
+/// Ports that a notice names.
+const NAMED_MAX: usize = 10;
+
+impl Engine {
+    pub(super) fn answer(&mut self, request: Request) -> Result<(), DaemonError> {
+        let now_tick = self.now_tick()?;
+        // A failed send means that the asker has left.
+        match request {
+            Request::Status(reply) => self.census(Asker::Status(reply)),
+            Request::Stats(reply) => self.census(Asker::Stats(reply)),
+            Request::Top(query, reply) => {
+                self.census(Asker::Top(query, reply, Instant::now()));
+            }
+            Request::Flows(query, reply) => drop(reply.send(Ok(self.page(&query, now_tick)))),
+            Request::Explain(query, reply) => self.explain(query, reply),
+            Request::Switch(switch, reply) => {
+                let was_on = self.on;
+                if was_on != switch.on {
+                    self.switch(switch.on)?;
+                }
+                drop(reply.send(Ok(Switched {
+                    on: switch.on,
+                    was_on,
+                })));
+            }
+            Request::Flush(reply) => {
+                let flows = self.flush()?;
+                drop(reply.send(Ok(Flushed { flows })));
+            }
+            Request::Resync(reply) => {
+                let changes = self.resync()?;
+                drop(reply.send(Ok(Resynced { changes })));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn status(&self, sums: &Sums) -> Status {
+        let staleness_bound_s =
+            f64::from(sums.staleness_ticks) / f64::from(self.datapath.clock.hz());
+        let stats = self.manager.stats();
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            kernel: nix::sys::utsname::uname()
+                .map(|u| u.release().to_string_lossy().into_owned())
+                .unwrap_or_default(),
+            on: self.on,
+            paused: (!self.on).then(|| "switched off by the operator".into()),
+            epoch: self.manager.epoch(),
+            flows: FlowCounts {
+                capacity: self.config.flows.max.into(),
+                ..sums.flows
+            },
+            shares: self.shares(),
+            connections: self.manager.connection_count() as u64,
+            next_hops: self.manager.nexthop_count() as u64,
+            ports: self.port_status(),
+            ruleset: self.ruleset.status.clone(),
+            limits: self.limits(),
+            features: self.probes.iter().map(super::poll::feature).collect(),
+            notices: self.notices(staleness_bound_s),
+            invalidation: self.invalidation.report(),
+            staleness_bound_s,
+            learn: Learning {
+                candidates: stats.candidates,
+                learned: stats.learned,
+                refused: stats.refused.values().sum(),
+                learnable_to_fast_ms: distribution(&stats.learnable_to_fast),
+                connections: stats.connections,
+                connection_to_fast_ms: distribution(&stats.connection_to_fast),
+            },
+            memory_rss_bytes: rss_anon_bytes(),
+            memory_maps_bytes: self.datapath.memory_bytes(),
+            config_file: self.config.file.as_ref().map(|f| f.display().to_string()),
+        }
+    }
+
+    fn shares(&self) -> Shares {
+        let greatest = self.manager.greatest_holders(HOLDERS_SHOWN);
+        Shares {
+            holders: self.manager.holder_count() as u64,
+            greatest: greatest
+                .into_iter()
+                .map(|holder| Holder {
+                    address: holder.address.to_string(),
+                    flows: holder.flows.into(),
+                })
+                .collect(),
+            displaced: self.manager.stats().displaced,
+        }
+    }
+
+    fn limits(&self) -> Vec<Limit> {
+        let limits = self.config.punts.limits.iter();
+        let limit = |(limited, rate): (&Limited, &PacketsPerSecond)| Limit {
+            name: limited.reason().name.into(),
+            packets_per_s: rate.0,
+            dropped: self.datapath.policed(limited.0).unwrap_or(0),
+        };
+        limits.map(limit).collect()
+    }
+
+    fn port_status(&self) -> Vec<Port> {
+        let ports = self.ports.by_index.iter().filter_map(|(ifindex, port)| {
+            let link = self.mirror.links().get(ifindex)?;
+            let mut reasons = port.reasons.clone();
+            let bridges = port.bridged.is_some_and(|(_, fit)| fit.any());
+            let serves = bridges || self.serves_bond(link, port);
+            let input = port.xdp.input || port.tc.input;
+            let output = port.xdp.output || port.tc.output;
+            if input != output && port.up {
+                let half = if input {
+                    "fast for what comes in only"
+                } else {
+                    "fast for what leaves only"
+                };
+                reasons.insert(0, half.into());
+            }
+            Some(Port {
+                ifindex: *ifindex,
+                name: link.name.clone(),
+                state: match (port.up, port.is_fit() || serves) {
+                    (false, _) => PortState::Down,
+                    (true, true) => PortState::Fast,
+                    (true, false) if self.ports.waits(*ifindex) => PortState::Attaching,
+                    (true, false) => PortState::Kernel,
+                },
+                path: match (port.xdp == Fitness::FULL, port.tc.any(), port.xdp.any()) {
+                    (true, ..) | (false, false, true) => PortPath::Xdp,
+                    (false, true, _) => PortPath::Tc,
+                    (false, false, false) if serves => PortPath::Xdp,
+                    (false, false, false) => PortPath::Kernel,
+                },
+                reasons,
+                mtu: link.mtu,
+                mac: link.mac.map(|m| m.to_string()),
+                redirect_failures: port.redirects.lost,
+                ring_drops: port.ring.drops,
+                xdp_features: port.xdp_features.clone(),
+            })
+        });
+        ports.collect()
+    }
+
+    fn notices(&self, staleness_bound_s: f64) -> Vec<String> {
+        let mut notices = Vec::new();
+        if self.ports.by_index.values().filter(|p| p.is_fit()).count() == 0 {
+            notices.push("no port is fit for the fast path: see the reason at each port".into());
+        }
+        let without_room: Vec<_> = self.ports.without_room().collect();
+        if !without_room.is_empty() {
+            let named = without_room.iter().take(NAMED_MAX);
+            let mut names: Vec<_> = named.map(|index| self.port_name(*index)).collect();
+            if let Some(more @ 1..) = without_room.len().checked_sub(NAMED_MAX) {
+                names.push(format!("and {more} more"));
+            }
+            notices.push(format!(
+                "{} ports are left to the kernel, for {} take part, which is the most: {}",
+                without_room.len(),
+                freeway_abi::FW_PORTS_MAX,
+                names.join(", ")
+            ));
+        }
+        if !self.ruleset.status.findings.is_empty() {
+            notices.push("rules of the firewall keep flows in the kernel: see ruleset".into());
+        }
+        for socket in &self.polled.sniffers {
+            let place = socket
+                .ifindex
+                .map_or("all ports".into(), |index| self.port_name(index));
+            notices.push(format!(
+                "a packet socket on {place} (inode {}): flows whose packets it takes go through tc",
+                socket.inode
+            ));
+        }
+        let bound = f64::from(2 * freeway_cmm::Settings::default().revalidate_s);
+        if staleness_bound_s > bound {
+            notices.push(format!(
+                "revalidation lags: a change without an event may go unnoticed for {:.0} s",
+                staleness_bound_s
+            ));
+        }
+        notices
+    }
+
+    pub(super) fn stats(&self, sums: &Sums) -> Result<Stats, DaemonError> {
+        let counts = self.datapath.reasons().map_err(failure)?;
+        let stats = self.manager.stats();
+        let reasons = REASONS
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| *i != FW_R_FAST as usize);
+        Ok(Stats {
+            fast: sums.fast,
+            reasons: reasons
+                .map(|(i, reason)| ReasonCount {
+                    name: reason.name.into(),
+                    stage: stage(reason.stage).into(),
+                    words: reason.words.into(),
+                    packets: counts.get(i).copied().unwrap_or(0),
+                })
+                .filter(|r| r.name != "none" || r.packets > 0)
+                .collect(),
+            limits: self.limits(),
+            bridged: self.bridged_frames(),
+            events: Events {
+                candidates: self.counts.candidates,
+                changed: self.counts.changed,
+                suspended: self.counts.suspended,
+                watched: self.counts.watched,
+                lost: counts
+                    .get(freeway_abi::FW_R_LEARN_RING as usize)
+                    .copied()
+                    .unwrap_or(0),
+            },
+            refused: Refusal::ALL
+                .iter()
+                .map(|r| RefusalCount {
+                    name: r.name().into(),
+                    words: r.words().into(),
+                    count: stats.refused.get(r).copied().unwrap_or(0),
+                })
+                .collect(),
+            netlink: Netlink {
+                events: self.counts.netlink_events,
+                overruns: self.counts.overruns,
+                resyncs: self.counts.resyncs,
+            },
+        })
+    }
+}
+
+pub(super) fn stage(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Fast => "fast",
+        Stage::Punt => "punt",
+        Stage::Drop => "drop",
+        Stage::Learn => "learn",
+        Stage::Keep => "keep",
+    }
+}
+
+fn distribution(latency: &freeway_cmm::Latency) -> Latency {
+    Latency {
+        p50: latency.quantile_ms(0.50).into(),
+        p95: latency.quantile_ms(0.95).into(),
+        p99: latency.quantile_ms(0.99).into(),
+        max: latency.max_ms().into(),
+    }
+}
+
+pub(super) fn internal(error: DaemonError) -> Failure {
+    Failure::internal(error.to_string())
+}
+
+/// The daemon's own memory, without what it shares with the data plane.
+fn rss_anon_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}

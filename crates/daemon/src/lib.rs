@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway run`: the engine, and the control server in front of it.
+
+pub mod config;
+mod engine;
+mod error;
+pub mod fuzz;
+pub mod kinds;
+mod listing;
+mod lock;
+mod metrics;
+mod privilege;
+mod request;
+mod run;
+mod server;
+mod signals;
+mod socket;
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
+pub use error::DaemonError;
+pub use run::{Options, run};
+
+use request::{Page, PageQuery, Reply, Request};

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Status and counters in the text format of Prometheus.
+
+use std::fmt::{Display, Write};
+
+use freeway_api::{Port, PortState, Stats, Status};
+
+/// The whole page.
+pub fn render(status: &Status, stats: &Stats) -> String {
+    let mut page = Page(String::new());
+    let flows = &status.flows;
+    page.family("freeway_info", "gauge", "The daemon and its kernel.");
+    page.sample(
+        "freeway_info",
+        &[("version", &status.version), ("kernel", &status.kernel)],
+        1,
+    );
+    page.single(
+        "freeway_on",
+        "gauge",
+        "1 if the fast path is switched on.",
+        u8::from(status.on),
+    );
+    page.single(
+        "freeway_paused",
+        "gauge",
+        "1 if everything is the kernel's for now.",
+        u8::from(status.paused.is_some()),
+    );
+    page.single(
+        "freeway_uptime_seconds",
+        "gauge",
+        "Since the daemon started.",
+        status.uptime_s,
+    );
+    page.single(
+        "freeway_fast_packets_total",
+        "counter",
+        "Packets that the fast path forwarded.",
+        stats.fast.packets,
+    );
+    page.single(
+        "freeway_fast_bytes_total",
+        "counter",
+        "Their bytes, L2 without FCS.",
+        stats.fast.bytes,
+    );
+    page.single(
+        "freeway_bridged_packets_total",
+        "counter",
+        "Frames that XDP bridged.",
+        stats.bridged.packets,
+    );
+    page.single(
+        "freeway_bridged_bytes_total",
+        "counter",
+        "Their bytes, L2 without FCS.",
+        stats.bridged.bytes,
+    );
+    page.single(
+        "freeway_bridged_paths",
+        "gauge",
+        "Pairs of stations whose frames XDP bridges.",
+        stats.bridged.paths,
+    );
+    page.family(
+        "freeway_bridged_refused_total",
+        "counter",
+        "Offered paths of bridged frames that were refused, by reason.",
+    );
+    for refusal in &stats.bridged.refused {
+        page.sample(
+            "freeway_bridged_refused_total",
+            &[("reason", refusal.name.as_str())],
+            refusal.count,
+        );
+    }
+    page.family(
+        "freeway_reason_packets_total",
+        "counter",
+        "Packets by the reason they left the data plane for.",
+    );
+    for reason in &stats.reasons {
+        let labels = [
+            ("reason", reason.name.as_str()),
+            ("stage", reason.stage.as_str()),
+        ];
+        page.sample("freeway_reason_packets_total", &labels, reason.packets);
+    }
+    page.family(
+        "freeway_limit_packets_per_second",
+        "gauge",
+        "Most packets that each CPU gives to the kernel, by reason.",
+    );
+    for limit in &stats.limits {
+        page.sample(
+            "freeway_limit_packets_per_second",
+            &[("reason", limit.name.as_str())],
+            limit.packets_per_s,
+        );
+    }
+    page.family(
+        "freeway_policed_packets_total",
+        "counter",
+        "Packets dropped over the limit of their reason.",
+    );
+    for limit in &stats.limits {
+        page.sample(
+            "freeway_policed_packets_total",
+            &[("reason", limit.name.as_str())],
+            limit.dropped,
+        );
+    }
+    page.family(
+        "freeway_refused_total",
+        "counter",
+        "Candidates that the connection manager refused, by reason.",
+    );
+    for refusal in &stats.refused {
+        page.sample(
+            "freeway_refused_total",
+            &[("reason", refusal.name.as_str())],
+            refusal.count,
+        );
+    }
+    page.family("freeway_flows", "gauge", "Flows in the table, by state.");
+    for (state, count) in [
+        ("active", flows.active),
+        ("preparing", flows.preparing),
+        ("suspended", flows.suspended),
+        ("unconfirmed", flows.unconfirmed),
+    ] {
+        page.sample("freeway_flows", &[("state", state)], count);
+    }
+    page.single(
+        "freeway_flows_capacity",
+        "gauge",
+        "Room in the flow table.",
+        flows.capacity,
+    );
+    page.single(
+        "freeway_flow_holders",
+        "gauge",
+        "Addresses that opened the connections of the flows.",
+        status.shares.holders,
+    );
+    page.single(
+        "freeway_flows_displaced_total",
+        "counter",
+        "Flows of a full table that left for hotter ones, or for those of a holder of less.",
+        status.shares.displaced,
+    );
+    page.single(
+        "freeway_connections",
+        "gauge",
+        "Connections behind the flows.",
+        status.connections,
+    );
+    page.single(
+        "freeway_next_hops",
+        "gauge",
+        "Next-hop records in use.",
+        status.next_hops,
+    );
+    let mut by_port = |name, kind, help, value: fn(&Port) -> u64| {
+        page.family(name, kind, help);
+        for port in &status.ports {
+            page.sample(name, &[("port", port.name.as_str())], value(port));
+        }
+    };
+    by_port(
+        "freeway_port_fast",
+        "gauge",
+        "1 if flows through the port may be fast.",
+        |port| u64::from(port.state == PortState::Fast),
+    );
+    by_port(
+        "freeway_port_redirect_failures_total",
+        "counter",
+        "Frames redirected to the port and lost.",
+        |port| port.redirect_failures,
+    );
+    by_port(
+        "freeway_port_ring_drops_total",
+        "counter",
+        "Frames redirected to the port for which its driver's ring had no room.",
+        |port| port.ring_drops,
+    );
+    page.single(
+        "freeway_ruleset_safe",
+        "gauge",
+        "1 if no reachable rule must see every packet.",
+        u8::from(status.ruleset.safe),
+    );
+    page.single(
+        "freeway_invalidations_total",
+        "counter",
+        "Changes that invalidated something.",
+        status.invalidation.count,
+    );
+    page.family(
+        "freeway_invalidation_seconds",
+        "gauge",
+        "Time from a kernel event to the data plane, by quantile.",
+    );
+    for (quantile, ms) in [
+        ("0.5", status.invalidation.p50_ms),
+        ("0.99", status.invalidation.p99_ms),
+        ("1", status.invalidation.worst_ms),
+    ] {
+        page.sample(
+            "freeway_invalidation_seconds",
+            &[("quantile", quantile)],
+            ms / 1000.0,
+        );
+    }
+    page.single(
+        "freeway_staleness_bound_seconds",
+        "gauge",
+        "Longest that a change without an event goes unnoticed.",
+        status.staleness_bound_s,
+    );
+    page.family(
+        "freeway_events_total",
+        "counter",
+        "Events from the data plane.",
+    );
+    for (kind, count) in [
+        ("candidate", stats.events.candidates),
+        ("changed", stats.events.changed),
+        ("suspended", stats.events.suspended),
+        ("watched", stats.events.watched),
+        ("lost", stats.events.lost),
+    ] {
+        page.sample("freeway_events_total", &[("kind", kind)], count);
+    }
+    page.single(
+        "freeway_learned_total",
+        "counter",
+        "Flows learned.",
+        status.learn.learned,
+    );
+    page.single(
+        "freeway_netlink_overruns_total",
+        "counter",
+        "Times that the kernel dropped events.",
+        stats.netlink.overruns,
+    );
+    page.single(
+        "freeway_netlink_resyncs_total",
+        "counter",
+        "Times that everything was read anew.",
+        stats.netlink.resyncs,
+    );
+    page.single(
+        "freeway_memory_bytes",
+        "gauge",
+        "Resident memory of the daemon.",
+        status.memory_rss_bytes,
+    );
+    page.single(
+        "freeway_maps_bytes",
+        "gauge",
+        "Memory of the data plane's maps.",
+        status.memory_maps_bytes,
+    );
+    page.0
+}
+
+struct Page(String);
+
+// Writing to a string cannot fail.
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|(key, value)| format!("{key}=\"{}\"", escape(value)))
+            .collect();
+        let _ = writeln!(self.0, "{name}{{{}}} {value}", labels.join(","));
+    }
+
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+}
+
+fn escape(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freeway_api::fake;
+
+    #[test]
+    fn page_is_well_formed() {
+        let page = render(&fake::status(), &fake::stats());
+        assert!(page.contains("\nfreeway_fast_packets_total 1234567\n"));
+        assert!(
+            page.contains("freeway_reason_packets_total{reason=\"miss\",stage=\"punt\"} 4321\n")
+        );
+        assert!(page.contains("freeway_policed_packets_total{reason=\"fragment\"} 1234\n"));
+        assert!(page.contains("freeway_limit_packets_per_second{reason=\"fragment\"} 10000\n"));
+        assert!(page.contains("freeway_port_fast{port=\"lan0\"} 1\n"));
+        for line in page.lines().filter(|line| !line.starts_with('#')) {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with("freeway_"), "{line}");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+        }
+        let families: Vec<_> = page
+            .lines()
+            .filter(|line| line.starts_with("# TYPE"))
+            .collect();
+        let unique: std::collections::BTreeSet<_> = families.iter().collect();
+        assert_eq!(families.len(), unique.len());
+    }
+
+    #[test]
+    fn labels_are_escaped() {
+        assert_eq!(escape("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The control server: HTTP and JSON over a Unix socket, every question handed to the engine.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use freeway_api::{ExplainQuery, Failure, FailureKind, FlowFilter, Switch, TopQuery};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, oneshot};
+
+use super::listing::Listing;
+use super::request::{Reply, Request};
+
+/// The engine answers in milliseconds; a start or a resynchronisation may take longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest that `explain` may watch.
+const WATCH_MAX_MS: u32 = 60_000;
+
+/// The way to the engine.
+pub type Engine = mpsc::Sender<Request>;
+
+/// Every path of the control API.
+pub fn router(engine: Engine) -> Router {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/stats", get(stats))
+        .route("/v1/flows", post(flows))
+        .route("/v1/top", post(top))
+        .route("/v1/explain", post(explain))
+        .route("/v1/switch", post(switch))
+        .route("/v1/flush", post(flush))
+        .route("/v1/resync", post(resync))
+        .fallback(unknown)
+        .method_not_allowed_fallback(unknown)
+        .with_state(engine)
+}
+
+/// Asks the engine and waits for its answer.
+pub async fn ask<T>(
+    engine: &Engine,
+    patience: Duration,
+    question: impl FnOnce(Reply<T>) -> Request,
+) -> Result<T, Failure> {
+    let ending = || Failure::unavailable("the daemon is ending", "try again when it runs");
+    let (reply, answer) = oneshot::channel();
+    let conversation = async {
+        engine.send(question(reply)).await.map_err(|_| ending())?;
+        answer.await.map_err(|_| ending())?
+    };
+    tokio::time::timeout(patience, conversation)
+        .await
+        .unwrap_or_else(|_| {
+            Err(Failure::unavailable(
+                "the daemon is busy",
+                "try again; its log says with what",
+            ))
+        })
+}
+
+async fn status(State(engine): State<Engine>) -> Response {
+    answer(ask(&engine, PATIENCE, Request::Status).await)
+}
+
+async fn stats(State(engine): State<Engine>) -> Response {
+    answer(ask(&engine, PATIENCE, Request::Stats).await)
+}
+
+async fn flows(State(engine): State<Engine>, body: Bytes) -> Response {
+    let filter = match read::<FlowFilter>(&body) {
+        Ok(filter) => filter,
+        Err(failure) => return refusal(failure),
+    };
+    match Listing::open(engine, PATIENCE, filter).await {
+        Ok(listing) => {
+            let kind = [(header::CONTENT_TYPE, "application/json")];
+            (kind, Body::new(listing)).into_response()
+        }
+        Err(failure) => refusal(failure),
+    }
+}
+
+async fn top(State(engine): State<Engine>, body: Bytes) -> Response {
+    let query = match read::<TopQuery>(&body) {
+        Ok(query) => query,
+        Err(failure) => return refusal(failure),
+    };
+    answer(ask(&engine, PATIENCE, |reply| Request::Top(query, reply)).await)
+}
+
+async fn explain(State(engine): State<Engine>, body: Bytes) -> Response {
+    let query = match read::<ExplainQuery>(&body).and_then(check) {
+        Ok(query) => query,
+        Err(failure) => return refusal(failure),
+    };
+    let patience = PATIENCE + Duration::from_millis(query.watch_ms.into());
+    answer(ask(&engine, patience, |reply| Request::Explain(query, reply)).await)
+}
+
+async fn switch(State(engine): State<Engine>, body: Bytes) -> Response {
+    let switch = match read::<Switch>(&body) {
+        Ok(switch) => switch,
+        Err(failure) => return refusal(failure),
+    };
+    answer(ask(&engine, PATIENCE, |reply| Request::Switch(switch, reply)).await)
+}
+
+async fn flush(State(engine): State<Engine>) -> Response {
+    answer(ask(&engine, PATIENCE, Request::Flush).await)
+}
+
+async fn resync(State(engine): State<Engine>) -> Response {
+    answer(ask(&engine, PATIENCE, Request::Resync).await)
+}
+
+async fn unknown() -> Response {
+    let failure = Failure::request(
+        "no such request",
+        "client and daemon may differ in version: restart the daemon",
+    );
+    (StatusCode::NOT_FOUND, Json(failure)).into_response()
+}
+
+fn check(query: ExplainQuery) -> Result<ExplainQuery, Failure> {
+    if query.src.is_ipv4() != query.dst.is_ipv4() {
+        return Err(Failure::request(
+            "source and destination are of different families",
+            "give two IPv4 or two IPv6 addresses",
+        ));
+    }
+    if query.watch_ms > WATCH_MAX_MS {
+        return Err(Failure::request(
+            format!("cannot watch for {} ms", query.watch_ms),
+            format!("{WATCH_MAX_MS} is the most"),
+        ));
+    }
+    Ok(query)
+}
+
+fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
+        Failure::request(
+            format!("the request does not parse: {error}"),
+            "see docs/commands.md",
+        )
+    })
+}
+
+fn answer<T: Serialize>(result: Result<T, Failure>) -> Response {
+    match result {
+        Ok(body) => Json(body).into_response(),
+        Err(failure) => refusal(failure),
+    }
+}
+
+fn refusal(failure: Failure) -> Response {
+    let status = match failure.kind {
+        FailureKind::Request => StatusCode::BAD_REQUEST,
+        FailureKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        FailureKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    (status, Json(failure)).into_response()
+}
+
+/// The one path of the metrics address.
+pub fn metrics_router(engine: Engine) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .with_state(engine)
+}
+
+async fn metrics(State(engine): State<Engine>) -> Response {
+    let status = ask(&engine, PATIENCE, Request::Status).await;
+    let stats = ask(&engine, PATIENCE, Request::Stats).await;
+    match (status, stats) {
+        (Ok(status), Ok(stats)) => {
+            let kind = [(
+                header::CONTENT_TYPE,
+                "text/plain; version=0.0.4; charset=utf-8",
+            )];
+            (kind, super::metrics::render(&status, &stats)).into_response()
+        }
+        (Err(failure), _) | (_, Err(failure)) => refusal(failure),
+    }
+}

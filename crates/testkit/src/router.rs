@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A daemon in a lab's router.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use freeway_lab::{Lab, Netns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::{Moment, POLL, Stats, freeway, until};
+
+/// Loading programs takes a second or two where the machine is busy, attaching to hundreds of ports many.
+const START: Duration = Duration::from_secs(120);
+/// How long a daemon may take to end.
+const END: Duration = Duration::from_secs(10);
+
+/// A Freeway daemon in a lab's router; dropping it ends it.
+#[derive(Debug)]
+pub struct Router {
+    pub child: Child,
+    pub netns: Netns,
+    log: Option<JoinHandle<String>>,
+}
+
+impl Router {
+    /// Starts a daemon for both ports and waits until they are fast.
+    pub fn start(lab: &Lab) -> Router {
+        Self::start_with(lab, "")
+    }
+
+    /// As [`Router::start`], with `extra` appended to the configuration.
+    pub fn start_with(lab: &Lab, extra: &str) -> Router {
+        Self::start_as(lab, extra, freeway(), &["lan0", "wan0"])
+    }
+
+    /// As [`Router::start_with`], with a program that ends up being `freeway`, and for these ports.
+    pub fn start_as(lab: &Lab, extra: &str, program: Command, ports: &[&str]) -> Router {
+        let config = format!("{}\n{extra}", lab.config_toml(""));
+        Self::start_in(lab.router(), &config, program, ports)
+    }
+
+    /// Starts a daemon in a namespace and waits until its ports are fast.
+    pub fn start_in(netns: &Netns, config_toml: &str, program: Command, ports: &[&str]) -> Router {
+        Self::start_until(netns, config_toml, program, ports, |status| {
+            let there = status["ports"].as_array().unwrap();
+            there.len() == ports.len() && there.iter().all(|port| port["state"] == "fast")
+        })
+    }
+
+    /// Starts a daemon in a namespace and waits until its status is as wanted.
+    pub fn start_until(
+        netns: &Netns,
+        config_toml: &str,
+        mut program: Command,
+        ports: &[&str],
+        ready: impl Fn(&Value) -> bool,
+    ) -> Router {
+        let mut child = netns
+            .spawn(
+                program
+                    .args(["run", "--config", "/dev/stdin", "--log", "warn"])
+                    .args(ports.iter().flat_map(|port| ["-i", port]))
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::piped()),
+            )
+            .unwrap();
+        let mut stderr = child.stderr.take().unwrap();
+        let log = thread::spawn(move || {
+            let mut text = String::new();
+            let _ = stderr.read_to_string(&mut text);
+            text
+        });
+        let mut config = child.stdin.take().unwrap();
+        config.write_all(config_toml.as_bytes()).unwrap();
+        drop(config);
+        let mut router = Router {
+            child,
+            netns: netns.clone(),
+            log: Some(log),
+        };
+        let end = Moment::now() + START;
+        loop {
+            let output = router.run(&["status", "--json"]);
+            let status: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+            if status.as_ref().is_some_and(&ready) {
+                return router;
+            }
+            let ended = router.child.try_wait().unwrap();
+            if ended.is_some() || Moment::now() > end {
+                let _ = router.child.kill();
+                let log = router.log();
+                panic!("the daemon is not ready: {ended:?} {status:?}\n{log}");
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// Runs `freeway` in the router.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = freeway();
+        self.netns
+            .place(command.args(arguments))
+            .unwrap()
+            .output()
+            .unwrap()
+    }
+
+    /// Runs `freeway ... --json` in the router.
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {text}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    pub fn status(&self) -> Value {
+        self.json(&["status"])
+    }
+
+    pub fn stats(&self) -> Stats {
+        Stats(self.json(&["stats"]))
+    }
+
+    /// The flow table, filtered by words such as `proto tcp`.
+    pub fn flows(&self, filter: &str) -> Vec<Value> {
+        let words: Vec<&str> = ["flows"]
+            .into_iter()
+            .chain(filter.split_whitespace())
+            .collect();
+        self.json(&words)["flows"].as_array().unwrap().clone()
+    }
+
+    /// Waits until `wanted` flows that the filter lets through are active and have forwarded `packets` each.
+    #[track_caller]
+    pub fn wait_fast(&self, filter: &str, wanted: usize, packets: u64) -> Vec<Value> {
+        self.wait_fast_while(filter, wanted, packets, || {})
+    }
+
+    /// The same, with traffic ahead of each look.
+    #[track_caller]
+    pub fn wait_fast_while(
+        &self,
+        filter: &str,
+        wanted: usize,
+        packets: u64,
+        mut traffic: impl FnMut(),
+    ) -> Vec<Value> {
+        let end = Moment::now() + Duration::from_secs(10);
+        loop {
+            traffic();
+            let flows = self.flows(filter);
+            let fast = |flow: &&Value| {
+                flow["state"] == "active" && flow["packets"].as_u64().unwrap() >= packets
+            };
+            if flows.iter().filter(fast).count() >= wanted {
+                return flows;
+            }
+            if Moment::now() > end {
+                let stats = self.stats();
+                panic!("{filter}: {wanted} fast flows wanted, there are {flows:#?}\n{stats}");
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// The daemon knows all of the kernel: reading it again changes nothing.
+    #[track_caller]
+    pub fn wait_in_step(&self) {
+        let mut changes = Vec::new();
+        let end = Moment::now() + Duration::from_secs(5);
+        while changes.last() != Some(&0) {
+            assert!(
+                Moment::now() < end,
+                "each time it changes more: {changes:?}"
+            );
+            changes.push(self.json(&["resync"])["changes"].as_u64().unwrap());
+        }
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    /// Ends the daemon as an administrator would; it has to end well and say nothing bad.
+    #[track_caller]
+    pub fn stop(mut self) {
+        self.signal(Signal::SIGTERM);
+        let status = self.wait();
+        let log = self.log();
+        assert!(status.success(), "{status}\n{log}");
+        assert!(!log.contains("panicked"), "{log}");
+    }
+
+    /// Waits for the end of the daemon.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        until("the daemon's end", END, || self.child.try_wait().unwrap())
+    }
+
+    /// The log of a daemon that has ended.
+    pub fn log(&mut self) -> String {
+        self.log
+            .take()
+            .map(|log| log.join().unwrap())
+            .unwrap_or_default()
+    }
+
+    /// The control socket and the lock of its namespace.
+    pub fn files(&self) -> [PathBuf; 2] {
+        let inode = std::fs::metadata(self.netns.path()).unwrap().ino();
+        ["sock", "lock"].map(|end| PathBuf::from(format!("/run/freeway/netns-{inode}.{end}")))
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        if let Ok(Some(_)) = self.child.try_wait() {
+            return;
+        }
+        // Not waited for yet, so the number is still its own. A stopped process gets its signal once it goes on.
+        self.signal(Signal::SIGTERM);
+        self.signal(Signal::SIGCONT);
+        let end = Moment::now() + END;
+        while Moment::now() < end {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                return;
+            }
+            thread::sleep(POLL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

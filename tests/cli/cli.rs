@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The binary as people meet it: exit codes, one clear line, help.
+#![allow(clippy::unwrap_used)]
+
+use std::process::{Command, Output};
+
+fn freeway(arguments: &[&str]) -> Output {
+    Command::new(freeway_testkit::program("freeway"))
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap()
+}
+
+/// The exit code and the one line on standard error.
+#[track_caller]
+fn refusal(arguments: &[&str]) -> (i32, String) {
+    let output = freeway(arguments);
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(line.starts_with("freeway: "), "{line}");
+    assert!(output.stdout.is_empty());
+    (output.status.code().unwrap(), line)
+}
+
+#[test]
+fn clients_without_a_daemon_exit_with_2() {
+    let nowhere = std::env::temp_dir().join("freeway-no-such-daemon.sock");
+    let socket = nowhere.to_str().unwrap();
+    for command in [
+        &["status"][..],
+        &["stats"],
+        &["flows", "proto", "tcp"],
+        &["explain", "udp", "192.0.2.2:1", "198.51.100.2:2"],
+        &["on"],
+        &["off"],
+        &["flush"],
+        &["resync"],
+        &["status", "--json"],
+    ] {
+        let (code, line) = refusal(&[command, &["--socket", socket]].concat());
+        assert_eq!(code, 2, "{command:?}: {line}");
+        assert!(line.contains("freeway run"), "{line}");
+    }
+}
+
+#[test]
+fn bad_input_exits_with_64() {
+    for (arguments, words) in [
+        (&["frobnicate"][..], "frobnicate"),
+        (&[], "subcommand"),
+        (&["status", "--colour"], "--colour"),
+        (
+            &["explain", "tcp", "192.0.2.1", "198.51.100.1:1"],
+            "192.0.2.1:80",
+        ),
+        (
+            &["explain", "tcp", "192.0.2.1:1", "[2001:db8::1]:1"],
+            "different families",
+        ),
+        (&["explain", "tcp"], "<SRC[:PORT]>"),
+        (&["flows", "colour", "red"], "is no filter"),
+        (&["run", "--metrics", "here"], "--metrics"),
+        (&["lab", "shell", "moon"], "moon"),
+    ] {
+        let (code, line) = refusal(arguments);
+        assert_eq!(code, 64, "{arguments:?}: {line}");
+        assert!(line.contains(words), "{arguments:?}: {line}");
+    }
+}
+
+#[test]
+fn bad_configuration_exits_with_78() {
+    let file = std::env::temp_dir().join(format!("freeway-cli-{}.toml", std::process::id()));
+    std::fs::write(&file, "[flows]\nmax = 1\n\n[port.lan0]\nwire = true\n").unwrap();
+    let (code, line) = refusal(&["run", "--config", file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(code, 78, "{line}");
+    assert!(line.contains(".toml:5:1: unknown field `wire`"), "{line}");
+    let (code, line) = refusal(&["run", "--config", file.to_str().unwrap()]);
+    assert_eq!(code, 78, "{line}");
+    assert!(line.contains("No such file"), "{line}");
+}
+
+#[test]
+fn help_is_complete() {
+    let output = freeway(&["--help"]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in [
+        "run", "status", "stats", "flows", "explain", "on", "off", "flush", "resync", "doctor",
+        "demo", "lab", "bench",
+    ] {
+        assert!(text.contains(&format!("\n  {words} ")), "{words}: {text}");
+    }
+    assert!(text.contains("2   no daemon answers"), "{text}");
+    assert!(!text.contains("completions"), "{text}");
+    assert!(freeway(&["--version"]).status.success());
+}
+
+/// `freeway bench` is another program, which a router need not have.
+#[test]
+fn without_the_bench_it_says_how_to_get_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("freeway");
+    std::fs::copy(freeway_testkit::program("freeway"), &program).unwrap();
+    let output = Command::new(program)
+        .args(["bench", "compare", "--help"])
+        .env("PATH", folder.path())
+        .output()
+        .unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(69), "{line}");
+    assert!(line.contains("install"), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+}
+
+#[test]
+fn lab_list_takes_json() {
+    let output = freeway(&["lab", "list", "--json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\"name\": \"nat\""), "{text}");
+    let text = String::from_utf8(freeway(&["lab", "list"]).stdout).unwrap();
+    assert!(text.contains("routed6\n"), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The daemon in a lab's router: one in each namespace, its answers, its end, and what is left behind.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::Write;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use freeway_lab::{Lab, Options, Proto, Topology};
+use freeway_testkit::Moment;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+use serde_json::Value;
+
+fn program() -> Command {
+    let mut command = Command::new(freeway_testkit::program("freeway"));
+    command.env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+}
+
+fn is_root() -> bool {
+    let root = geteuid().is_root();
+    if !root {
+        println!("skipped: network namespaces need root");
+    }
+    root
+}
+
+struct Router {
+    lab: Lab,
+    daemon: Child,
+}
+
+impl Router {
+    fn start() -> Router {
+        let lab = Lab::build(Topology::parse("nat").unwrap(), Options::default()).unwrap();
+        let mut command = program();
+        command
+            .args(["run", "--config", "/dev/stdin"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let mut daemon = lab.router().spawn(&mut command).unwrap();
+        daemon
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(lab.config_toml("").as_bytes())
+            .unwrap();
+        let mut router = Router { lab, daemon };
+        let patience = Moment::now() + Duration::from_secs(60);
+        while !router.ask(&["status"]).status.success() {
+            if router.daemon.try_wait().unwrap().is_some() || Moment::now() > patience {
+                let _ = router.daemon.kill();
+                let mut log = String::new();
+                std::io::Read::read_to_string(&mut router.daemon.stderr.take().unwrap(), &mut log)
+                    .unwrap();
+                panic!("the daemon does not answer: {log}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        router
+    }
+
+    /// Runs the program in the router.
+    fn ask(&self, arguments: &[&str]) -> Output {
+        let mut command = program();
+        self.lab
+            .router()
+            .place(command.args(arguments))
+            .unwrap()
+            .output()
+            .unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.ask(&[arguments, &["--json"]].concat());
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {words}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn file(&self, end: &str) -> PathBuf {
+        let inode = std::fs::metadata(self.lab.router().path()).unwrap().ino();
+        PathBuf::from(format!("/run/freeway/netns-{inode}.{end}"))
+    }
+
+    fn stop(&mut self, signal: Signal) -> std::process::ExitStatus {
+        kill(Pid::from_raw(self.daemon.id().cast_signed()), signal).unwrap();
+        self.daemon.wait().unwrap()
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+        for end in ["sock", "lock"] {
+            let _ = std::fs::remove_file(self.file(end));
+        }
+    }
+}
+
+#[test]
+fn a_daemon_serves_its_namespace_and_leaves_nothing() {
+    if !is_root() {
+        return;
+    }
+    let mut router = Router::start();
+    let socket = std::fs::metadata(router.file("sock")).unwrap();
+    assert!(socket.file_type().is_socket());
+    assert_eq!(socket.mode() & 0o777, 0o660);
+    assert_eq!(socket.uid(), 0);
+
+    let status = router.json(&["status"]);
+    assert_eq!(status["pid"], router.daemon.id());
+    assert_eq!(status["on"], true);
+    let ports: Vec<_> = status["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|port| port["name"].clone())
+        .collect();
+    assert_eq!(ports, ["lan0", "wan0"]);
+
+    let second = router.ask(&["run"]);
+    assert_eq!(second.status.code(), Some(1));
+    let line = String::from_utf8(second.stderr).unwrap();
+    assert!(
+        line.contains(&format!("another daemon (process {})", router.daemon.id())),
+        "{line}"
+    );
+    assert_eq!(line.lines().count(), 1, "{line}");
+
+    // Clients of other namespaces do not find it.
+    let mut elsewhere = program();
+    let elsewhere = router
+        .lab
+        .client()
+        .place(elsewhere.arg("status"))
+        .unwrap()
+        .output()
+        .unwrap();
+    assert_eq!(elsewhere.status.code(), Some(2));
+
+    assert!(router.stop(Signal::SIGTERM).success());
+    assert!(!router.file("sock").exists() && !router.file("lock").exists());
+    assert_eq!(router.ask(&["status"]).status.code(), Some(2));
+}
+
+#[test]
+fn flows_are_learned_shown_and_switched() {
+    if !is_root() {
+        return;
+    }
+    let router = Router::start();
+    for _ in 0..3 {
+        // Two frames there and two back, and a flow is learned from its second.
+        router.lab.prime(Proto::Udp, 20, None).unwrap();
+    }
+    let flows = router.json(&["flows", "proto", "udp", "port", "lan0"]);
+    assert_eq!(flows["total"], 40, "{}", router.json(&["stats"]));
+    let flows = router.json(&["flows", "state", "active", "src", "192.0.2.2", "-n", "1"]);
+    let flow = &flows["flows"][0];
+    assert_eq!(
+        (flow["port_in"].as_str(), flow["to_src"].as_str()),
+        (Some("lan0"), Some("198.51.100.1"))
+    );
+
+    let src = format!("{}:{}", flow["src"].as_str().unwrap(), flow["sport"]);
+    let dst = format!("{}:{}", flow["dst"].as_str().unwrap(), flow["dport"]);
+    let explain = router.json(&["explain", "udp", &src, &dst, "--watch", "0.1"]);
+    assert_eq!(explain["flow"]["sport"], flow["sport"]);
+    assert!(
+        explain["connection"]["status"]
+            .as_array()
+            .unwrap()
+            .contains(&"assured".into()),
+        "{explain}"
+    );
+
+    assert!(router.json(&["flush"])["flows"].as_u64().unwrap() > 0);
+    assert_eq!(router.json(&["flows"])["total"], 0);
+
+    assert_eq!(router.json(&["off"])["was_on"], true);
+    assert_eq!(router.json(&["status"])["on"], false);
+    let text = String::from_utf8(router.ask(&["status"]).stdout).unwrap();
+    assert!(
+        text.starts_with("Freeway ") && text.contains(" is off: "),
+        "{text}"
+    );
+    assert_eq!(router.json(&["on"])["was_on"], false);
+}
+
+#[test]
+fn a_killed_daemon_is_replaced() {
+    if !is_root() {
+        return;
+    }
+    let mut router = Router::start();
+    router.stop(Signal::SIGKILL);
+    assert!(
+        router.file("sock").exists(),
+        "a killed daemon leaves its socket"
+    );
+    let output = router.ask(&["status"]);
+    assert_eq!(output.status.code(), Some(2));
+    let mut command = program();
+    command
+        .args(["run", "--log", "error", "-i", "lan0"])
+        .process_group(0);
+    router.daemon = router.lab.router().spawn(&mut command).unwrap();
+    let patience = Moment::now() + Duration::from_secs(60);
+    while !router.ask(&["status"]).status.success() {
+        assert!(Moment::now() < patience && router.daemon.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Without wire_true a veth is not XDP's, by name.
+    let status = router.json(&["status"]);
+    assert_eq!(status["ports"][0]["path"], "tc", "{status}");
+    assert!(!status["ports"][0]["reasons"].as_array().unwrap().is_empty());
+    assert!(router.stop(Signal::SIGINT).success());
+}
+
+#[test]
+fn unknown_ports_are_refused() {
+    if !is_root() {
+        return;
+    }
+    let lab = Lab::build(Topology::parse("nat").unwrap(), Options::default()).unwrap();
+    for arguments in [
+        &["run", "-i", "nowhere0"][..],
+        &["doctor", "-i", "nowhere0"],
+    ] {
+        let mut command = program();
+        let output = lab
+            .router()
+            .place(command.args(arguments))
+            .unwrap()
+            .output()
+            .unwrap();
+        let line = String::from_utf8(output.stderr).unwrap();
+        let last = line.lines().last().unwrap();
+        assert_eq!(output.status.code(), Some(78), "{line}");
+        assert!(
+            last.starts_with("freeway: ") && last.contains("nowhere0"),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn without_privilege_one_line_and_code_77() {
+    let mut command = program();
+    if geteuid().is_root() {
+        command = Command::new("setpriv");
+        command.args([
+            "--bounding-set=-all",
+            "--inh-caps=-all",
+            &freeway_testkit::program("freeway"),
+        ]);
+    }
+    let output = command.arg("run").output().unwrap();
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(77), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(line.contains("CAP_NET_ADMIN"), "{line}");
+}

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ports other than wires: tunnels without a link layer, WireGuard, vxlan, macvlan, VLANs, bridges, bonds. This kernel may
+//! lack some of them; those in the virtual machines (tests/vm) have all.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use freeway_lab::{Filter, Lab, Netns, Options};
+use freeway_testkit::path::{send, until_path};
+use freeway_testkit::tunnel::{TUN, Tunnel};
+use freeway_testkit::*;
+use serde_json::Value;
+
+/// The lab's client, and the server at the other end of a link that `made` or `addressed` sees to.
+const CLIENT: &str = "192.0.2.2";
+const SERVER: &str = "203.0.113.2";
+/// Ports without a link layer.
+const BARE: [&str; 2] = [TUN, "wg0"];
+
+/// The router translates what leaves there.
+const MASQUERADE: &str = "table inet beside {\n\
+     \tchain postrouting {\n\
+     \t\ttype nat hook postrouting priority srcnat;\n\
+     \t\toifname { \"tun0\", \"wg0\", \"vx0\", \"mv0\", \"vl0\", \"qi0\", \"br0\", \"bo0\" } masquerade\n\
+     \t}\n}\n";
+
+fn lab(topology: &str) -> Lab {
+    let options = Options {
+        filter: Some(Filter::Tracked),
+        extra_nft: MASQUERADE.into(),
+        static_neighbours: false,
+        ..Options::default()
+    };
+    build_with(topology, options)
+}
+
+/// UDP and TCP through a port beside the lab's own, both ways in tc, and nothing of it lost or sent again.
+fn through(lab: &Lab, port: &str, client: &str, server: &str) {
+    through_on("tc", lab, &[port], client, server);
+}
+
+fn forced(path: &str) -> &str {
+    if path == "tc" { "tc" } else { "auto" }
+}
+
+/// The same through the first of ports one above the other, on a path, which the configuration must want if it is tc's
+/// instead of XDP's.
+fn through_on(path: &str, lab: &Lab, ports: &[&str], client: &str, server: &str) {
+    let port = ports[0];
+    // what belongs to a bridge or bond takes no part
+    let links = lab.router().tool("ip -o link show wan0").unwrap();
+    let mut ports = [&["lan0"], ports].concat();
+    ports.extend((!links.contains(" master ")).then_some("wan0"));
+    let config = lab.config_toml("") + &format!("[port.{port}]\npath = \"{}\"\n", forced(path));
+    let router = Router::start_in(lab.router(), &config, freeway(), &ports);
+    let of = |host: &str, port: u16| -> SocketAddr { format!("{host}:{port}").parse().unwrap() };
+    let ends = (
+        udp(lab.client(), of(client, 40_000)),
+        udp(lab.server(), of(server, 5000)),
+    );
+    until_path(&router, &ends, of(server, 5000), path);
+    let before = router.stats().fast();
+    send(&ends, of(server, 5000), 300);
+    let fast = router.stats().fast() - before;
+    assert!(fast >= 580, "{fast} fast\n{}", router.stats());
+
+    let listener = listen(lab.server(), of(server, 5001));
+    let mut tcp = pair(
+        (lab.client(), of(client, 40_001)),
+        of(server, 5001),
+        &listener,
+    );
+    let flows = router.wait_fast_while("proto tcp", 2, 1, || exchange_blocks(&mut tcp, 10));
+    assert!(flows.iter().all(|flow| flow["path"] == path), "{flows:#?}");
+    for flow in &flows {
+        let leaves_bare = flow["port_out"] == port && BARE.contains(&port);
+        assert_eq!(flow["dst_mac_out"].is_null(), leaves_bare, "{flow:#}");
+    }
+    let before = router.stats().fast_bytes();
+    // emulation is slow
+    let blocks = if std::env::var_os("IN_VM").is_some() {
+        10
+    } else {
+        100
+    };
+    exchange_blocks(&mut tcp, blocks);
+    let fast = router.stats().fast_bytes() - before;
+    let sent = 2 * blocks as u64 * BLOCK as u64;
+    println!("{port}: {fast} fast bytes for {sent}");
+    assert!(
+        fast > sent * 8 / 10,
+        "{fast} of {sent} bytes fast\n{}",
+        router.stats()
+    );
+    let explained = router.json(&[
+        "explain",
+        "udp",
+        &format!("{client}:40000"),
+        &format!("{server}:5000"),
+    ]);
+    assert_eq!(explained["flow"]["port_out"], port, "{explained:#}");
+    router.stop();
+}
+
+#[test]
+fn tunnels_without_a_link_layer() {
+    let Some(_machine) = machine() else { return };
+    for (topology, client, ends, server) in [
+        ("routed", CLIENT, ["10.9.0.1/24", "10.9.0.2/24"], "10.9.0.2"),
+        (
+            "routed6",
+            "[2001:db8:1::2]",
+            ["fd09::1/64", "fd09::2/64"],
+            "[fd09::2]",
+        ),
+    ] {
+        let lab = lab(topology);
+        let tunnel = Tunnel::open(&lab);
+        for (host, address) in [lab.router(), lab.server()].into_iter().zip(ends) {
+            host.tool(&format!("ip address add {address} dev {TUN}"))
+                .unwrap();
+            host.tool(&format!("ip link set {TUN} up")).unwrap();
+        }
+        through(&lab, TUN, client, server);
+        drop(tunnel);
+    }
+}
+
+#[test]
+fn vxlan() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    for (host, own, peer, address) in [
+        (lab.router(), "wan0", "198.51.100.2", "10.8.0.1/24"),
+        (lab.server(), "eth0", "198.51.100.1", "10.8.0.2/24"),
+    ] {
+        let link = format!("link add vx0 type vxlan id 7 remote {peer} dstport 4789 dev {own}");
+        let commands = format!("{link}\naddress add {address} dev vx0\nlink set vx0 up\n");
+        host.tool_with_input("ip -batch -", &commands).unwrap();
+    }
+    through(&lab, "vx0", CLIENT, "10.8.0.2");
+}
+
+#[test]
+fn macvlan() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    let router = "link add mv0 link wan0 type macvlan mode bridge\n\
+                  address add 203.0.113.1/24 dev mv0\nlink set mv0 up\n";
+    lab.router().tool_with_input("ip -batch -", router).unwrap();
+    lab.server()
+        .tool("ip address add 203.0.113.2/24 dev eth0")
+        .unwrap();
+    through(&lab, "mv0", CLIENT, SERVER);
+}
+
+/// As `ip -batch` reads it: an end of a link with its address.
+fn addressed(port: &str, host: u8) -> String {
+    format!("address add 203.0.113.{host}/24 dev {port}\nlink set {port} up\n")
+}
+
+/// Both ends' links as `ip -batch` reads them, each with an address on `port`; false, and says so, where this kernel has no
+/// such links.
+fn made(lab: &Lab, port: &str, commands: impl Fn(&str) -> String) -> bool {
+    for (host, own, address) in [(lab.router(), "wan0", 1), (lab.server(), "eth0", 2)] {
+        let text = commands(own) + &addressed(port, address);
+        if let Err(error) = host.tool_with_input("ip -batch -", &text) {
+            let unknown = ["Unknown device type", "Operation not supported"];
+            assert!(
+                unknown.iter().any(|why| error.to_string().contains(why)),
+                "{error}"
+            );
+            println!("skipped: this kernel has no such links as {port}: {error}");
+            return false;
+        }
+    }
+    true
+}
+
+/// Through links that are made so.
+fn through_made(port: &str, commands: impl Fn(&str) -> String) {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    if made(&lab, port, commands) {
+        through(&lab, port, CLIENT, SERVER);
+    }
+}
+
+/// Tags are in the frames, as on a wire, not beside them.
+const INLINE: &str = "ethtool -K eth0 txvlan off tx-vlan-stag-hw-insert off";
+
+/// As `ip -batch` reads it.
+fn vlan_5(own: &str, protocol: &str) -> String {
+    format!("link add link {own} name vl0 type vlan id 5 protocol {protocol}\n")
+}
+
+/// Links made so on a wire; nothing, and says so, where this kernel has none.
+fn tagged(port: &str, commands: impl Fn(&str) -> String) -> Option<Lab> {
+    let lab = lab("routed");
+    lab.server().tool(INLINE).unwrap();
+    made(&lab, port, commands).then_some(lab)
+}
+
+/// Through the first of VLANs one in another: in XDP at the device below, and in tc.
+fn through_vlans(lab: &Lab, ports: &[&str]) {
+    for path in ["tc", "xdp"] {
+        through_on(path, lab, ports, CLIENT, SERVER);
+    }
+}
+
+#[test]
+fn vlan() {
+    let Some(_machine) = machine() else { return };
+    if let Some(lab) = tagged("vl0", |own| vlan_5(own, "802.1q")) {
+        through_vlans(&lab, &["vl0"]);
+    }
+}
+
+#[test]
+fn vlan_in_vlan() {
+    let Some(_machine) = machine() else { return };
+    let inner = |own: &str| {
+        vlan_5(own, "802.1ad")
+            + "link set vl0 up\nlink add link vl0 name qi0 mtu 1496 type vlan id 7\n"
+    };
+    let Some(lab) = tagged("qi0", inner) else {
+        return;
+    };
+    through_vlans(&lab, &["qi0", "vl0"]);
+    // longer than a redirected frame may be
+    lab.router().tool("ip link set qi0 mtu 1500").unwrap();
+    let ports = ["lan0", "wan0", "vl0", "qi0"];
+    let router = Router::start_in(lab.router(), &lab.config_toml(""), freeway(), &ports);
+    let status = router.status();
+    let path = |name: &str| {
+        let mut ports = status["ports"].as_array().unwrap().iter();
+        ports.find(|port| port["name"] == name).unwrap()["path"].clone()
+    };
+    let paths = ["wan0", "vl0", "qi0"].map(path);
+    assert_eq!(paths, ["xdp", "xdp", "tc"], "{status:#}");
+    router.stop();
+}
+
+/// What sees its frames below takes it out of XDP, as long as it is there.
+#[test]
+fn vlan_is_as_fit_as_what_is_below() {
+    let Some(_machine) = machine() else { return };
+    let Some(lab) = tagged("vl0", |own| vlan_5(own, "802.1q")) else {
+        return;
+    };
+    let ports = ["lan0", "wan0", "vl0"];
+    let router = Router::start_in(lab.router(), &lab.config_toml(""), freeway(), &ports);
+    let server: SocketAddr = format!("{SERVER}:5000").parse().unwrap();
+    let client: SocketAddr = format!("{CLIENT}:40000").parse().unwrap();
+    let ends = (udp(lab.client(), client), udp(lab.server(), server));
+    let goes = |path: &str| until_path(&router, &ends, server, path);
+    goes("xdp");
+    let tool = |command: &str| lab.router().tool(command).unwrap();
+
+    tool("tc qdisc replace dev wan0 root tbf rate 1gbit burst 100kb latency 50ms");
+    goes("tc");
+    tool("tc qdisc del dev wan0 root");
+    goes("xdp");
+
+    for filter in ["udp port 5000", "vlan 5 and udp port 5000"] {
+        let mut command = Command::new("tcpdump");
+        command.args(["-i", "wan0", "-n", filter]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut tcpdump = lab.router().spawn(command.stderr(Stdio::null())).unwrap();
+        goes("tc");
+        tcpdump.kill().unwrap();
+        tcpdump.wait().unwrap();
+        goes("xdp");
+    }
+
+    // the kernel drops what comes in for it, and so does Freeway
+    tool("ip link set vl0 down");
+    until("its flows leave", Duration::from_secs(5), || {
+        router.flows("proto udp").is_empty().then_some(())
+    });
+    let before = router.stats().fast();
+    for n in 0..100u32 {
+        ends.1
+            .send_to(&n.to_be_bytes(), "203.0.113.1:40000")
+            .unwrap();
+    }
+    let fast = router.stats().fast() - before;
+    assert_eq!(fast, 0, "{}", router.stats());
+    tool("ip link set vl0 up");
+    goes("xdp");
+
+    // what decides by a tag's priority, which no flow is told by, must see each frame
+    let hooked = "table netdev below {\n\tchain in {\n\t\ttype filter hook ingress device wan0 priority 0;\n\
+                  \t\tvlan pcp 6 drop\n\t}\n}\n";
+    lab.router().tool_with_input("nft -f -", hooked).unwrap();
+    until("flows from there leave", Duration::from_secs(5), || {
+        let mut flows = router.flows("proto udp").into_iter();
+        flows.all(|flow| flow["port_in"] != "vl0").then_some(())
+    });
+    tool("nft delete table netdev below");
+    goes("xdp");
+
+    tool("ip link set vl0 type vlan egress-qos-map 0:3");
+    goes("tc");
+    let status = router.status();
+    let reasons = status["ports"].to_string();
+    assert!(reasons.contains("egress-qos-map"), "{status:#}");
+    router.stop();
+}
+
+#[test]
+fn bond() {
+    through_made("bo0", |own| {
+        format!(
+            "link add bo0 type bond mode active-backup\nlink set {own} down\n\
+             link set {own} master bo0\n"
+        )
+    });
+}
+
+/// Keys and peers of the two ends' WireGuard devices.
+fn acquaint(lab: &Lab, devices: [&str; 2]) {
+    let ends = [
+        (lab.router(), devices[0], "198.51.100.2"),
+        (lab.server(), devices[1], "198.51.100.1"),
+    ];
+    let keys = ends.each_ref().map(|(netns, ..)| {
+        let secret = netns.tool("wg genkey").unwrap();
+        let public = netns.tool_with_input("wg pubkey", &secret).unwrap();
+        (secret, public)
+    });
+    for (i, (netns, device, peer)) in ends.iter().enumerate() {
+        let settings = format!(
+            "wg set {device} listen-port 51820 private-key /dev/stdin peer {} \
+             allowed-ips 203.0.113.0/24 endpoint {peer}:51820",
+            keys[1 - i].1.trim()
+        );
+        netns.tool_with_input(&settings, &keys[i].0).unwrap();
+    }
+}
+
+#[test]
+fn wireguard() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    if made(&lab, "wg0", |_| "link add wg0 type wireguard\n".into()) {
+        acquaint(&lab, ["wg0", "wg0"]);
+        through(&lab, "wg0", CLIENT, SERVER);
+    }
+}
+
+/// WireGuard's program, which makes a tun device; it ends with this value, and the device with it.
+struct WireguardGo(Child);
+
+impl WireguardGo {
+    fn start(netns: &Netns, device: &str) -> Self {
+        let mut command = Command::new("wireguard-go");
+        command.args(["--foreground", device]).stdin(Stdio::null());
+        let program = Self(netns.spawn(&mut command).unwrap());
+        until(
+            "WireGuard's device is there",
+            Duration::from_secs(10),
+            || netns.tool(&format!("wg show {device}")).ok(),
+        );
+        program
+    }
+}
+
+impl Drop for WireguardGo {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn wireguard_in_user_space() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    // their control sockets have the devices' names
+    let devices = ["wg0", "wg1"];
+    let hosts = [lab.router(), lab.server()];
+    let _programs = [0, 1].map(|i| WireguardGo::start(hosts[i], devices[i]));
+    for (i, address) in [(0, 1), (1, 2)] {
+        let text = addressed(devices[i], address);
+        hosts[i].tool_with_input("ip -batch -", &text).unwrap();
+    }
+    acquaint(&lab, devices);
+    through(&lab, "wg0", CLIENT, SERVER);
+}
+
+/// Routed to and from a bridge; netfilter must not see what is bridged.
+fn through_bridge(aware: bool) {
+    let lab = lab("routed");
+    let bridged = |own: &str| {
+        let filtering = if aware { " vlan_filtering 1" } else { "" };
+        format!("link add br0 type bridge{filtering}\nlink set {own} master br0\n")
+    };
+    if !made(&lab, "br0", bridged) {
+        return;
+    }
+    if aware {
+        // untagged frames are VLAN 5's at the router
+        let vlans = "vlan add dev wan0 vid 5 pvid untagged\nvlan del dev wan0 vid 1\n\
+                     vlan add dev br0 vid 5 pvid untagged self\nvlan del dev br0 vid 1 self\n";
+        lab.router()
+            .tool_with_input("bridge -batch -", vlans)
+            .unwrap();
+    }
+    if lab.router().show_bridged(true) {
+        let (ports, config) = (["lan0", "br0"], lab.config_toml(""));
+        let kept = |status: &Value| status["ports"].to_string().contains("br_netfilter");
+        let router = Router::start_until(lab.router(), &config, freeway(), &ports, kept);
+        lab.router().show_bridged(false);
+        until("the bridge takes part", Duration::from_secs(5), || {
+            (!kept(&router.status())).then_some(())
+        });
+        router.stop();
+    }
+    through(&lab, "br0", CLIENT, SERVER);
+}
+
+#[test]
+fn bridge() {
+    let Some(_machine) = machine() else { return };
+    through_bridge(false);
+}
+
+#[test]
+fn vlan_aware_bridge() {
+    let Some(_machine) = machine() else { return };
+    through_bridge(true);
+}
