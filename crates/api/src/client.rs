@@ -16,10 +16,9 @@ use serde::{Deserializer, Serialize};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
-use crate::netns;
 use crate::{
     Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Resynced, Stats,
-    Status, Switch, Switched, Top, TopQuery,
+    Status, Switch, Switched, Top, TopQuery, netns,
 };
 
 /// How long the daemon may take beside what it was asked to watch.

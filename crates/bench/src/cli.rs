@@ -10,6 +10,7 @@ mod replay;
 mod report;
 mod rfc2544;
 mod rfc9693;
+mod seconds;
 mod stream;
 
 use std::path::PathBuf;
@@ -172,20 +173,6 @@ pub enum Command {
         #[arg(value_name = "SHELL|DIR")]
         target: PathBuf,
     },
-}
-
-fn trial_seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.02..=60.0).contains(&seconds) => Ok(seconds),
-        _ => Err("write a number of seconds from 0.02 to 60".into()),
-    }
-}
-
-fn sample_seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.5..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("write a number of seconds from 0.5 to 3600".into()),
-    }
 }
 
 #[cfg(test)]

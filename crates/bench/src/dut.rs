@@ -19,17 +19,18 @@ mod trials;
 
 use std::net::{IpAddr, SocketAddr};
 
+use freeway_console::{Exit, Stop};
 use freeway_lab::frame::FAR_PORT;
+use freeway_rig::Machine;
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
+
+use super::rfc2544::{Latency, Method, Rate, Throughput};
 
 pub use self::cable::cable;
 pub use self::generator::generator;
 pub use self::port::mac;
 pub use self::sink::sink;
-use super::rfc2544::{Latency, Method, Rate, Throughput};
-use freeway_console::{Exit, Stop};
-use freeway_rig::Machine;
 
 /// The result. Loads and rates are frames a second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ mod compare;
 mod diff;
 mod discipline;
 mod dut;
+mod expected;
 mod flood;
 mod flows;
 mod imx8;
@@ -28,8 +29,9 @@ mod statistics;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use cli::{Cli, Command};
 use freeway_console::{Stop, usage, write_completions, write_pages};
+
+use cli::{Cli, Command};
 
 /// The program `freeway-bench`.
 pub fn main() -> ExitCode {

@@ -8,27 +8,26 @@ mod capacity;
 mod establishment;
 mod gateway;
 mod plan;
+mod result;
 mod search;
+mod spread;
 mod table;
 mod tear_down;
 
+use freeway_console::{Stop, progress, show};
 use freeway_lab::Offer;
-use serde::{Deserialize, Serialize};
+use freeway_rig::Machine;
 
-pub use self::capacity::{Capacity, FlowTable};
-pub use self::establishment::Establishment;
 use self::gateway::Gateway;
-use self::plan::Plan;
-pub use self::tear_down::TearDown;
+use self::plan::{Plan, SCENARIO};
 use super::rfc2544::{Router, loop_back};
 use crate::cli::Rfc9693Args;
 use crate::median::median;
-use freeway_console::Stop;
-use freeway_console::progress;
-use freeway_console::show;
-use freeway_rig::Machine;
 
-const SCENARIO: &str = "nat";
+pub use self::establishment::Establishment;
+pub use self::result::{Figures, Rfc9693};
+pub use self::tear_down::TearDown;
+
 /// The generator's own rate is the median of so many.
 const CEILINGS: usize = 3;
 /// Where it is not the rate that is measured: this share of the one that holds,
@@ -40,86 +39,6 @@ const SAFE_SHARE_MAX: f64 = 0.5;
 const SAFE_PER_S_MIN: f64 = 1000.0;
 /// Fewer fast flows than this share of those that there should be deserve a remark.
 const FAST_EXPECTED: f64 = 0.98;
-
-/// The result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rfc9693 {
-    /// The lab's topology.
-    pub scenario: String,
-    /// Connections of a rate's test.
-    pub connections: u32,
-    /// Repetitions of the rates.
-    pub runs: u32,
-    /// In the short form.
-    pub quick: bool,
-    /// Bounds of the establishment rate are so close, relative.
-    pub width: f64,
-    /// What sender and receiver can do without a router, frames a second.
-    pub generator_pps: f64,
-    /// nf_conntrack_max, as it was for the routers.
-    pub table_limit: u64,
-    /// So many connections the rules admitted, if they limited them.
-    pub table_max: Option<u32>,
-    /// The capacity was looked for up to so many.
-    pub capacity_max: u32,
-    /// The kernel alone.
-    pub kernel: Figures,
-    /// The kernel with Freeway.
-    pub freeway: Figures,
-    /// What was left out, or should have been otherwise.
-    pub remarks: Vec<String>,
-    /// What was measured on.
-    pub machine: Machine,
-}
-
-/// A router's.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
-    /// New connections.
-    pub establishment: Establishment,
-    /// The end of connections.
-    pub tear_down: TearDown,
-    /// How many there can be.
-    pub capacity: Capacity,
-    /// How many flows Freeway holds of them; none of the kernel alone.
-    pub flow_table: Option<FlowTable>,
-}
-
-/// What repetitions say. With fewer than a hundred the least and the most are the 1st and the 99th percentile.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// The middle value.
-    pub median: f64,
-    /// The least.
-    pub least: f64,
-    /// The most.
-    pub most: f64,
-}
-
-impl Spread {
-    /// Of values, if there are any.
-    fn of(values: &[f64]) -> Option<Self> {
-        let ends = [f64::min, f64::max].map(|end| values.iter().copied().reduce(end));
-        let [Some(least), Some(most)] = ends else {
-            return None;
-        };
-        Some(Self {
-            median: median(values.to_vec()),
-            least,
-            most,
-        })
-    }
-}
-
-impl Rfc9693 {
-    /// The routers by their names.
-    pub fn routers(&self) -> [(Router, &Figures); 2] {
-        [
-            (Router::Kernel, &self.kernel),
-            (Router::Freeway, &self.freeway),
-        ]
-    }
-}
 
 /// Measures and prints.
 pub fn rfc9693(args: &Rfc9693Args) -> Result<(), Stop> {
@@ -312,6 +231,8 @@ fn remarks(plan: &Plan, figures: &[Figures; 2]) -> Vec<String> {
 
 #[cfg(test)]
 pub mod tests {
+    use super::capacity::{Capacity, FlowTable};
+    use super::spread::Spread;
     use super::*;
     use freeway_console::Terminal;
 

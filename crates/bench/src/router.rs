@@ -150,7 +150,7 @@ impl Router {
             Router::Redirect => Reference::XdpRedirect,
             _ => return Ok(None),
         };
-        reference.attach(lab).map(Some)
+        lab.attach(reference).map(Some)
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway run`: the engine, and the control server in front of it.
 
+mod ask;
 pub mod config;
 mod engine;
 mod error;
@@ -21,7 +22,7 @@ mod fake;
 #[cfg(test)]
 mod tests;
 
+use request::{Page, PageQuery, Reply, Request};
+
 pub use error::DaemonError;
 pub use run::{Options, run};
-
-use request::{Page, PageQuery, Reply, Request};

@@ -12,8 +12,8 @@ use freeway_api::{Failure, FlowFilter};
 use hyper::body::Frame;
 use tokio::sync::mpsc;
 
+use super::ask::{Engine, ask};
 use super::request::{Page, PageQuery, Request};
-use super::server::{Engine, ask};
 
 /// Pages that are made before the reader takes them.
 const AHEAD: usize = 1;

@@ -12,18 +12,15 @@ use axum::{Json, Router};
 use freeway_api::{ExplainQuery, Failure, FailureKind, FlowFilter, Switch, TopQuery};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, oneshot};
 
+use super::ask::{Engine, ask};
 use super::listing::Listing;
-use super::request::{Reply, Request};
+use super::request::Request;
 
 /// The engine answers in milliseconds; a start or a resynchronisation may take longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Longest that `explain` may watch.
 const WATCH_MAX_MS: u32 = 60_000;
-
-/// The way to the engine.
-pub type Engine = mpsc::Sender<Request>;
 
 /// Every path of the control API.
 pub fn router(engine: Engine) -> Router {
@@ -39,28 +36,6 @@ pub fn router(engine: Engine) -> Router {
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
         .with_state(engine)
-}
-
-/// Asks the engine and waits for its answer.
-pub async fn ask<T>(
-    engine: &Engine,
-    patience: Duration,
-    question: impl FnOnce(Reply<T>) -> Request,
-) -> Result<T, Failure> {
-    let ending = || Failure::unavailable("the daemon is ending", "try again when it runs");
-    let (reply, answer) = oneshot::channel();
-    let conversation = async {
-        engine.send(question(reply)).await.map_err(|_| ending())?;
-        answer.await.map_err(|_| ending())?
-    };
-    tokio::time::timeout(patience, conversation)
-        .await
-        .unwrap_or_else(|_| {
-            Err(Failure::unavailable(
-                "the daemon is busy",
-                "try again; its log says with what",
-            ))
-        })
 }
 
 async fn status(State(engine): State<Engine>) -> Response {

@@ -8,6 +8,7 @@ mod support;
 
 use freeway_abi::{FW_R_FAST, fw_conn, fw_tuple};
 use freeway_datapath::user::Pipeline;
+
 use support::router::{inverse, learn_pair, pipeline};
 
 fn bytes(hex: &str) -> Vec<u8> {

@@ -13,9 +13,10 @@ mod show;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use cli::{Cli, Command, LabCommand};
 use freeway_console::{Stop, usage, write_completions, write_pages};
 use freeway_daemon::Options;
+
+use cli::{Cli, Command, LabCommand};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::cli::{DoctorArgs, ExplainArgs, FlowsArgs, ShowArgs, StatsArgs, StatusArgs, TopArgs};
 use crate::doctor;
-use crate::doctor::Severity;
+use crate::doctor::report::Severity;
 use crate::live::{self, Room};
 use crate::render::{self, History};
 

@@ -7,7 +7,8 @@ mod tests;
 use crate::decode as kinds;
 use crate::memberships;
 use crate::message::messages;
-use crate::mirror::state::{Dirty, State, difference};
+use crate::mirror::dirty::Dirty;
+use crate::mirror::state::{State, difference};
 use crate::nft::{LegacyTable, Ruleset};
 use crate::reachability::{PacketState, Ways, analyse_state};
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The mirror: the kernel's network configuration, kept up to date by events.
 
+mod config;
+pub(crate) mod dirty;
 mod dump;
+mod maps;
 mod mroutes;
 mod routes;
 pub(crate) mod state;
@@ -10,17 +13,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
-use crate::decode;
 use crate::error::Result;
 use crate::message::Message;
 use crate::model::*;
-use crate::nft;
 use crate::reachability::{Finding, analyse_policies};
 use crate::socket::Listener;
+use crate::{decode, nft};
+use dirty::Dirty;
 use dump::Dumper;
 use mroutes::MrouteKey;
 use routes::Routes;
-use state::{Dirty, FdbKey, State, difference};
+use state::{FdbKey, State, difference};
+
+pub use config::MirrorConfig;
 
 const LINK_GROUPS: [u32; 10] = [
     1,  // RTNLGRP_LINK
@@ -55,27 +60,6 @@ const CONNECTIONS_PER_READ: usize = 2048;
 
 const CT_NEW: u16 = 1 << 8;
 const CT_DELETE: u16 = (1 << 8) | 2;
-
-/// How a [`Mirror`] listens.
-#[derive(Clone, Debug)]
-pub struct MirrorConfig {
-    /// Receive buffer of each event socket, bytes. The kernel charges about twice a message's size.
-    pub receive_buffer_bytes: usize,
-    /// Routes kept in memory; with more in the kernel, resynchronisation reports [`Event::RoutesUnknown`].
-    pub route_limit: usize,
-    /// Listen to conntrack DESTROY and UPDATE events. They make every connection dearer for the kernel.
-    pub conntrack_events: bool,
-}
-
-impl Default for MirrorConfig {
-    fn default() -> Self {
-        MirrorConfig {
-            receive_buffer_bytes: 8 << 20,
-            route_limit: 16_384,
-            conntrack_events: true,
-        }
-    }
-}
 
 /// The kernel's network configuration in the network namespace of the thread that opened it.
 #[derive(Debug)]

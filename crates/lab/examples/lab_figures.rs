@@ -2,10 +2,10 @@
 //! Prints what frames cost on this machine: source, kernel, bare redirect, sink.
 
 use freeway_lab::frame::Proto;
-use freeway_lab::lab::{Lab, Options};
 use freeway_lab::measure::{MeasureSpec, measure, measure_reference, measure_sink};
 use freeway_lab::reference::Reference;
 use freeway_lab::topology::TOPOLOGIES;
+use freeway_lab::{Lab, Options};
 
 fn main() -> Result<(), freeway_lab::error::LabError> {
     freeway_lab::signal::cleanup_on_signal()?;

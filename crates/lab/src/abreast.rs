@@ -15,7 +15,8 @@ use crate::beside::Pair;
 use crate::error::LabError;
 use crate::frame::{FLOWS_PER_BLOCK, FlowSpec, Proto};
 use crate::generator::{Generator, Load, Sent, Until};
-use crate::lab::{Lab, Port};
+use crate::lab::Lab;
+use crate::port::Port;
 use crate::reference::{Reference, ReferenceGuard};
 use crate::sink::{Sink, SinkSpec};
 

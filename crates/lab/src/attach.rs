@@ -8,7 +8,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, OpenObject};
 use libbpf_sys::{BPF_TCX_EGRESS, BPF_XDP, bpf_attach_type, bpf_link_create, bpf_link_detach};
 
 use crate::error::{Context, LabError};
-use crate::lab::Port;
+use crate::port::Port;
 
 /// A program attached to a port; dropping it detaches.
 #[derive(Debug)]

@@ -4,8 +4,9 @@
 use crate::error::LabError;
 use crate::frame::FlowSpec;
 use crate::generator::Generator;
-use crate::lab::{Lab, Port, queue_words, wait_for_carrier, wire_port};
+use crate::lab::{Lab, queue_words, wait_for_carrier};
 use crate::netns::Netns;
+use crate::port::{Port, wire_port};
 use crate::reference::{Reference, ReferenceGuard};
 use crate::stream::Way;
 

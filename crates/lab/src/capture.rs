@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::attach::Attached;
 use crate::clock::realtime_ns;
 use crate::error::{Context, LabError};
-use crate::lab::Port;
+use crate::port::Port;
 use crate::reference::attach_pass;
 use crate::sink::Captured;
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What can fail in the lab.
 
-use freeway_console::{Exit, Stop};
 use std::io;
+
+use freeway_console::{Exit, Stop};
 
 /// A failure, on what, and where possible what to do about it.
 #[derive(Debug, thiserror::Error)]

@@ -21,13 +21,14 @@ use nix::unistd::geteuid;
 
 use crate::error::LabError;
 use crate::frame::{FlowSpec, group_mac, mac_text};
-use crate::lab::{Port, batch, ports_toml, wait_for_carrier, wire_port};
+use crate::lab::{batch, ports_toml, wait_for_carrier};
 use crate::mroute::{MROUTE_PORTS, Mroute};
 use crate::netns::Netns;
+use crate::port::{Port, wire_port};
 use crate::reference::{ReferenceGuard, attach_broadcast};
 use crate::topology::Family;
 use crate::twins::{ROUTER_SYSCTLS, host_mac, router_mac, write_sysctls};
-use crate::{signal, sweep};
+use crate::{owner, signal, sweep};
 
 /// Groups that are not of a link alone.
 const GROUP4: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
@@ -53,7 +54,7 @@ struct Space(Netns);
 impl Space {
     fn create(run: u32, name: &str) -> Result<Self, LabError> {
         // An error from here on removes what exists so far.
-        let space = Self(Netns::named(sweep::netns_name(run, name)));
+        let space = Self(Netns::named(owner::netns_name(run, name)));
         signal::create(&space.0)?;
         Ok(space)
     }

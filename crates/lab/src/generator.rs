@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The generator: XDP live frames, redirected out of a host's port, or of two ports by turns.
 
-use std::fs::File;
 use std::mem::{MaybeUninit, offset_of};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -14,12 +13,13 @@ use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use serde::Serialize;
 
-use crate::attach::{Attached, attach_xdp, element, load_only, program, run_live, set_device_at};
+use crate::attach::{element, load_only, program, run_live, set_device_at};
 use crate::clock::{go_ahead, pin, thread_cpu_ns};
 use crate::error::{Context, LabError};
 use crate::frame::{Direction, FlowSpec, low32};
-use crate::lab::Port;
 use crate::netns::Netns;
+use crate::parked::Parked;
+use crate::port::Port;
 use crate::skel::generator::{GeneratorSkelBuilder, types};
 use crate::stream::Way;
 use crate::topology::Family;
@@ -428,31 +428,5 @@ impl Drop for Running {
             // Whoever wants the result calls `stop`.
             let _ = thread.join();
         }
-    }
-}
-
-/// A program attached to a port that stays down, in a namespace of its own: a killed process leaves nothing behind.
-#[derive(Debug)]
-pub(crate) struct Parked {
-    _attached: Attached,
-    _netns: File,
-}
-
-impl Parked {
-    pub(crate) fn new(program: &OwnedFd) -> Result<Self, LabError> {
-        let (attached, netns) = Netns::unshared(|netns| {
-            netns.tool("ip link add park0 type veth peer name park1")?;
-            let port = Port {
-                netns: netns.clone(),
-                ifindex: netns.ifindex("park0")?,
-                name: "park0".into(),
-                mac: [0; 6],
-            };
-            attach_xdp(program.as_fd(), &port)
-        })?;
-        Ok(Self {
-            _attached: attached,
-            _netns: netns,
-        })
     }
 }

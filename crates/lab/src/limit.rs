@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::{Context, LabError};
-use crate::sweep;
+use crate::owner;
 
 const FILE: &str = "/proc/sys/net/netfilter/nf_conntrack_max";
 /// Not the daemon's directory, which may go with its service.
@@ -25,7 +25,7 @@ pub(crate) struct Raised {
 
 /// Lets `run`, a lab of this process, have so many connections. Only the initial namespace may set the limit.
 pub(crate) fn raise(run: u32, entries: u32) -> Result<Raised, LabError> {
-    let name = sweep::netns_name(run, "conntrack-max");
+    let name = owner::netns_name(run, "conntrack-max");
     Limit::machine()
         .raise(&name, entries)
         .context(format!("raise {FILE}"))?;
@@ -41,12 +41,12 @@ impl Drop for Raised {
 /// Takes back what this process has raised.
 pub(crate) fn release_own() {
     let own = std::process::id();
-    report(Limit::machine().release(|name, _| sweep::owner(name) == Some(own)));
+    report(Limit::machine().release(|name, _| owner::owner(name) == Some(own)));
 }
 
 /// Takes back what processes have raised that are gone.
 pub(crate) fn sweep() {
-    report(Limit::machine().release(sweep::is_stale));
+    report(Limit::machine().release(owner::is_stale));
 }
 
 fn report(result: io::Result<()>) {

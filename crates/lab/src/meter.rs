@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::attach::{Attached, admit_fragments, attach_xdp, program, words};
 use crate::error::{Context, LabError};
-use crate::lab::Port;
+use crate::port::Port;
 use crate::skel::meter::{MeterSkelBuilder, types};
 use crate::topology::Family;
 

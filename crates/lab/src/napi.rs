@@ -11,7 +11,8 @@ use nix::unistd::Pid;
 
 use crate::error::{Context, LabError};
 use crate::fanout::Fanout;
-use crate::lab::{Lab, Port};
+use crate::lab::Lab;
+use crate::port::Port;
 use crate::task_clock::TaskClock;
 
 /// A receiver looks every so often, nanoseconds, and until nothing has come so many times: as a card holds back its

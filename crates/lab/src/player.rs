@@ -12,8 +12,9 @@ use crate::capture::{packet_socket, set_option};
 use crate::clock::{monotonic_ns, pin};
 use crate::error::{Context, LabError};
 use crate::frame::Direction;
-use crate::lab::{Lab, Port};
+use crate::lab::Lab;
 use crate::napi::{BURST_PRIORITY, real_time};
+use crate::port::Port;
 use crate::sendmmsg::{BATCH, send_all};
 use crate::tape::Tape;
 

@@ -11,7 +11,7 @@ use libbpf_sys::{
 
 use crate::attach::returned;
 use crate::error::{Context, LabError};
-use crate::lab::Port;
+use crate::port::Port;
 
 /// While it lives, the kernel counts how long programs run: kernel.bpf_stats_enabled for as long as a descriptor is
 /// open, so that nothing has to be restored.

@@ -7,7 +7,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 
 use crate::attach::{Attached, attach_xdp, program};
 use crate::error::{Context, LabError};
-use crate::lab::Port;
+use crate::port::Port;
 use crate::skel::rate::RateSkelBuilder;
 
 /// A port with a rate; dropping it makes it fast again.

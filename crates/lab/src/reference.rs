@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::attach::{Attached, attach_tc_egress, attach_xdp, counters, set_device, set_device_at};
 use crate::error::{Context, LabError};
-use crate::lab::{Lab, Port};
+use crate::port::Port;
 use crate::skel::fib::FibSkelBuilder;
 use crate::skel::flowtable::FlowtableSkelBuilder;
 use crate::skel::reference::ReferenceSkelBuilder;
@@ -131,11 +131,6 @@ impl ReferenceGuard {
 }
 
 impl Reference {
-    /// Attaches it to the router's ports, which must have no XDP program.
-    pub fn attach(self, lab: &Lab) -> Result<ReferenceGuard, LabError> {
-        self.attach_at(lab.lan_port(), lab.wan_port())
-    }
-
     /// A word for ports that serve it alone.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -10,7 +10,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use crate::attach::{Attached, admit_fragments, attach_xdp, counters, set_device};
 use crate::error::{Context, LabError};
 use crate::frame::FAR_ISN;
-use crate::lab::Port;
+use crate::port::Port;
 use crate::pppoe::HEADER_BYTES;
 use crate::skel::reflector::ReflectorSkelBuilder;
 

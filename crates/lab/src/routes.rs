@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::error::{Context, LabError};
-use crate::lab::Port;
+use crate::port::Port;
 
 /// The most routes of a table.
 pub const ROUTES_MAX: u32 = 1_000_000;

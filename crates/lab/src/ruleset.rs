@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use crate::lab::{Options, PortForward};
+use crate::options::{Options, PortForward};
 use crate::topology::{Family, Filter, Topology};
 
 /// The counter of what the forward chain has seen, in a table of family `inet`.

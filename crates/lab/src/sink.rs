@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::attach::{Attached, admit_fragments, attach_xdp, counters, load_only, program, words};
 use crate::error::{Context, LabError};
 use crate::frame::{FLOWS_MAX, TAG_BYTES};
-use crate::lab::Port;
+use crate::port::Port;
 use crate::skel::sink::{SinkSkelBuilder, types};
 
 /// How many rules a sink has.

@@ -9,7 +9,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 
 use crate::attach::{Attached, attach_xdp, counters, program};
 use crate::error::{Context, LabError};
-use crate::lab::Port;
+use crate::port::Port;
 use crate::skel::tally::TallySkelBuilder;
 
 /// What has arrived since the tally was attached.

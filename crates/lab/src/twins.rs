@@ -20,10 +20,11 @@ use nix::unistd::geteuid;
 
 use crate::error::{Context, LabError};
 use crate::frame::mac_text;
-use crate::lab::{Port, batch, wait_for_carrier};
+use crate::lab::{batch, wait_for_carrier};
 use crate::netns::Netns;
+use crate::port::Port;
 use crate::pppoe::{self, Session};
-use crate::{signal, sweep};
+use crate::{owner, signal, sweep};
 
 /// The routers' ports.
 pub const PORTS: [&str; 3] = ["lan0", "wan0", "wan1"];
@@ -244,7 +245,7 @@ impl Twins {
         }
         sweep::sweep();
         let run = sweep::next_run();
-        let named = |name| Netns::named(sweep::netns_name(run, name));
+        let named = |name| Netns::named(owner::netns_name(run, name));
         // From here on an error takes down what exists so far.
         let spaces = Spaces {
             routers: [named("router"), named("twin")],

@@ -4,8 +4,8 @@
 //! in a page of its own; what a wire hands over is such a page.
 
 use crate::error::LabError;
-use crate::lab::{Port, wire_port};
 use crate::netns::Netns;
+use crate::port::{Port, wire_port};
 use crate::reference::{Reference, ReferenceGuard};
 
 /// Opposite of the host's `eth0`.

@@ -10,7 +10,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 
 use crate::attach::{counters, program, returned};
 use crate::error::{Context, LabError};
-use crate::lab::Port;
+use crate::port::Port;
 use crate::skel::xmit::XmitSkelBuilder;
 
 /// Counts what a port takes of live frames; dropping it ends that.

@@ -107,7 +107,7 @@ fn captures_work_the_other_way_and_beside_redirects() {
         assert!(more.is_empty(), "{more:?}");
     }
     // A redirect delivers the frame as it is, also while and after GRO is off at the server.
-    let _redirect = Reference::XdpRedirect.attach(&lab).unwrap();
+    let _redirect = lab.attach(Reference::XdpRedirect).unwrap();
     let injector = Injector::open(lab.client_port()).unwrap();
     let frame = lab.flows(Proto::Udp, 1, 64).frame(0, 9);
     {

@@ -24,7 +24,7 @@ impl Site {
     fn new(topology: &str) -> Site {
         let lab = common::build(topology);
         Site {
-            fib: Reference::XdpFib.attach(&lab).unwrap(),
+            fib: lab.attach(Reference::XdpFib).unwrap(),
             capture: Capture::open(lab.server_port()).unwrap(),
             injector: Injector::open(lab.client_port()).unwrap(),
             lab,

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::Moment;
 use freeway_lab::generator::Running;
 use freeway_lab::{
     Generator, Lab, Load, MeasureSpec, Options, Proto, Sent, Sink, SinkSpec, Until, measure,
 };
 
-use crate::{build, build_with, dropped, forwarded, paced, until};
+use crate::{Moment, build, build_with, dropped, forwarded, paced, until};
 
 /// Of a bench at half the kernel's capacity.
 pub const FLOWS: u32 = 1000;

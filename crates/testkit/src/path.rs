@@ -5,8 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
-use crate::Moment;
-use crate::Router;
+use crate::{Moment, Router};
 
 /// Sends datagrams both ways, each of which must arrive.
 pub fn send(ends: &(UdpSocket, UdpSocket), server: SocketAddr, datagrams: u64) {

@@ -4,7 +4,7 @@
 use clap::{Args, ValueEnum};
 use freeway_api::PathChoice;
 
-use super::sample_seconds;
+use super::seconds::sample_seconds;
 
 /// Arguments of `bench compare`.
 #[derive(Debug, Args)]
@@ -66,6 +66,11 @@ pub struct CompareArgs {
 }
 
 impl CompareArgs {
+    /// CPUs that send.
+    pub fn sending_cpus(&self) -> impl Iterator<Item = usize> {
+        (self.cpu..).take(self.cpus as usize)
+    }
+
     /// Flows: as many as asked for, or the scenario's.
     pub fn flows(&self) -> u32 {
         self.flows.unwrap_or(self.scenario.flows())

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use clap::Args;
 use freeway_lab::frame::FRAME_BYTES_MAX;
 
-use super::trial_seconds;
+use super::seconds::trial_seconds;
 use crate::dut::mac;
 use crate::rfc2544::Size;
 

@@ -3,7 +3,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::sample_seconds;
+use super::seconds::sample_seconds;
 
 /// Arguments of `bench flood`.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@
 use clap::Args;
 use freeway_api::PathChoice;
 
-use super::sample_seconds;
+use super::seconds::sample_seconds;
 use crate::imx8::Row;
 
 /// Arguments of `bench imx8`.

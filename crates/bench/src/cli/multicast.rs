@@ -3,7 +3,7 @@
 
 use clap::Args;
 
-use super::sample_seconds;
+use super::seconds::sample_seconds;
 
 /// Arguments of `bench multicast`.
 #[derive(Debug, Args)]

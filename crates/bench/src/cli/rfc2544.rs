@@ -3,7 +3,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::trial_seconds;
+use super::seconds::trial_seconds;
 use crate::rfc2544::Size;
 
 pub(super) const RFC2544_HELP: &str = "\

@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 use freeway_console::{Exit, Stop, count, progress};
 use freeway_lab::routes::{Beyond, ROUTES_MAX};
 use freeway_lab::{
-    AbreastTurns, Counting, FlowSpec, Lab, MeasureSpec, Proto, Sample, SinkCost, Topology, Turn,
-    Turns, measure, measure_sink,
+    AbreastTurns, Counting, FLOWS_MAX, FlowSpec, Lab, MeasureSpec, Proto, Sample, SinkCost,
+    Topology, Turn, Turns, measure, measure_sink,
 };
 use freeway_rig::{Machine, RouterDaemon, flow_config, pin};
 
 use super::churn::Churn;
+use super::scaling::result::Sample as AbreastSample;
 use super::scenario::Definition;
-use super::{scaling, session};
-use crate::cli::CompareArgs;
+use super::session;
+use crate::cli::{CompareArgs, Scenario};
 use crate::median::median;
 use crate::program::input_program;
 use crate::router::{Place, Router};
@@ -377,8 +378,8 @@ impl<'a> Bench<'a> {
     pub fn runs_abreast(
         &self,
         cpus: &[usize],
-        said: impl Fn(usize, &scaling::Sample),
-    ) -> Result<(Vec<u32>, Vec<scaling::Sample>), Stop> {
+        said: impl Fn(usize, &AbreastSample),
+    ) -> Result<(Vec<u32>, Vec<AbreastSample>), Stop> {
         let CompareArgs { proto, .. } = *self.args;
         let (flows, number) = (self.args.flows(), self.args.runs as usize);
         let at_once = if self.args.one_daemon { number } else { 1 };
@@ -397,7 +398,7 @@ impl<'a> Bench<'a> {
                 // those of the warm-ups are in both
                 let frames = sent(turns.frames()?) - sent(frames);
                 let fast_share = fast as f64 / frames.max(1) as f64;
-                let run = scaling::Sample::of(&samples, fast_share);
+                let run = AbreastSample::of(&samples, fast_share);
                 said(runs.len() + 1, &run);
                 runs.push(run);
             }
@@ -474,4 +475,31 @@ impl<'a> Bench<'a> {
             peers: peers.collect(),
         })
     }
+}
+
+/// The routers.
+pub fn built(args: &CompareArgs) -> Result<Bench<'_>, Stop> {
+    let topology = Definition::of(args.scenario).topology()?;
+    freeway_rig::prepare()?;
+    if args.changes.is_some() && args.changes() == 0 {
+        let message = "--changes is of `--scenario churn` alone";
+        return Err(Stop::new(Exit::Usage, message));
+    }
+    let spread = [Scenario::Nat, Scenario::Routed];
+    if args.destinations.is_some() && !spread.contains(&args.scenario) {
+        let message = "--destinations is of `--scenario nat` and `routed` alone";
+        return Err(Stop::new(Exit::Usage, message));
+    }
+    let connections = args.flows() + args.idle_connections;
+    if connections > FLOWS_MAX {
+        let message = format!(
+            "--flows and --idle-connections: {connections} in all, but the generator has {FLOWS_MAX} tuples; ask for fewer"
+        );
+        return Err(Stop::new(Exit::Usage, message));
+    }
+    progress(&format!(
+        "building the routers of `{}`",
+        args.scenario.name()
+    ));
+    Bench::build(args, topology)
 }

@@ -4,16 +4,16 @@
 //! Each CPU has a generator with its share of the flows, and a queue of each port, so that generators, router and sink of a
 //! share are on one CPU, as they are without `--cpus`. One CPU and all are measured by turns, in the same routers, with the same flows.
 
+pub mod result;
 mod table;
 
 use freeway_console::{Exit, Stop, progress, show};
 use freeway_lab::frame::FLOWS_PER_BLOCK;
-use freeway_lab::{AbreastTurn, OneAndAll};
 use freeway_rig::Machine;
 use nix::unistd::{SysconfVar, sysconf};
-use serde::{Deserialize, Serialize};
 
-use super::{LOSS_EXPECTED, SHARE_EXPECTED, built};
+use self::result::{Rates, Sample, Scaling, Share};
+use super::bench::{Bench, built};
 use crate::cli::{CompareArgs, Scenario};
 use crate::median::median;
 use crate::router::Router;
@@ -26,218 +26,6 @@ const SCENARIOS: [Scenario; 5] = [
     Scenario::Policies,
     Scenario::Kirkwood,
 ];
-
-/// The result. Rates are of frames that arrived, millions a second, generators and sinks included.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Scaling {
-    /// The lab's topology.
-    pub scenario: String,
-    /// The protocol, `udp` or `tcp`.
-    pub proto: String,
-    /// Frame size asked for, FCS counted.
-    pub frame_bytes: u32,
-    /// Frame size sent.
-    pub wire_bytes: u32,
-    /// The path that the configuration gives Freeway's ports.
-    pub path: String,
-    /// Flows.
-    pub flows: u32,
-    /// Runs.
-    pub runs: u32,
-    /// Seconds of all CPUs in each router and run.
-    pub seconds: f64,
-    /// The CPUs, and what each had of the work; the first is the one that is measured alone.
-    pub cpus: Vec<Share>,
-    /// The kernel as the scenario has it.
-    pub kernel: Rates,
-    /// Freeway.
-    pub freeway: Rates,
-    /// A bare XDP redirect: what the machine, the veths and the generators make of so many CPUs.
-    pub redirect: Rates,
-    /// Which of its shapes the kernel has.
-    pub kernel_shape: Router,
-    /// Freeway's rate over the kernel's on one CPU, within a run; the median.
-    pub speedup_one: f64,
-    /// The same on all.
-    pub speedup_all: f64,
-    /// The least share of a run's frames that the fast path forwarded.
-    pub fast_share: f64,
-    /// The figures of each run.
-    pub samples: Vec<Sample>,
-    /// What was measured on.
-    pub machine: Machine,
-}
-
-/// What a CPU had of the work.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Share {
-    /// The CPU.
-    pub cpu: usize,
-    /// Its flows.
-    pub flows: u32,
-    /// Its share of the kernel's frames while all sent.
-    pub kernel_share: f64,
-    /// Of Freeway's.
-    pub freeway_share: f64,
-}
-
-/// A router's rates: medians of the turns of a run, or of the runs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Rates {
-    /// Of one CPU, millions of frames a second.
-    pub one_mpps: f64,
-    /// Of all together.
-    pub all_mpps: f64,
-    /// The latter over the former, within a turn.
-    pub ratio: f64,
-    /// The largest share of a run's frames that did not arrive.
-    pub lost_share: f64,
-}
-
-impl Rates {
-    fn of(turns: &[AbreastTurn], of: impl Fn(&AbreastTurn) -> &OneAndAll) -> Self {
-        let over =
-            |figure: fn(&OneAndAll) -> f64| median(turns.iter().map(|t| figure(of(t))).collect());
-        let sum = |figure: fn(&OneAndAll) -> u64| turns.iter().map(|t| figure(of(t))).sum::<u64>();
-        let sent = sum(|ways| ways.one.sent() + ways.all.sent());
-        let received = sum(|ways| ways.one.received + ways.all.received);
-        Self {
-            one_mpps: over(|ways| ways.one.mpps),
-            all_mpps: over(|ways| ways.all.mpps),
-            ratio: over(|ways| ways.all.mpps / ways.one.mpps),
-            lost_share: sent.saturating_sub(received) as f64 / sent.max(1) as f64,
-        }
-    }
-
-    fn median(of: &[&Rates]) -> Self {
-        let over = |figure: fn(&Rates) -> f64| median(of.iter().map(|r| figure(r)).collect());
-        Self {
-            one_mpps: over(|rates| rates.one_mpps),
-            all_mpps: over(|rates| rates.all_mpps),
-            ratio: over(|rates| rates.ratio),
-            lost_share: of.iter().map(|r| r.lost_share).fold(0.0, f64::max),
-        }
-    }
-}
-
-/// A run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
-    /// The kernel.
-    pub kernel: Rates,
-    /// Freeway.
-    pub freeway: Rates,
-    /// A bare redirect.
-    pub redirect: Rates,
-    /// Frames of each CPU through the kernel while all sent.
-    pub kernel_frames: Vec<u64>,
-    /// Through Freeway.
-    pub freeway_frames: Vec<u64>,
-    /// The share of Freeway's frames that the fast path forwarded.
-    pub fast_share: f64,
-}
-
-impl Sample {
-    /// Of turns through the kernel and Freeway, in this order.
-    pub fn of(turns: &[AbreastTurn], fast_share: f64) -> Self {
-        let frames = |router: usize| {
-            let mut sums = Vec::new();
-            for sent in turns.iter().map(|turn| &turn.routers[router].all.sent) {
-                sums.resize(sent.len(), 0);
-                sums.iter_mut().zip(sent).for_each(|(sum, of)| *sum += of);
-            }
-            sums
-        };
-        Self {
-            kernel: Rates::of(turns, |turn| &turn.routers[0]),
-            freeway: Rates::of(turns, |turn| &turn.routers[1]),
-            redirect: Rates::of(turns, |turn| &turn.redirect),
-            kernel_frames: frames(0),
-            freeway_frames: frames(1),
-            fast_share,
-        }
-    }
-}
-
-impl Scaling {
-    /// What should have been otherwise.
-    pub fn remarks(&self) -> Vec<String> {
-        let mut remarks = Vec::new();
-        if self.fast_share < SHARE_EXPECTED {
-            remarks.push(format!(
-                "only {:.1} % of the frames took the fast path in one of the runs (Freeway)",
-                self.fast_share * 100.0
-            ));
-        }
-        let routers = [
-            (self.kernel_shape, &self.kernel),
-            (Router::Freeway, &self.freeway),
-        ];
-        for (router, rates) in routers {
-            if rates.lost_share > LOSS_EXPECTED {
-                remarks.push(format!(
-                    "{:.2} % of the frames were lost in one of the runs ({})",
-                    rates.lost_share * 100.0,
-                    router.name()
-                ));
-            }
-        }
-        remarks
-    }
-
-    fn of(
-        args: &CompareArgs,
-        bench: &super::Bench<'_>,
-        flows: &[u32],
-        samples: Vec<Sample>,
-    ) -> Self {
-        let over = |of: fn(&Sample) -> &Rates| {
-            let rates: Vec<&Rates> = samples.iter().map(of).collect();
-            Rates::median(&rates)
-        };
-        let speedup = |of: fn(&Rates) -> f64| {
-            let ratios = samples.iter().map(|s| of(&s.freeway) / of(&s.kernel));
-            median(ratios.collect())
-        };
-        let share = |at: usize, of: fn(&Sample) -> &Vec<u64>| {
-            let all: u64 = samples.iter().flat_map(of).sum();
-            let own: u64 = samples.iter().filter_map(|s| of(s).get(at)).sum();
-            own as f64 / all.max(1) as f64
-        };
-        let cpus = cpus(args).into_iter().zip(flows).enumerate();
-        let cpus = cpus.map(|(at, (cpu, flows))| Share {
-            cpu,
-            flows: *flows,
-            kernel_share: share(at, |sample| &sample.kernel_frames),
-            freeway_share: share(at, |sample| &sample.freeway_frames),
-        });
-        Self {
-            scenario: args.scenario.name().into(),
-            proto: args.proto.name().into(),
-            frame_bytes: args.frame_bytes(),
-            wire_bytes: bench.wire_bytes(),
-            path: args.path.name().into(),
-            flows: args.flows(),
-            runs: args.runs,
-            seconds: args.seconds,
-            cpus: cpus.collect(),
-            kernel: over(|sample| &sample.kernel),
-            freeway: over(|sample| &sample.freeway),
-            redirect: over(|sample| &sample.redirect),
-            kernel_shape: bench.kernel_shape(),
-            speedup_one: speedup(|rates| rates.one_mpps),
-            speedup_all: speedup(|rates| rates.all_mpps),
-            fast_share: samples.iter().map(|s| s.fast_share).fold(1.0, f64::min),
-            samples,
-            machine: Machine::this(),
-        }
-    }
-}
-
-/// Those that send.
-fn cpus(args: &CompareArgs) -> Vec<usize> {
-    (args.cpu..).take(args.cpus as usize).collect()
-}
 
 /// What these arguments ask for can be measured on a machine of so many CPUs.
 fn check(args: &CompareArgs, online: usize) -> Result<(), Stop> {
@@ -267,6 +55,51 @@ fn check(args: &CompareArgs, online: usize) -> Result<(), Stop> {
     Ok(())
 }
 
+impl Scaling {
+    fn of(args: &CompareArgs, bench: &Bench<'_>, flows: &[u32], samples: Vec<Sample>) -> Self {
+        let over = |of: fn(&Sample) -> &Rates| {
+            let rates: Vec<&Rates> = samples.iter().map(of).collect();
+            Rates::median(&rates)
+        };
+        let speedup = |of: fn(&Rates) -> f64| {
+            let ratios = samples.iter().map(|s| of(&s.freeway) / of(&s.kernel));
+            median(ratios.collect())
+        };
+        let share = |at: usize, of: fn(&Sample) -> &Vec<u64>| {
+            let all: u64 = samples.iter().flat_map(of).sum();
+            let own: u64 = samples.iter().filter_map(|s| of(s).get(at)).sum();
+            own as f64 / all.max(1) as f64
+        };
+        let cpus = args.sending_cpus().zip(flows).enumerate();
+        let cpus = cpus.map(|(at, (cpu, flows))| Share {
+            cpu,
+            flows: *flows,
+            kernel_share: share(at, |sample| &sample.kernel_frames),
+            freeway_share: share(at, |sample| &sample.freeway_frames),
+        });
+        Self {
+            scenario: args.scenario.name().into(),
+            proto: args.proto.name().into(),
+            frame_bytes: args.frame_bytes(),
+            wire_bytes: bench.wire_bytes(),
+            path: args.path.name().into(),
+            flows: args.flows(),
+            runs: args.runs,
+            seconds: args.seconds,
+            cpus: cpus.collect(),
+            kernel: over(|sample| &sample.kernel),
+            freeway: over(|sample| &sample.freeway),
+            redirect: over(|sample| &sample.redirect),
+            kernel_shape: bench.kernel_shape(),
+            speedup_one: speedup(|rates| rates.one_mpps),
+            speedup_all: speedup(|rates| rates.all_mpps),
+            fast_share: samples.iter().map(|s| s.fast_share).fold(1.0, f64::min),
+            samples,
+            machine: Machine::this(),
+        }
+    }
+}
+
 /// Measures and prints.
 pub fn scaling(args: &CompareArgs) -> Result<(), Stop> {
     let scaling = measured(args)?;
@@ -279,22 +112,25 @@ fn measured(args: &CompareArgs) -> Result<Scaling, Stop> {
     let online = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
     check(args, online.and_then(|n| n.try_into().ok()).unwrap_or(1))?;
     let bench = built(args)?;
-    let (flows, samples) = bench.runs_abreast(&cpus(args), |number, sample| {
-        for (router, rates) in [
-            (Router::Kernel, &sample.kernel),
-            (Router::Freeway, &sample.freeway),
-            (Router::Redirect, &sample.redirect),
-        ] {
-            progress(&format!(
-                "run {number} of {}: {:<20} {:>5.2} Mpps on one CPU, {:>5.2} on {}",
-                args.runs,
-                router.name(),
-                rates.one_mpps,
-                rates.all_mpps,
-                args.cpus
-            ));
-        }
-    })?;
+    let (flows, samples) = bench.runs_abreast(
+        &args.sending_cpus().collect::<Vec<_>>(),
+        |number, sample| {
+            for (router, rates) in [
+                (Router::Kernel, &sample.kernel),
+                (Router::Freeway, &sample.freeway),
+                (Router::Redirect, &sample.redirect),
+            ] {
+                progress(&format!(
+                    "run {number} of {}: {:<20} {:>5.2} Mpps on one CPU, {:>5.2} on {}",
+                    args.runs,
+                    router.name(),
+                    rates.one_mpps,
+                    rates.all_mpps,
+                    args.cpus
+                ));
+            }
+        },
+    )?;
     Ok(Scaling::of(args, &bench, &flows, samples))
 }
 
@@ -304,6 +140,7 @@ mod tests {
     use freeway_lab::Together;
 
     use super::*;
+    use freeway_lab::{AbreastTurn, OneAndAll};
 
     #[derive(Parser)]
     struct Line {
@@ -321,7 +158,7 @@ mod tests {
     fn what_cannot_be_measured_is_refused() {
         let line = Line::parse_from(["compare", "--cpus", "2"]);
         assert!(check(&line.args, 2).is_ok());
-        assert_eq!(cpus(&line.args), [0, 1]);
+        assert_eq!(line.args.sending_cpus().collect::<Vec<_>>(), [0, 1]);
         for (words, online, part) in [
             ("--cpus 3", 2, "this machine has 2, 0 to 1"),
             ("--cpus 2 --cpu 1", 2, "from CPU 1 on"),

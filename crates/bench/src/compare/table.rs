@@ -3,7 +3,8 @@
 
 use freeway_console::{Page, Terminal, Tone, count, plural};
 
-use super::{Comparison, Router};
+use super::result::Comparison;
+use crate::router::Router;
 
 const NONE: &str = "-";
 
@@ -124,7 +125,7 @@ fn rows(c: &Comparison, page: &Page) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 pub mod tests {
-    use super::super::{Peer, Samples};
+    use super::super::result::{Peer, Samples};
     use super::*;
     use freeway_rig::Machine;
 

@@ -12,9 +12,8 @@ use super::sender::Sender;
 use super::{Dut, Loss, Measured, ReceiverEnd, endpoint};
 use crate::cli::LoadArgs;
 use crate::median::median;
-use crate::rfc2544::Size;
 use crate::rfc2544::{
-    LATENCY_LOADS, Latency, Method, Pace, Passed, Rate, Search, Throughput, by_turns, early,
+    LATENCY_LOADS, Latency, Method, Pace, Passed, Rate, Search, Size, Throughput, by_turns, early,
     left_out, loss_loads, mpps, shortfalls, timed_load, tried,
 };
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use freeway_console::{Page, Terminal, Tone, count, plural};
 
-use super::{Column, Cost, Imx8, Measured};
+use super::result::{Column, Cost, Imx8, Measured};
 
 const NONE: &str = "-";
 /// Of the columns of figures, by group.

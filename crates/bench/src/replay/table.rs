@@ -3,7 +3,7 @@
 
 use freeway_console::{Page, Terminal, Tone, count, plural};
 
-use super::Replay;
+use super::result::Replay;
 
 const NONE: &str = "-";
 
@@ -96,7 +96,8 @@ pub fn table(result: &Replay, terminal: Terminal) -> String {
 
 #[cfg(test)]
 pub mod tests {
-    use super::super::{Capture, Figures, Skip, Skipped};
+    use super::super::deal::Skip;
+    use super::super::result::{Capture, Figures, Skipped};
     use super::*;
     use freeway_rig::Machine;
 

@@ -8,6 +8,7 @@ mod document;
 mod figure;
 mod latency;
 mod machine;
+mod measure;
 mod outcome;
 mod page;
 mod plots;
@@ -20,6 +21,7 @@ mod text;
 mod theme;
 
 pub use document::Document;
+
 #[cfg(test)]
 pub use document::Report;
 #[cfg(test)]

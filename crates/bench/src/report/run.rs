@@ -10,6 +10,7 @@ use freeway_console::{Exit, Meter, Stop, Terminal, print, progress, rough};
 use super::document::{FORMAT, Report, Scenario, VERSION};
 use super::figure::figures;
 use super::machine::Description;
+use super::measure::measure as measured;
 use super::outcome::Outcome;
 use super::png::Painter;
 use super::scenario::{ALL, Definition};
@@ -143,7 +144,7 @@ fn measure_one(scenario: &Definition, quick: bool, cpus: usize) -> Scenario {
     let began = Instant::now();
     let measured = match scenario.lacks_cpus(cpus) {
         Some(why) => Err(Stop::new(Exit::Unavailable, why)),
-        None => scenario.measure(quick).and_then(readable),
+        None => measured(scenario, quick).and_then(readable),
     };
     let failure = measured.as_ref().err();
     Scenario {

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scenarios of a report: each is a bench command, in a short form and in a long one.
 
-use clap::Parser;
-use freeway_console::Stop;
-
-use super::outcome::Outcome;
-use crate::cli::{Cli, Command};
-
 /// A scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
@@ -219,43 +213,6 @@ impl Definition {
         (cpus < needed)
             .then(|| format!("needs {needed} CPUs, of which this process may use {cpus}"))
     }
-
-    /// Measures it, with its command.
-    pub fn measure(&self, quick: bool) -> Result<Outcome, Stop> {
-        let command = self.command(quick);
-        let parsed =
-            parse(&command).map_err(|error| Stop::failure(format!("`{command}`: {error}")))?;
-        Ok(match parsed {
-            Command::Compare(args) => Outcome::Compare(Box::new(crate::compare::measured(&args)?)),
-            Command::Imx8(args) => Outcome::Imx8(crate::imx8::measured(&args)?),
-            Command::Kirkwood(args) => {
-                Outcome::Kirkwood(Box::new(crate::kirkwood::measured(&args)?))
-            }
-            Command::Flows(args) => Outcome::Flows(crate::flows::measured(&args)?),
-            Command::Bulk(args) => Outcome::Bulk(crate::bulk::measured(&args)?),
-            Command::Multicast(args) => Outcome::Multicast(crate::multicast::measured(&args)?),
-            Command::Rfc2544(args) => Outcome::Rfc2544(crate::rfc2544::measured(&args)?),
-            Command::Rfc9693(args) => Outcome::Rfc9693(Box::new(crate::rfc9693::measured(&args)?)),
-            Command::Replay(args) => Outcome::Replay(crate::replay::measured(&args)?),
-            Command::Flood(args) => Outcome::Flood(crate::flood::measured(&args)?),
-            Command::Setup(args) => Outcome::Setup(crate::setup::measured(&args)?),
-            Command::Shaper(args) => Outcome::Shaper(crate::shaper::measured(&args)?),
-            Command::Loop(_) | Command::Generator(_) | Command::Sink(_) => {
-                return Err(Stop::failure("a report is of the built-in lab"));
-            }
-            Command::Report(_) | Command::Diff(_) => {
-                return Err(Stop::failure("a report holds no reports"));
-            }
-            Command::Man { .. } | Command::Completions { .. } => {
-                return Err(Stop::failure(format!("`{command}` measures nothing")));
-            }
-        })
-    }
-}
-
-fn parse(command: &str) -> Result<Command, clap::Error> {
-    // the first word is `freeway`
-    Cli::try_parse_from(command.split(' ').skip(1)).map(|cli| cli.command)
 }
 
 /// Those that the short form measures only if asked for by name.
@@ -269,17 +226,6 @@ pub fn names() -> [&'static str; ALL.len()] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn commands_are_commands() {
-        for scenario in ALL {
-            for quick in [false, true] {
-                let command = scenario.command(quick);
-                let parsed = parse(&command);
-                assert!(parsed.is_ok(), "{command}: {parsed:?}");
-            }
-        }
-    }
 
     #[test]
     fn the_short_form_is_short() {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::NO_LOAD_PPS;
+use super::pace::NO_LOAD_PPS;
 use crate::line::line_pps;
 
 /// Loads, percent of the PDR.

@@ -8,6 +8,9 @@ use super::goal::Goal;
 use super::search::Plan;
 use crate::cli::Rfc2544Args;
 
+/// so many frames a second.
+pub const NO_LOAD_PPS: u64 = 100;
+
 /// Loss ratios of NDR and PDR.
 pub const LOSS_RATIOS: [f64; 2] = [0.0, 0.005];
 /// All of the short form: the routers of each MTU, and each size.

@@ -3,7 +3,7 @@
 
 use freeway_console::{Page, Terminal, Tone, count, plural};
 
-use super::{Measured, Rate, Rfc2544, Throughput};
+use super::result::{Measured, Rate, Rfc2544, Throughput};
 
 const NONE: &str = "-";
 

@@ -3,6 +3,7 @@
 
 use freeway_console::Terminal;
 
+use super::search::Found;
 use super::*;
 
 fn found(lower: u64, upper: Option<u64>, limited: bool) -> Found {

@@ -4,9 +4,9 @@
 use freeway_console::Stop;
 use serde::{Deserialize, Serialize};
 
-use super::Spread;
 use super::gateway::{Gateway, Trial};
 use super::search::next_rate;
+use super::spread::Spread;
 use crate::rfc2544::LIMITED;
 
 /// The Responder sends through new connections at this share of the rate at which they were made.

@@ -13,8 +13,7 @@ use freeway_lab::{
 };
 use freeway_rig::{RouterDaemon, flow_config, options, pin};
 
-use super::SCENARIO;
-use super::plan::Plan;
+use super::plan::{Plan, SCENARIO};
 use crate::cli::Rfc9693Args;
 use crate::rfc2544::{Router, settle};
 

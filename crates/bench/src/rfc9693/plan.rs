@@ -7,6 +7,8 @@ use freeway_console::{Exit, Stop};
 
 use crate::cli::Rfc9693Args;
 
+pub const SCENARIO: &str = "nat";
+
 /// Numbers and durations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {

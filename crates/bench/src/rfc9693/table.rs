@@ -3,7 +3,8 @@
 
 use freeway_console::{Page, Terminal, Tone, count, plural};
 
-use super::{Figures, Rfc9693, Spread};
+use super::result::{Figures, Rfc9693};
+use super::spread::Spread;
 
 const NONE: &str = "-";
 

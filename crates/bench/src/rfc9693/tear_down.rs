@@ -7,8 +7,8 @@ use std::time::Duration;
 use freeway_console::Stop;
 use serde::{Deserialize, Serialize};
 
-use super::Spread;
 use super::gateway::{ASSURED_AFTER, Emptied, Gateway};
+use super::spread::Spread;
 
 /// An empty table is emptied so often.
 const EMPTY_RUNS: usize = 5;

@@ -15,8 +15,7 @@ use freeway_kernel::model::{Event, Link, PortDetail};
 use super::Engine;
 use super::poll::wanted_by;
 use super::ports::{Port, attach_tc, attach_xdp, forwards, wants_elsewhere, without_xdp};
-use crate::DaemonError;
-use crate::kinds;
+use crate::{DaemonError, kinds};
 
 /// The paths that the data plane has.
 struct View<'a>(&'a Datapath);

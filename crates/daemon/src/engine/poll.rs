@@ -19,8 +19,7 @@ use tokio::sync::mpsc;
 
 use super::ports::Carried;
 use super::sample::{self, Frames};
-use crate::DaemonError;
-use crate::kinds;
+use crate::{DaemonError, kinds};
 
 /// What is asked about.
 pub(super) struct Question {

@@ -5,7 +5,7 @@ use freeway_console::count;
 use freeway_daemon::config::Config;
 use freeway_kernel::sysctl::{Sysctls, number};
 
-use super::{Report, Severity};
+use super::report::{Report, Severity};
 
 const AREA: &str = "connections";
 

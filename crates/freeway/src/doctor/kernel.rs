@@ -4,7 +4,7 @@
 use freeway_kernel::probe::{Outcome, ProbeResult, probe_all};
 use freeway_kernel::sysctl;
 
-use super::{Report, Severity};
+use super::report::{Report, Severity};
 
 const AREA: &str = "kernel";
 

@@ -5,7 +5,7 @@ use freeway_api::{Limit, Status};
 use freeway_console::count;
 use freeway_daemon::config::Config;
 
-use super::{Report, Severity};
+use super::report::{Report, Severity};
 
 const AREA: &str = "limits";
 

@@ -15,7 +15,7 @@ use freeway_kernel::sockets::packet_sockets;
 use freeway_kernel::sysctl::Sysctls;
 use freeway_kernel::{Mirror, MirrorConfig, hooks};
 
-use super::{Report, Severity};
+use super::report::{Report, Severity};
 
 /// Queueing disciplines that neither shape nor classify, and those that hold filters only.
 const PLAIN_QDISCS: [&str; 9] = [
@@ -153,7 +153,7 @@ fn examine_port(report: &mut Report, machine: &Machine, link: &Link, settings: &
     examine_kind(report, &area, link, settings);
     examine_driver(report, &area, machine, link);
     examine_programs(report, &area, machine, link);
-    let fit = |finding: &super::Finding| finding.severity < Severity::Warning;
+    let fit = |finding: &super::report::Finding| finding.severity < Severity::Warning;
     if report.findings[before..].iter().all(fit) {
         let driver = machine
             .ethtool

@@ -4,7 +4,7 @@
 use freeway_kernel::nft::Ruleset;
 use freeway_kernel::{analyse, hooks};
 
-use super::{Report, Severity};
+use super::report::{Report, Severity};
 
 const AREA: &str = "rules";
 

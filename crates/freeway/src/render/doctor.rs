@@ -3,7 +3,7 @@
 
 use freeway_console::{Page, Terminal, Tone};
 
-use crate::doctor::{Report, Severity};
+use crate::doctor::report::{Report, Severity};
 
 /// The whole page.
 pub fn doctor(report: &Report, terminal: Terminal) -> String {
@@ -53,7 +53,7 @@ pub fn doctor(report: &Report, terminal: Terminal) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Finding;
+    use crate::doctor::report::Finding;
     use freeway_testkit::check_fits;
 
     #[test]

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use crate::cbpf::{self, Ancillary, Instruction};
 use crate::fuzz::decode;
 use crate::message::{Message, messages};
-use crate::mirror::state::{Dirty, State};
+use crate::mirror::dirty::Dirty;
+use crate::mirror::state::State;
 use crate::model::*;
 use crate::nla::{Writer, attrs};
 

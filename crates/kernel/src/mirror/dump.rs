@@ -4,18 +4,18 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::MirrorConfig;
+use super::config::MirrorConfig;
+use super::dirty::Dirty;
 use super::mroutes::Mroutes;
 use super::routes::Routes;
-use super::state::{Dirty, State};
-use crate::decode;
+use super::state::State;
 use crate::decode::mroute::{RTNL_FAMILY_IP6MR, RTNL_FAMILY_IPMR};
 use crate::error::{Error, Result};
 use crate::message::Message;
 use crate::model::{Event, Filter, Qdisc, TC_EGRESS, TC_INGRESS};
-use crate::nft;
 use crate::nla::Writer;
 use crate::socket::{Channel, Dump};
+use crate::{decode, nft};
 
 const RTM_GETNETCONF: u16 = 82;
 const RTM_GETMDB: u16 = 86;

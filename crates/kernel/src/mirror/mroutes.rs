@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::state::{Dirty, maps};
+use super::dirty::Dirty;
+use super::maps::maps;
 use crate::model::{Event, Mroute};
 
 /// Name of an entry: table, source, group.

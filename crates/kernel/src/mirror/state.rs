@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::dirty::Dirty;
+use super::maps::maps;
 use super::mroutes::Mroutes;
 use super::routes::Routes;
 use crate::decode;
@@ -48,21 +50,6 @@ pub struct State {
     pub policies: BTreeSet<Vec<u8>>,
     pub states: BTreeSet<Vec<u8>>,
     pub offload_ports: BTreeSet<u32>,
-}
-
-/// What must be read anew because its events do not say enough.
-#[derive(Debug, Default)]
-pub struct Dirty {
-    /// Links whose qdiscs and filters changed.
-    pub traffic_control: BTreeSet<u32>,
-    /// Entries of multicast forwarding changed.
-    pub mroutes: bool,
-    /// Multicast forwarding gained or lost interfaces.
-    pub mroute_links: bool,
-    /// Links that are gone.
-    pub links_gone: BTreeSet<u32>,
-    /// IPsec policies or states changed.
-    pub xfrm: bool,
 }
 
 /// True of a message about multicast forwarding.
@@ -460,21 +447,4 @@ fn changed_keys<K: Ord + Copy, V: PartialEq>(
         .map(|(key, _)| *key);
     news.chain(old.keys().filter(|key| !new.contains_key(key)).copied())
         .collect()
-}
-
-/// The events that lead from one map to another.
-pub fn maps<K: Ord, V: Clone>(
-    old: &BTreeMap<K, V>,
-    new: &BTreeMap<K, V>,
-    same: impl Fn(&V, &V) -> bool,
-    changed: impl Fn(V) -> Event,
-    gone: impl Fn(V) -> Event,
-    events: &mut Vec<Event>,
-) {
-    let lost = old.iter().filter(|(key, _)| !new.contains_key(key));
-    events.extend(lost.map(|(_, value)| gone(value.clone())));
-    let news = new
-        .iter()
-        .filter(|(key, value)| !old.get(key).is_some_and(|old| same(old, value)));
-    events.extend(news.map(|(_, value)| changed(value.clone())));
 }

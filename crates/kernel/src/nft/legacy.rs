@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use serde::Serialize;
 
-use super::xtables::Layout;
+use super::xtables::{INFO_LEN, Layout};
 use super::{NFPROTO_IPV4, NFPROTO_IPV6, Table, xtables};
 use crate::nla::u32_at;
 
@@ -15,8 +15,6 @@ use crate::nla::u32_at;
 const GET_INFO: i32 = 64;
 /// IPT_SO_GET_ENTRIES, IP6T_SO_GET_ENTRIES.
 const GET_ENTRIES: i32 = 65;
-/// struct ipt_getinfo: name of 32 bytes, valid hooks, 5 entry points, 5 underflows, number of entries, size.
-pub(super) const INFO_LEN: usize = 84;
 /// struct ipt_get_entries before its entries: name of 32 bytes, size, padding.
 const ENTRIES_AT: usize = 40;
 /// Others change the table between the two calls; then they are made again.

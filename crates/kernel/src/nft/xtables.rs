@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use super::legacy::INFO_LEN;
 use super::*;
 use crate::nla::{text, u8_at, u16_at, u32_at};
+
+/// struct ipt_getinfo: name of 32 bytes, valid hooks, 5 entry points, 5 underflows, number of entries, size.
+pub(super) const INFO_LEN: usize = 84;
 
 /// Where things are in an entry, which differs between IPv4 and IPv6.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,9 @@
 
 use super::packet::Reading;
 use super::registers::{Bits, Origin, Truth};
-use super::walk::{Fate, Run, Step, Values, Walker, literal_of};
+use super::run::{Fate, Run, Step, Values, literal_of};
+use super::walk::Walker;
+use super::words::reason;
 use super::xtables::{self, Meaning};
 use crate::nft::*;
 
@@ -297,24 +299,4 @@ fn prefix_len(mask: &[u8], xor: &[u8]) -> Option<u8> {
         _ => *byte == 0,
     });
     (leads && xor.iter().all(|byte| *byte == 0)).then_some(ones as u8)
-}
-
-/// Why an expression must see every packet, in words.
-pub(super) fn reason(name: &str) -> &'static str {
-    match name {
-        "limit" => "matches at a rate, so it must count every packet",
-        "quota" => "counts the bytes of every packet",
-        "log" => "reports packets",
-        "queue" => "hands packets to user space",
-        "numgen" => "picks packets at random or in turn",
-        "dynset" => "changes a set by packets",
-        "connlimit" => "depends on the number of other connections",
-        "hash" => "spreads packets by a hash",
-        "socket" | "tproxy" => "looks for a local socket",
-        "synproxy" => "answers and rewrites TCP packets itself",
-        "dup" | "fwd" => "copies or diverts packets",
-        "flow_offload" => "hands the flow to the kernel's own flow table",
-        "secmark" => "sets what no frame shows",
-        _ => "is not known to depend on the flow alone",
-    }
 }

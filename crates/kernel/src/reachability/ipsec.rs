@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::{AddrRange, Finding};
+use super::finding::{AddrRange, Finding};
 use crate::model::{Family, Prefix};
 use crate::nla::u16_at;
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lookups in sets, maps and verdict maps.
 
-use super::IfMatch;
-use super::evaluate::reason;
+use super::elements::key_ranges;
+use super::finding::IfMatch;
 use super::registers::{Bits, Interface, Origin, Truth};
+use super::run::{ANYTHING, Fate, Run, Step, Values, literal_of};
 use super::uses;
-use super::walk::{ANYTHING, Fate, Run, Step, Values, Walker, literal_of};
+use super::walk::Walker;
+use super::words::reason;
 use crate::nft::*;
 
 impl Walker<'_> {
@@ -187,43 +189,6 @@ fn confine_to_set(run: &mut Run<'_>, set: &Set, elements: &[Element], sreg: Regi
             .collect();
         run.confine(sreg + slot, values);
     }
-}
-
-/// The keys of elements, those of an interval set from the pairs of its elements.
-pub(super) fn key_ranges(set: &Set, elements: &[Element]) -> Vec<Values> {
-    if set.flags & SET_INTERVAL == 0 || set.flags & SET_CONCAT != 0 {
-        return elements
-            .iter()
-            .map(|element| Values {
-                from: element.key.clone(),
-                to: element.key_end.clone().unwrap_or(element.key.clone()),
-            })
-            .collect();
-    }
-    // An end comes before a beginning at the same key. One more than the last does no harm.
-    let mut sorted: Vec<&Element> = elements.iter().collect();
-    sorted.sort_by_key(|element| (element.key.clone(), !element.interval_end));
-    let mut ranges = Vec::new();
-    let mut from: Option<&Element> = None;
-    for element in sorted {
-        match (element.interval_end, from) {
-            (false, _) => from = from.or(Some(element)),
-            (true, Some(begun)) => {
-                ranges.push(Values {
-                    from: begun.key.clone(),
-                    to: element.key.clone(),
-                });
-                from = None;
-            }
-            (true, None) => {}
-        }
-    }
-    // Up to the end of the values.
-    ranges.extend(from.map(|begun| Values {
-        from: begun.key.clone(),
-        to: vec![0xff; begun.key.len()],
-    }));
-    ranges
 }
 
 fn element_literal(set: &Set, element: &Element, interface: Option<Interface>) -> Option<IfMatch> {

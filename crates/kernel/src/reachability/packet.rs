@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is known of a packet that the fast path could have forwarded, and what a rule may read of it.
 
-use super::PacketState;
+use serde::Serialize;
+
 use super::registers::{Bits, Field, Interface, Origin};
 use crate::model::{CtStatus, Family, has_ports};
 
@@ -300,4 +301,31 @@ impl Packet {
         };
         base == 1 && written_back && (end <= 2 || (offset >= first && end <= last))
     }
+}
+
+/// What connection tracking says of the packet that is followed through the ruleset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PacketState {
+    /// Of an established connection, translated if it is to be.
+    Established,
+    /// Of a connection that has seen no answer (one-way UDP).
+    New,
+    /// Not tracked.
+    Untracked,
+}
+
+/// The protocols that have flows: TCP, UDP, GRE, ESP, and the family's ICMP, of which echoes.
+pub(super) const fn protocols(ip: Family) -> [u8; 5] {
+    let icmp = match ip {
+        Family::Ipv4 => libc::IPPROTO_ICMP,
+        Family::Ipv6 => libc::IPPROTO_ICMPV6,
+    };
+    [
+        libc::IPPROTO_TCP as u8,
+        libc::IPPROTO_UDP as u8,
+        libc::IPPROTO_GRE as u8,
+        libc::IPPROTO_ESP as u8,
+        icmp as u8,
+    ]
 }

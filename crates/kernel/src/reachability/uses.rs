@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::lookup::key_ranges;
+use super::elements::key_ranges;
+use super::finding::{AddrRange, PortRange};
 use super::packet::Packet;
 use super::registers::{Field, Origin};
-use super::walk::{Run, Values};
-use super::{AddrRange, PortRange};
+use super::run::{Run, Values};
 use crate::model::{Family, Tuple};
 use crate::nft::{Element, SET_INTERVAL, Set, SetChanges};
 

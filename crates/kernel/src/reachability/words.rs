@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use super::{AddrRange, Finding, IfMatch, PortRange};
+use super::finding::{AddrRange, Finding, IfMatch, PortRange};
 use crate::model::Family;
 
 impl fmt::Display for Finding {
@@ -37,7 +37,7 @@ impl Finding {
             libc::IPPROTO_ICMP => "ICMP",
             _ => "ICMPv6",
         };
-        let all = self.ip.iter().copied().flat_map(super::protocols);
+        let all = self.ip.iter().copied().flat_map(super::packet::protocols);
         let all: std::collections::BTreeSet<u8> = all.collect();
         if let [ip] = self.ip.as_slice() {
             words.push(match ip {
@@ -93,5 +93,25 @@ fn addresses(&(from, to): &AddrRange) -> String {
         (true, _) => from.to_string(),
         (_, true) => format!("{from}/{}", bits - free),
         _ => format!("{from}-{to}"),
+    }
+}
+
+/// Why an expression must see every packet, in words.
+pub(super) fn reason(name: &str) -> &'static str {
+    match name {
+        "limit" => "matches at a rate, so it must count every packet",
+        "quota" => "counts the bytes of every packet",
+        "log" => "reports packets",
+        "queue" => "hands packets to user space",
+        "numgen" => "picks packets at random or in turn",
+        "dynset" => "changes a set by packets",
+        "connlimit" => "depends on the number of other connections",
+        "hash" => "spreads packets by a hash",
+        "socket" | "tproxy" => "looks for a local socket",
+        "synproxy" => "answers and rewrites TCP packets itself",
+        "dup" | "fwd" => "copies or diverts packets",
+        "flow_offload" => "hands the flow to the kernel's own flow table",
+        "secmark" => "sets what no frame shows",
+        _ => "is not known to depend on the flow alone",
     }
 }

@@ -11,13 +11,13 @@ use std::thread;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use super::{Offer, Offered, Way, checked, frames_of};
+use super::offer::{Offer, Offered, Way, checked, frames_of};
 use crate::attach::{element, load_only, program, run_live, set_device_at, words};
 use crate::clock::monotonic_ns;
 use crate::error::{Context, LabError};
 use crate::frame::{Direction, low32};
-use crate::generator::Parked;
 use crate::mix::Mix;
+use crate::parked::Parked;
 use crate::skel::stream::{StreamSkelBuilder, types};
 use crate::topology::Family;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When a sender in user space has frames to send, and which of them have the time in them: as the program has it.
 
-use super::{Offer, Offered};
+use super::offer::{Offer, Offered};
 
 /// Frames between two looks at the clock, at most.
 const BURST: u64 = 16;

@@ -7,15 +7,15 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
+use super::offer::{Offer, Offered, Way, checked, frames_of};
 use super::pace::Pace;
-use super::{Offer, Offered, Way, checked, frames_of};
 use crate::capture::{packet_socket, set_option};
 use crate::clock::monotonic_ns;
 use crate::error::{Context, LabError};
 use crate::frame::{Direction, FLOWS_PER_BLOCK, FRAME_BYTES_JUMBO, FlowSpec, low32};
-use crate::lab::Port;
 use crate::mix::Mix;
 use crate::napi::{BURST_PRIORITY, real_time};
+use crate::port::Port;
 use crate::sendmmsg::{BATCH, send_all};
 use crate::topology::Family;
 

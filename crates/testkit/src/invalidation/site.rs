@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::Moment;
 use freeway_lab::clock::monotonic_ns;
 use freeway_lab::{
     FlowSpec, Generator, Lab, Load, MeasureSpec, Options, Proto, Rule, Running, Sink, SinkSpec,
@@ -18,7 +17,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::netlink::{Acked, Netlink, Tracked};
-use crate::Router;
+use crate::{Moment, Router};
 
 /// A change that takes so long was not followed.
 const IGNORED_MS: f64 = 1000.0;

@@ -3,7 +3,7 @@
 
 use freeway_console::{Page, Terminal, Tone, count, plural};
 
-use super::Scaling;
+use super::result::Scaling;
 use crate::router::Router;
 
 /// The routers in a table, and what is to be said of them.
@@ -64,7 +64,7 @@ pub fn table(scaling: &Scaling, terminal: Terminal) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Rates, Share};
+    use super::super::result::{Rates, Share};
     use super::*;
     use freeway_rig::Machine;
 
