@@ -5,11 +5,12 @@ use freeway_abi::{
     FW_CT_STATUS_KEEP, FW_EV_CHANGED, FW_FLOW_CT, FW_FLOW_NAT, FW_FLOW_TC, FW_ST_PREPARING,
     fw_candidate, fw_flow, fw_kept, fw_state,
 };
-
 use freeway_kernel::model::{CtStatus, Tuple};
 
-use crate::key::{FlowKey, out_of, tuple_of};
-use crate::manager::{Around, Changes, MEMORY_MAX, Manager};
+use crate::around::Around;
+use crate::ends::receiver;
+use crate::key::{FlowKey, keyed, out_of, tuple_of};
+use crate::manager::Manager;
 use crate::nexthop::NexthopKey;
 use crate::op::Op;
 use crate::policy::RuleScope;
@@ -17,13 +18,7 @@ use crate::port::{Framing, Path};
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::share::Newcomer;
-use crate::station::receiver;
 
-/// Outcomes that change more often than this in a minute stay in the kernel.
-const CHANGES_MAX: u32 = 3;
-/// One index for so many flows is to spare: as many flows of a full table leave for others in a second. The data plane's
-/// arrays have an eighth.
-const SPARE_INDICES: u32 = 64;
 /// Bytes of an Ethernet header.
 const ETH_LEN: u16 = 14;
 
@@ -51,7 +46,8 @@ impl Manager {
             return Err(Refusal::Epoch);
         }
         if c.ev.kind == FW_EV_CHANGED && !self.is_explained(key, &out, now_tick) {
-            self.check_stable(key, now_tick)?;
+            self.outcomes
+                .changed(key, 60 * self.settings.hz, now_tick)?;
         }
         let mut record = Record::new(key, &out).ok_or(Refusal::Malformed)?;
         record.port_out = c.port_out;
@@ -72,13 +68,13 @@ impl Manager {
         if replaced.is_none() && self.table.len() >= self.settings.flows_max as usize {
             self.make_room(&record, c, now_tick, ops)?;
         }
-        let index = self.take_index().ok_or(Refusal::TableFull)?;
+        let index = self.indices.take().ok_or(Refusal::TableFull)?;
         let taken = match exits.as_slice() {
             [exit] if !record.is_group() => self.take_nexthop(*exit, ops),
             _ => self.take_list(exits, ops),
         };
         let Some(nexthop) = taken else {
-            self.free.push(index);
+            self.indices.give_back(index);
             return Err(Refusal::NexthopsFull);
         };
         if let Some(old) = replaced {
@@ -96,7 +92,7 @@ impl Manager {
                 ct_status: c.conn.status & FW_CT_STATUS_KEEP,
             },
         });
-        self.forget_refusal(key);
+        self.refusals.forget(key);
         self.shares.enter(index, &record, now_tick);
         self.table.insert(index, record);
         self.stats.learned += 1;
@@ -112,8 +108,8 @@ impl Manager {
         now_tick: u32,
         ops: &mut Vec<Op>,
     ) -> Result<(), Refusal> {
-        let spare = !self.free.is_empty() || self.next < self.indices_end();
-        if !spare && !self.quarantine.is_empty() {
+        let spare = self.indices.any_free();
+        if !spare && self.indices.any_waits() {
             // the next offer finds one of those
             return Err(Refusal::TableFull);
         }
@@ -258,44 +254,6 @@ impl Manager {
         })
     }
 
-    fn check_stable(&mut self, key: &FlowKey, now_tick: u32) -> Result<(), Refusal> {
-        let minute = 60 * self.settings.hz;
-        if self.changes.len() >= MEMORY_MAX {
-            self.changes
-                .retain(|_, c| now_tick.wrapping_sub(c.since_tick) < minute);
-        }
-        let fresh = Changes {
-            since_tick: now_tick,
-            count: 0,
-        };
-        let changes = self.changes.entry(*key).or_insert(fresh);
-        if now_tick.wrapping_sub(changes.since_tick) >= minute {
-            *changes = fresh;
-        }
-        changes.count += 1;
-        if changes.count > CHANGES_MAX {
-            Err(Refusal::Unstable)
-        } else {
-            Ok(())
-        }
-    }
-
-    fn take_index(&mut self) -> Option<u32> {
-        if let Some(index) = self.free.pop() {
-            return Some(index);
-        }
-        if self.next >= self.indices_end() {
-            return None;
-        }
-        self.next += 1;
-        Some(self.next - 1)
-    }
-
-    /// Flows that leave a full table for others keep their indices for a second: a few more than flows serve for that.
-    fn indices_end(&self) -> u32 {
-        self.settings.flows_max + self.settings.flows_max / SPARE_INDICES + 1
-    }
-
     fn interval_ticks(&self, c: &fw_candidate, index: u32) -> u16 {
         let mut interval = self.settings.revalidate_s * self.settings.hz;
         if c.conn.present != 0 {
@@ -363,26 +321,6 @@ fn record_of(
         (flow.saddr6_be, flow.daddr6_be) = (c.saddr_be, c.daddr_be);
         let word0 = 6 << 28 | u32::from(flow.dscp_in) << 20;
         flow.word0_in_be = word0.to_be() | c.flow_label_be;
-    }
-    flow
-}
-
-/// A flow of which there is only the key.
-pub(crate) fn keyed(key: &FlowKey) -> fw_flow {
-    let mut flow = fw_flow::default();
-    match key.v4() {
-        Some(key4) => {
-            (flow.version_ihl, flow.proto) = (0x45, key.tuple.proto);
-            flow.key = key4;
-        }
-        None => {
-            let key = key.v6();
-            flow.key.sport_be = key.sport_be;
-            flow.key.dport_be = key.dport_be;
-            flow.key.port_proto = key.port_proto;
-            flow.key_saddr6_be = key.saddr_be;
-            flow.key_daddr6_be = key.daddr_be;
-        }
     }
     flow
 }

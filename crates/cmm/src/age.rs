@@ -8,48 +8,28 @@
 use freeway_abi::{FW_ST_SUSPENDED, fw_state};
 
 use crate::flow::Preparation;
-use crate::manager::{Manager, Retired};
+use crate::indices::Retired;
+use crate::manager::Manager;
 use crate::op::{Op, StateView};
 use crate::table::Kind;
 
-/// Flows that a tick looks at in any case.
-const SCAN_MIN: u32 = 4096;
 /// Flows that are looked at for each that may leave.
 const LOOKS: usize = 8;
 /// Indices that leave quarantine for each flow that may leave the table.
 const RETURNS: usize = 4;
 
-/// Where the scan stands.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Scan {
-    next: u32,
-    /// Flows still to be looked at in this tick.
-    due: u32,
-    /// When flows last became due.
-    tick: Option<u32>,
-    /// Where in the marks the reading stands; it starts with each tick.
-    marks: Option<u32>,
-}
-
 impl Manager {
     /// To be called about four times a second.
     pub fn tick(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
         let round = (self.settings.scan_s * self.settings.hz).max(1);
-        let since = self
-            .scan
-            .tick
-            .map_or(round, |tick| now_tick.wrapping_sub(tick));
-        let share = u64::from(self.table.end()) * u64::from(since.min(round)) / u64::from(round);
-        self.scan.tick = Some(now_tick);
-        self.scan.due = (self.scan.due + SCAN_MIN.max(share as u32)).min(self.table.end());
-        self.scan.marks = Some(0);
+        self.scan.begin(round, self.table.end(), now_tick);
         self.work(now_tick, view, ops);
     }
 
     /// True if a call of [`Manager::work`] has something left to do.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.sweep.is_some() || self.scan.due > 0 || self.scan.marks.is_some()
+        self.sweep.is_some() || self.scan.has_work()
     }
 
     /// A bounded part of what is due.
@@ -63,13 +43,13 @@ impl Manager {
     /// A packet in the window that the kernel saw since the preparation, such as a revalidation, has set MAXACK_SET
     /// and DATA_UNACKNOWLEDGED again: a RST would not close, and an idle connection would end too early.
     fn renew_marked(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
-        let Some(from) = self.scan.marks else {
+        let Some(from) = self.scan.marks() else {
             return;
         };
         let mut marked = Vec::new();
         let end = self.table.end();
         let next = view.take_seen(from..end, self.settings.work_max, &mut marked);
-        self.scan.marks = (next < end).then_some(next);
+        self.scan.read_marks((next < end).then_some(next));
         for index in marked {
             if self.table.kind(index) == Kind::Tcp {
                 self.renew(index, &view.state(index), now_tick, view, ops);
@@ -127,13 +107,10 @@ impl Manager {
 
     fn continue_scan(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
         let (mut leave, mut looks) = (self.settings.work_max, LOOKS * self.settings.work_max);
-        while self.scan.due > 0 && leave > 0 && looks > 0 {
-            if self.scan.next >= self.table.end() {
-                self.scan.next = 0;
-            }
-            let index = self.scan.next;
-            self.scan.next += 1;
-            self.scan.due -= 1;
+        while leave > 0
+            && looks > 0
+            && let Some(index) = self.scan.next(self.table.end())
+        {
             looks -= 1;
             let kind = self.table.kind(index);
             if kind != Kind::Free && self.look(index, kind, now_tick, view, ops) {
@@ -227,13 +204,9 @@ impl Manager {
     /// After a second no packet can still hold a removed flow's state.
     fn end_quarantine(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
         for _ in 0..RETURNS * self.settings.work_max {
-            let Some(&(since, retired)) = self.quarantine.front() else {
+            let Some(retired) = self.indices.released(self.settings.hz, now_tick) else {
                 break;
             };
-            if now_tick.wrapping_sub(since) < self.settings.hz {
-                break;
-            }
-            self.quarantine.pop_front();
             if let Retired::State(index) = retired {
                 let state = view.state(index);
                 self.stats.retired_packets += state.packets;

@@ -3,7 +3,8 @@
 
 use freeway_abi::FW_INDEX_NONE;
 
-use crate::manager::{Manager, Retired};
+use crate::indices::Retired;
+use crate::manager::Manager;
 use crate::op::Op;
 use crate::refusal::Refusal;
 
@@ -27,10 +28,10 @@ impl Manager {
         ops.push(Op::RemoveFlow { index });
         if last && keep != Some(record.nexthop) {
             self.nexthops.release(record.nexthop);
-            self.quarantine
-                .push_back((now_tick, Retired::Nexthop(record.nexthop)));
+            self.indices
+                .retire(Retired::Nexthop(record.nexthop), now_tick);
         }
-        self.quarantine.push_back((now_tick, Retired::State(index)));
+        self.indices.retire(Retired::State(index), now_tick);
         let Some(conn) = self.conns.get_mut(record.conn) else {
             return;
         };
@@ -54,14 +55,14 @@ impl Manager {
     pub fn insert_failed(&mut self, index: u32, now_tick: u32, ops: &mut Vec<Op>) {
         if let Some(key) = self.table.get(index).map(|record| record.key()) {
             *self.stats.refused.entry(Refusal::TableFull).or_default() += 1;
-            self.remember(key, Refusal::TableFull);
+            self.refusals.note(key, Refusal::TableFull);
         }
         self.remove(index, now_tick, ops);
     }
 
     pub(crate) fn recycle(&mut self, retired: Retired) {
         match retired {
-            Retired::State(index) => self.free.push(index),
+            Retired::State(index) => self.indices.give_back(index),
             Retired::Nexthop(index) => self.nexthops.recycle(index),
         }
     }

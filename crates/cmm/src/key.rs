@@ -3,7 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use freeway_abi::{FW_AF_INET, FW_AF_INET6, FW_KEY_IP6, fw_candidate, fw_key4, fw_key6, fw_tuple};
+use freeway_abi::{
+    FW_AF_INET, FW_AF_INET6, FW_KEY_IP6, fw_candidate, fw_flow, fw_key4, fw_key6, fw_tuple,
+};
 use freeway_kernel::model::Tuple;
 
 /// A flow's key: physical ingress port and the tuple as the frame came in.
@@ -120,4 +122,24 @@ pub(crate) fn tuple_of(family: u8, proto: u8, t: &fw_tuple) -> Option<Tuple> {
         sport: u16::from_be(t.sport_be),
         dport: u16::from_be(t.dport_be),
     })
+}
+
+/// A flow of which there is only the key.
+pub(crate) fn keyed(key: &FlowKey) -> fw_flow {
+    let mut flow = fw_flow::default();
+    match key.v4() {
+        Some(key4) => {
+            (flow.version_ihl, flow.proto) = (0x45, key.tuple.proto);
+            flow.key = key4;
+        }
+        None => {
+            let key = key.v6();
+            flow.key.sport_be = key.sport_be;
+            flow.key.dport_be = key.dport_be;
+            flow.key.port_proto = key.port_proto;
+            flow.key_saddr6_be = key.saddr_be;
+            flow.key_daddr6_be = key.daddr_be;
+        }
+    }
+    flow
 }

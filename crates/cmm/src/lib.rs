@@ -8,15 +8,22 @@
 mod address;
 mod admission;
 mod age;
+mod around;
 mod bridge;
+mod bridged;
 mod connection;
 mod conns;
 mod departure;
+mod ends;
 mod flow;
+mod gathering;
 mod group;
+mod indices;
 mod key;
+mod leaks;
 mod lookup;
 mod manager;
+mod memory;
 mod nexthop;
 mod op;
 mod policy;
@@ -24,30 +31,34 @@ mod port;
 mod recent;
 mod record;
 mod refusal;
+mod scan;
 mod scope;
 mod share;
-mod snoop;
+mod snooped;
 mod station;
+mod stations;
 mod stats;
 mod sweep;
 mod table;
 mod vrf;
+mod walk;
 
 #[cfg(test)]
 mod tests;
 
-pub use bridge::{
-    BridgeOp, BridgePort, BridgeRefusal, BridgedPath, Bridges, PathView, RoutedPort, Stations,
+pub use around::Around;
+pub use bridge::{Bridges, PathView};
+pub use bridged::{
+    BridgeOp, BridgePort, BridgeRefusal, BridgedLeg, BridgedList, BridgedPath, RoutedPort, Stations,
 };
 pub use flow::{Connection, Flow, Preparation};
 pub use key::{ConnKey, FlowKey, addr_of, out_of, words_of};
-pub use manager::{Around, Manager, Settings};
+pub use leaks::Leaks;
+pub use manager::{Manager, Settings};
 pub use op::{Op, StateView};
 pub use policy::{Exclusion, Policy, RuleScope};
 pub use port::{Fitness, Framing, Path, Port, Session, Tag, Tags};
 pub use refusal::Refusal;
 pub use share::Holder;
-pub use snoop::{BridgedLeg, BridgedList};
-pub use station::StationExit;
+pub use stations::StationExit;
 pub use stats::{Latency, Stats};
-pub use vrf::Leaks;

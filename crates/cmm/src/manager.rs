@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The manager: candidates in, operations out.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use freeway_abi::fw_candidate;
 
-use crate::admission::keyed;
-use crate::age::Scan;
+use crate::around::Around;
 use crate::conns::Conns;
 use crate::flow::{Connection, Flow};
-use crate::group::Groups;
-use crate::key::{ConnKey, FlowKey};
+use crate::gathering::Groups;
+use crate::indices::Indices;
+use crate::key::{ConnKey, FlowKey, keyed};
+use crate::leaks::Leaks;
+use crate::memory::{Outcomes, Refusals};
 use crate::nexthop::Nexthops;
 use crate::op::Op;
 use crate::policy::{Policy, RuleScope};
 use crate::port::{Path, Port};
 use crate::recent::Recent;
 use crate::refusal::Refusal;
+use crate::scan::Scan;
 use crate::share::{Holder, Shares};
-use crate::station::KnownStations;
+use crate::stations::KnownStations;
 use crate::stats::Stats;
-use crate::sweep::Sweep;
 use crate::table::Table;
-use crate::vrf::Leaks;
+use crate::walk::Walk;
 
 /// Sizes and times.
 #[derive(Clone, Debug)]
@@ -78,36 +80,6 @@ impl Default for Settings {
     }
 }
 
-/// Recent refusals kept for `explain`, and outcomes that changed.
-pub(crate) const MEMORY_MAX: usize = 4096;
-
-/// How often the outcome of a flow changed lately.
-#[derive(Clone, Copy)]
-pub(crate) struct Changes {
-    pub since_tick: u32,
-    pub count: u32,
-}
-
-/// What the daemon knows of a candidate beside it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Around {
-    /// Frames that left for the one that came in.
-    pub copies: u32,
-    /// A packet socket takes its frames.
-    pub sniffed: bool,
-    /// A socket of the router itself takes its packets, which are to a group.
-    pub local: bool,
-}
-
-impl Around {
-    /// One frame for one, and nobody who takes it.
-    pub const PLAIN: Around = Around {
-        copies: 1,
-        sniffed: false,
-        local: false,
-    };
-}
-
 /// The connection manager.
 pub struct Manager {
     pub(crate) settings: Settings,
@@ -124,28 +96,17 @@ pub struct Manager {
     pub(crate) mark_scopes: Vec<RuleScope>,
     /// Connections without an answer may be fast: rules see their packets as new.
     pub(crate) one_way: bool,
-    pub(crate) free: Vec<u32>,
-    pub(crate) next: u32,
-    /// States and next hops that the data plane may still be holding.
-    pub(crate) quarantine: VecDeque<(u32, Retired)>,
-    pub(crate) changes: HashMap<FlowKey, Changes>,
-    refusals: HashMap<FlowKey, Refusal>,
-    refusal_order: VecDeque<FlowKey>,
+    pub(crate) indices: Indices,
+    pub(crate) outcomes: Outcomes,
+    pub(crate) refusals: Refusals,
     pub(crate) scan: Scan,
     /// Index of the flow from which on connections are asked for.
     pub(crate) next_asked: u32,
-    pub(crate) sweep: Option<Sweep>,
+    pub(crate) sweep: Option<Walk>,
     pub(crate) groups: Groups,
     pub(crate) leaks: Leaks,
     pub(crate) recent: Recent,
     pub(crate) shares: Shares,
-}
-
-/// What waits for the last packet that could refer to it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Retired {
-    State(u32),
-    Nexthop(u32),
 }
 
 impl Manager {
@@ -154,6 +115,7 @@ impl Manager {
     pub fn new(settings: Settings) -> Self {
         Self {
             nexthops: Nexthops::new(settings.nexthops_max),
+            indices: Indices::new(settings.flows_max),
             settings,
             table: Table::new(),
             conns: Conns::new(),
@@ -165,12 +127,8 @@ impl Manager {
             unsafe_scopes: vec![RuleScope::everything()],
             mark_scopes: Vec::new(),
             one_way: true,
-            free: Vec::new(),
-            next: 1,
-            quarantine: VecDeque::new(),
-            changes: HashMap::new(),
-            refusals: HashMap::new(),
-            refusal_order: VecDeque::new(),
+            outcomes: Outcomes::default(),
+            refusals: Refusals::default(),
             scan: Scan::default(),
             next_asked: 0,
             sweep: None,
@@ -213,12 +171,7 @@ impl Manager {
 
     /// States of removed flows that count packets not yet in [`Stats`].
     pub fn retired_states(&self) -> impl Iterator<Item = u32> + '_ {
-        self.quarantine
-            .iter()
-            .filter_map(|(_, retired)| match retired {
-                Retired::State(index) => Some(*index),
-                Retired::Nexthop(_) => None,
-            })
+        self.indices.retired_states()
     }
 
     /// Flows in the table.
@@ -300,7 +253,7 @@ impl Manager {
     /// The last refusal for a key.
     #[must_use]
     pub fn refusal(&self, key: &FlowKey) -> Option<Refusal> {
-        self.refusals.get(key).copied()
+        self.refusals.of(key)
     }
 
     /// Begins a new hard epoch: every flow waits in the kernel until confirmed.
@@ -338,29 +291,13 @@ impl Manager {
     ) {
         if let Err(refusal) = admitted {
             *self.stats.refused.entry(refusal).or_default() += 1;
-            self.remember(*key, refusal);
+            self.refusals.note(*key, refusal);
             if refusal.is_momentary() {
                 ops.push(Op::ForgetOffer {
                     flow: Box::new(keyed(key)),
                 });
             }
         }
-    }
-
-    pub(crate) fn remember(&mut self, key: FlowKey, refusal: Refusal) {
-        if self.refusals.insert(key, refusal).is_none() {
-            self.refusal_order.push_back(key);
-        }
-        if self.refusal_order.len() > MEMORY_MAX
-            && let Some(oldest) = self.refusal_order.pop_front()
-        {
-            self.refusals.remove(&oldest);
-        }
-    }
-
-    /// `key` became fast.
-    pub(crate) fn forget_refusal(&mut self, key: &FlowKey) {
-        self.refusals.remove(key);
     }
 
     /// Who forwards from one port to another; `bound`: flows that XDP cannot forward. If nobody, what is in the way.

@@ -9,8 +9,8 @@ use freeway_abi::fw_candidate;
 use freeway_kernel::Affected;
 use freeway_kernel::model::{Prefix, Tuple};
 
+use crate::ends::receiver;
 use crate::key::FlowKey;
-use crate::station::receiver;
 
 /// Changes are known for so long: a busy daemon looks at candidates late.
 const KNOWN_S: u32 = 10;

@@ -2,73 +2,15 @@
 //! Stations of bridges that route: XDP takes and sends their frames at the bridge's ports, once it is known where they
 //! are. Until then, and where they have no XDP, their flows are tc's.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use freeway_abi::fw_candidate;
 
+use crate::ends::{Mac, receiver, sender};
 use crate::key::FlowKey;
 use crate::manager::Manager;
 use crate::nexthop::NexthopKey;
 use crate::op::Op;
-use crate::port::{Framing, Path, Tag};
-
-type Mac = [u8; 6];
-
-/// How XDP sends to a station.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StationExit {
-    /// The bridge's port where it is.
-    pub device: u32,
-    /// That port's slot in the device map.
-    pub slot: u32,
-    /// What frames have there.
-    pub tag: Tag,
-}
-
-impl StationExit {
-    pub(crate) fn framing(&self) -> Framing {
-        Framing {
-            tags: [self.tag, Tag::default()],
-            session: None,
-        }
-    }
-}
-
-/// The stations, by the bridge or the VLAN of it, and MAC address.
-#[derive(Debug, Default)]
-pub(crate) struct KnownStations {
-    /// What they send comes in through XDP.
-    entries: BTreeSet<(u32, Mac)>,
-    /// Those for which that has changed, and not all flows have followed.
-    moved: BTreeMap<u32, BTreeSet<Mac>>,
-    exits: BTreeMap<(u32, Mac), StationExit>,
-}
-
-impl KnownStations {
-    pub fn exit(&self, port: u32, mac: Mac) -> Option<StationExit> {
-        self.exits.get(&(port, mac)).copied()
-    }
-
-    pub fn forget(&mut self, port: u32) {
-        self.entries.retain(|(of, _)| *of != port);
-        self.moved.remove(&port);
-        self.exits.retain(|(of, _), _| *of != port);
-    }
-}
-
-/// Whom a frame came from.
-fn sender(c: &fw_candidate) -> Mac {
-    let mut mac = [0; 6];
-    mac.copy_from_slice(&c.l2_in[6..12]);
-    mac
-}
-
-/// Whom it goes to.
-pub(crate) fn receiver(c: &fw_candidate) -> Mac {
-    let mut mac = [0; 6];
-    mac.copy_from_slice(&c.l2_out[..6]);
-    mac
-}
+use crate::port::Path;
+use crate::stations::StationExit;
 
 impl Manager {
     pub(crate) fn is_by_station(&self, port: u32) -> bool {
@@ -77,8 +19,7 @@ impl Manager {
 
     /// False if XDP would have to know a station that it does not.
     pub(crate) fn knows_stations(&self, c: &fw_candidate, key: &FlowKey) -> bool {
-        let entry = (key.port, sender(c));
-        let enters = || !key.tuple.dst.is_multicast() && self.stations.entries.contains(&entry);
+        let enters = || !key.tuple.dst.is_multicast() && self.stations.enters(key.port, sender(c));
         (!self.is_by_station(key.port) || enters())
             && (!self.is_by_station(c.port_out)
                 || self.stations.exit(c.port_out, receiver(c)).is_some())
@@ -98,13 +39,7 @@ impl Manager {
     /// What a station sends to the router comes in through XDP, or no longer; its flows follow with
     /// [`Manager::move_stations`].
     pub fn set_station_entry(&mut self, (port, mac): (u32, Mac), known: bool) {
-        let changed = match known {
-            true => self.stations.entries.insert((port, mac)),
-            false => self.stations.entries.remove(&(port, mac)),
-        };
-        if changed {
-            self.stations.moved.entry(port).or_default().insert(mac);
-        }
+        self.stations.set_entry(port, mac, known);
     }
 
     /// True if flows are to follow at once; where there are many, they do with the next tick, and one walk is for all
@@ -112,9 +47,9 @@ impl Manager {
     #[must_use]
     pub fn few_move(&self) -> bool {
         let few = self.settings.work_max;
-        let moved = self.stations.moved.keys();
-        let flows = moved.flat_map(|port| self.table.at_port(*port).take(few + 1));
-        !self.stations.moved.is_empty() && flows.take(few + 1).count() <= few
+        let flows = |port| self.table.at_port(port).take(few + 1);
+        let flows = self.stations.moved_ports().flat_map(flows);
+        self.stations.moved_ports().next().is_some() && flows.take(few + 1).count() <= few
     }
 
     /// Flows of stations whose way in has changed are learned anew, at most as many as in one call of others.
@@ -126,14 +61,14 @@ impl Manager {
         ops: &mut Vec<Op>,
     ) {
         let work_max = self.settings.work_max;
-        for (port, macs) in std::mem::take(&mut self.stations.moved) {
+        for (port, macs) in self.stations.take_moved() {
             let moves = |index: &u32| {
                 let record = self.table.get(*index).filter(|record| !record.is_sniffed());
                 // of those that are bound some are for what was seen before the station was known
                 record.is_some_and(|record| {
                     let of_tc = record.path() == Path::Tc;
                     sender(*index).is_some_and(|mac| {
-                        let known = self.stations.entries.contains(&(port, mac));
+                        let known = self.stations.enters(port, mac);
                         macs.contains(&mac) && known == of_tc
                     })
                 })
@@ -141,7 +76,7 @@ impl Manager {
             let flows = self.table.at_port(port).filter(moves);
             let flows: Vec<u32> = flows.take(work_max).collect();
             if flows.len() == work_max {
-                self.stations.moved.insert(port, macs);
+                self.stations.still_move(port, macs);
             }
             for index in flows {
                 self.remove(index, now_tick, ops);
@@ -157,11 +92,7 @@ impl Manager {
         now_tick: u32,
         ops: &mut Vec<Op>,
     ) {
-        let before = match exit {
-            Some(exit) => self.stations.exits.insert((port, mac), exit),
-            None => self.stations.exits.remove(&(port, mac)),
-        };
-        if before == exit {
+        if self.stations.set_exit(port, mac, exit) == exit {
             return;
         }
         let behind = self.nexthops.behind(port, mac).into_iter();

@@ -10,17 +10,7 @@ use crate::policy::{Policy, RuleScope};
 use crate::port::Path;
 use crate::record::Record;
 use crate::refusal::Refusal;
-
-/// A walk over the whole table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sweep {
-    /// The next index to look at.
-    next: u32,
-    /// One more than the last.
-    end: u32,
-    /// Flows leave whether they are allowed or not.
-    flush: bool,
-}
+use crate::walk::Walk;
 
 /// Flows that are looked at for each that may leave.
 const LOOKS: usize = 16;
@@ -85,7 +75,7 @@ impl Manager {
         }
         self.remove(index, now_tick, ops);
         if path.is_err() {
-            self.remember(key, Refusal::Sniffed);
+            self.refusals.note(key, Refusal::Sniffed);
         }
     }
 
@@ -97,34 +87,28 @@ impl Manager {
 
     /// Begins the walk and does its first part; [`Manager::work`] does the others.
     pub(crate) fn begin_sweep(&mut self, flush: bool, now_tick: u32, ops: &mut Vec<Op>) {
-        let flush = flush || self.sweep.is_some_and(|sweep| sweep.flush);
-        self.sweep = Some(Sweep {
-            next: 1,
-            end: self.table.end(),
-            flush,
-        });
+        let flush = flush || self.sweep.is_some_and(|sweep| sweep.flushes());
+        self.sweep = Some(Walk::new(self.table.end(), flush));
         self.continue_sweep(now_tick, ops);
     }
 
     pub(crate) fn continue_sweep(&mut self, now_tick: u32, ops: &mut Vec<Op>) {
-        let Some(sweep) = self.sweep else {
+        let Some(mut sweep) = self.sweep else {
             return;
         };
         let (mut leave, mut looks) = (self.settings.work_max, LOOKS * self.settings.work_max);
-        let mut index = sweep.next;
-        while index < sweep.end && leave > 0 && looks > 0 {
+        while leave > 0
+            && looks > 0
+            && let Some(index) = sweep.next()
+        {
             let record = self.table.get(index);
-            if record.is_some_and(|record| sweep.flush || !self.is_allowed(record)) {
+            if record.is_some_and(|record| sweep.flushes() || !self.is_allowed(record)) {
                 self.remove(index, now_tick, ops);
                 leave -= 1;
             }
             looks -= 1;
-            index += 1;
         }
-        self.sweep = (index < sweep.end).then_some(Sweep {
-            next: index,
-            ..sweep
-        });
+        self.sweep = (!sweep.is_over()).then_some(sweep);
     }
 
     /// Everything that may change about a flow's admission.

@@ -5,52 +5,12 @@
 //! that happened to it. A route to a VRF's own interface sends it through that, where more may look at it: its qdisc,
 //! packet sockets, and the rules for what the router itself sends (`vrf_xmit()` in drivers/net/vrf.c).
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use freeway_kernel::model::Prefix;
-
 use crate::conns::Vrfs;
+use crate::leaks::Leaks;
 use crate::manager::Manager;
 use crate::op::Op;
-
-/// Destinations of routes to VRFs' own interfaces.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Leaks {
-    /// Not known: there may be a route to any.
-    Unknown,
-    /// These.
-    To(BTreeSet<Prefix>),
-    /// These, and from a VRF's own table routes may lead back to ports outside of it, so that a packet may pass its
-    /// interface and leave in the VRF where it came in.
-    ThereAndBack(BTreeSet<Prefix>),
-}
-
-impl Default for Leaks {
-    fn default() -> Self {
-        Leaks::To(BTreeSet::new())
-    }
-}
-
-impl Leaks {
-    /// True if a route to these is known as one.
-    #[must_use]
-    pub fn name(&self, to: &Prefix) -> bool {
-        match self {
-            Leaks::Unknown => true,
-            Leaks::To(networks) | Leaks::ThereAndBack(networks) => networks.contains(to),
-        }
-    }
-
-    fn contain(&self, ip: IpAddr) -> bool {
-        match self {
-            Leaks::Unknown => true,
-            Leaks::To(networks) | Leaks::ThereAndBack(networks) => {
-                networks.iter().any(|net| net.contains(ip))
-            }
-        }
-    }
-}
 
 impl Manager {
     /// Routes to VRFs' own interfaces have come or gone; flows that may go by one leave.
