@@ -97,6 +97,11 @@ install: man ## install below DESTDIR and PREFIX (/usr/local)
 	install -D -m 0644 packaging/freeway.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/freeway.conf
 	install -D -m 0644 packaging/freeway.toml $(DESTDIR)$(PREFIX)/share/doc/freeway/freeway.toml
 
+.PHONY: docs
+docs: ## the documents as a book, in target/book; builds mdBook the first time
+	@scripts/links
+	@scripts/book
+
 .PHONY: clean
 clean: ## remove what was built
 	$(CARGO) clean
