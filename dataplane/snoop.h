@@ -7,7 +7,7 @@
 #ifndef FW_SNOOP_H
 #define FW_SNOOP_H
 
-#include "bridge.h"
+#include "cross.h"
 #include "group.h"
 #include "guard.h"
 

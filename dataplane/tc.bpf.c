@@ -7,7 +7,7 @@
 #include "note.h"
 #include "learn.h"
 #include "session.h"
-#include "bridge.h"
+#include "cross.h"
 #include "snoop.h"
 
 /* TCX_NEXT is TC_ACT_UNSPEC: whoever else is on this hook gets the packet. */
