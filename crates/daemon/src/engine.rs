@@ -8,14 +8,19 @@
 mod bonds;
 mod bridges;
 mod census;
+mod configured;
 mod drops;
 mod exec;
 mod explain;
 mod flows;
 mod latency;
+mod leaking;
 mod lost;
+mod membership;
 mod poll;
 mod ports;
+mod qdiscs;
+mod rates;
 mod redirects;
 mod rings;
 mod ruleset;
@@ -23,10 +28,11 @@ mod sample;
 mod sessions;
 mod sniff;
 mod status;
-mod top;
 mod verdict;
+mod view;
 mod vrf;
 mod wait;
+mod words;
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -51,6 +57,7 @@ use self::ruleset::Ruleset;
 use self::sessions::Sessions;
 use self::sniff::Sniff;
 use self::wait::Readable;
+use super::error::failure;
 use super::{DaemonError, Request};
 use crate::config::Config;
 
@@ -331,7 +338,7 @@ impl Engine {
             self.manager.new_epoch(&mut ops);
         }
         self.manager
-            .tick(now_tick, &exec::View(&self.datapath), &mut ops);
+            .tick(now_tick, &view::View(&self.datapath), &mut ops);
         self.age_paths(now_tick, &mut ops);
         self.move_stations(now_tick, &mut ops);
         self.execute(ops)?;
@@ -686,7 +693,7 @@ impl Engine {
             let mut ops = Vec::new();
             let now_tick = self.now_tick()?;
             self.manager
-                .work(now_tick, &exec::View(&self.datapath), &mut ops);
+                .work(now_tick, &view::View(&self.datapath), &mut ops);
             self.execute(ops)?;
         }
         Ok(())
@@ -739,7 +746,7 @@ impl Engine {
     fn update_policy(&mut self) -> Result<(), DaemonError> {
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
-        let mut policy = ports::policy(&self.config, &self.mirror);
+        let mut policy = configured::policy(&self.config, &self.mirror);
         // multipath routes may choose by the packets within
         policy.gre &= !self.polled.sysctls.hash_beyond_addresses();
         self.manager.set_policy(policy, now_tick, &mut ops);
@@ -774,8 +781,4 @@ fn is_of_connection(event: &Event) -> bool {
         event,
         Event::ConnectionUpdated(_) | Event::ConnectionDestroyed(_)
     )
-}
-
-fn failure(error: impl std::fmt::Display) -> DaemonError {
-    DaemonError::Failure(error.to_string())
 }

@@ -23,3 +23,7 @@ impl From<DaemonError> for Stop {
         Stop::new(exit, error.to_string())
     }
 }
+
+pub(crate) fn failure(error: impl std::fmt::Display) -> DaemonError {
+    DaemonError::Failure(error.to_string())
+}

@@ -7,20 +7,12 @@ use freeway_kernel::model::{Link, PortDetail};
 use freeway_kernel::probe::sends_through_bonds;
 
 use super::Engine;
+use super::configured::{forwards, wants_elsewhere, without_xdp};
+use super::membership::{is_part, takes};
 use super::poll::wanted_by;
-use super::ports::{Port, attach_xdp, forwards, wants_elsewhere, without_xdp};
+use super::ports::Port;
+use super::ports::attach::attach_xdp;
 use crate::kinds;
-
-/// A part of a bond.
-pub(super) fn is_part(link: &Link) -> bool {
-    link.master.is_some() && matches!(link.port, PortDetail::Bond { .. })
-}
-
-/// True if the bond takes what comes in there for its own (`bond_handle_frame()`, `bond_is_slave_inactive()`).
-fn takes(bond: &Link, part: &Link) -> bool {
-    let active = matches!(part.port, PortDetail::Bond { state: 0, .. });
-    active && bond.up && part.up && part.carrier && part.mac == bond.mac
-}
 
 impl Engine {
     /// What keeps XDP from a part until the administrator does something about it: it has no program then.

@@ -13,8 +13,11 @@ use freeway_datapath::Datapath;
 use freeway_kernel::model::{Event, Link, PortDetail};
 
 use super::Engine;
+use super::configured::{forwards, wants_elsewhere, without_xdp};
+use super::membership::is_member;
 use super::poll::wanted_by;
-use super::ports::{Port, attach_tc, attach_xdp, forwards, wants_elsewhere, without_xdp};
+use super::ports::Port;
+use super::ports::attach::{attach_tc, attach_xdp};
 use crate::{DaemonError, kinds};
 
 /// The paths that the data plane has.
@@ -483,9 +486,4 @@ impl Engine {
                 .collect(),
         }
     }
-}
-
-/// A port of a bridge.
-pub(super) fn is_member(link: &Link) -> bool {
-    link.master.is_some() && matches!(link.port, PortDetail::Bridge { .. })
 }

@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Carrying out the manager's operations.
 
-use std::ops::Range;
-
-use freeway_abi::{FW_FLOW_CT, FW_ST_ACTIVE, FW_ST_PREPARING, fw_flow, fw_nexthop, fw_state};
-use freeway_cmm::{ConnKey, Op, StateView};
-use freeway_datapath::Datapath;
+use freeway_abi::{FW_FLOW_CT, FW_ST_ACTIVE, FW_ST_PREPARING, fw_flow, fw_nexthop};
+use freeway_cmm::{ConnKey, Op};
 use freeway_kernel::conntrack::{SetTimeout, TcpPrepare};
 
 use super::Engine;
 use crate::DaemonError;
-
-/// The manager's view of the shared states.
-pub(super) struct View<'a>(pub &'a Datapath);
-
-impl StateView for View<'_> {
-    fn state(&self, index: u32) -> fw_state {
-        self.0.flows.state(index)
-    }
-
-    fn take_seen(&self, indices: Range<u32>, most: usize, seen: &mut Vec<u32>) -> u32 {
-        self.0.seen.take(indices, most, seen)
-    }
-}
 
 /// conntrack follows the sequence numbers of its connection.
 fn is_tcp(flow: &fw_flow) -> bool {

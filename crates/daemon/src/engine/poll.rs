@@ -57,7 +57,7 @@ impl Poller {
             }
         };
         let thread = std::thread::Builder::new().name("freeway-poll".into());
-        thread.spawn(work).map_err(super::failure)?;
+        thread.spawn(work).map_err(crate::error::failure)?;
         Ok(Self {
             questions,
             answers,

@@ -3,16 +3,18 @@
 
 use std::time::Instant;
 
-use freeway_abi::{FW_R_FAST, REASONS, Stage};
+use freeway_abi::{FW_R_FAST, REASONS};
 use freeway_api::{
-    Events, Failure, FlowCounts, Flushed, Holder, Latency, Learning, Limit, Netlink, Port,
-    PortPath, PortState, ReasonCount, RefusalCount, Resynced, Shares, Stats, Status, Switched,
+    Events, FlowCounts, Flushed, Holder, Latency, Learning, Limit, Netlink, Port, PortPath,
+    PortState, ReasonCount, RefusalCount, Resynced, Shares, Stats, Status, Switched,
 };
 use freeway_cmm::{Fitness, Refusal};
 
+use super::Engine;
 use super::census::{Asker, Sums};
-use super::{Engine, failure};
+use super::words::stage;
 use crate::config::{Limited, PacketsPerSecond};
+use crate::error::failure;
 use crate::{DaemonError, Request};
 
 /// Holders of flows that are named.
@@ -251,16 +253,6 @@ impl Engine {
     }
 }
 
-pub(super) fn stage(stage: Stage) -> &'static str {
-    match stage {
-        Stage::Fast => "fast",
-        Stage::Punt => "punt",
-        Stage::Drop => "drop",
-        Stage::Learn => "learn",
-        Stage::Keep => "keep",
-    }
-}
-
 fn distribution(latency: &freeway_cmm::Latency) -> Latency {
     Latency {
         p50: latency.quantile_ms(0.50).into(),
@@ -268,10 +260,6 @@ fn distribution(latency: &freeway_cmm::Latency) -> Latency {
         p99: latency.quantile_ms(0.99).into(),
         max: latency.max_ms().into(),
     }
-}
-
-pub(super) fn internal(error: DaemonError) -> Failure {
-    Failure::internal(error.to_string())
 }
 
 /// The daemon's own memory, without what it shares with the data plane.

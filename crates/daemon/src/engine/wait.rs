@@ -9,8 +9,8 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::failure;
 use crate::DaemonError;
+use crate::error::failure;
 
 /// An epoll set that tokio waits for.
 pub(super) struct Readable {

@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rates for `freeway top`: what flows, ports and reasons counted between two walks over the flows.
+//! What was forwarded between two looks.
+
+mod top;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::{Duration, Instant};
 
-use freeway_abi::{FW_R_FAST, REASONS, fw_state};
-use freeway_api::{FlowCounts, Rate, ReasonRate, Top, TopFlow, TopPort, TopQuery};
+use freeway_abi::fw_state;
 use freeway_datapath::Datapath;
 
-use super::Engine;
-use super::census::Sums;
-use super::status::stage;
-
 /// Most flows that are named.
-const FLOWS_MAX: usize = 200;
+pub(super) const FLOWS_MAX: usize = 200;
+
 /// Rates are taken over at least so long, whoever asks.
-const INTERVAL_MIN: Duration = Duration::from_millis(500);
+pub(super) const INTERVAL_MIN: Duration = Duration::from_millis(500);
+
 /// What was counted is forgotten when nobody has asked for so long.
-const UNUSED: Duration = Duration::from_secs(30);
+pub(super) const UNUSED: Duration = Duration::from_secs(30);
 
 /// Packets and bytes.
-type Count = (u64, u64);
+pub(super) type Count = (u64, u64);
 
 /// What a state had counted at the walk before, for differences: both wrap.
 #[derive(Clone, Copy, Debug, Default)]
-struct Before {
+pub(super) struct Before {
     packets: u32,
     /// In units of 64 bytes: it wraps at 256 GiB.
     bytes_64: u32,
@@ -46,7 +45,7 @@ pub(super) struct Rates {
 
 /// Differences between two walks.
 #[derive(Clone, Debug, Default)]
-struct Interval {
+pub(super) struct Interval {
     length: Duration,
     fast: Count,
     /// By ifindex: what came in there and what left there.
@@ -149,74 +148,9 @@ impl Rates {
     }
 }
 
-fn add(count: &mut Count, packets: u64, bytes: u64) {
+pub(super) fn add(count: &mut Count, packets: u64, bytes: u64) {
     count.0 += packets;
     count.1 += bytes;
-}
-
-impl Engine {
-    pub(super) fn top(&self, query: TopQuery, sums: &Sums) -> Top {
-        let idle = Interval::default();
-        let interval = self
-            .census
-            .rates
-            .as_ref()
-            .map_or(&idle, |rates| &rates.last);
-        let seconds = interval.length.as_secs_f64();
-        let per_s = |number: u64| match seconds {
-            0.0 => 0.0,
-            seconds => number as f64 / seconds,
-        };
-        let rate = |(packets, bytes): Count| Rate {
-            packets_per_s: per_s(packets),
-            bits_per_s: per_s(8 * bytes),
-        };
-        let now_tick = self.now_tick().unwrap_or(0);
-        let mut flows: Vec<_> = interval.flows.iter().map(|Reverse(flow)| *flow).collect();
-        flows.sort_unstable_by_key(|(bytes, index, _)| (Reverse(*bytes), *index));
-        let room = usize::try_from(query.flows).unwrap_or(FLOWS_MAX);
-        // one that has left meanwhile has no entry to show
-        let living = flows
-            .into_iter()
-            .take(room)
-            .filter_map(|(bytes, index, packets)| {
-                Some(TopFlow {
-                    flow: self.flow(index, &self.manager.flow(index)?, now_tick),
-                    rate: rate((packets, bytes)),
-                })
-            });
-        let ports = self.ports.by_index.iter().filter(|(_, port)| port.is_fit());
-        let reasons = REASONS.iter().enumerate().filter_map(|(number, reason)| {
-            let packets = *interval.reasons.get(number)?;
-            (packets > 0 && number != FW_R_FAST as usize).then(|| ReasonRate {
-                name: reason.name.into(),
-                stage: stage(reason.stage).into(),
-                words: reason.words.into(),
-                packets_per_s: per_s(packets),
-            })
-        });
-        Top {
-            interval_s: seconds,
-            on: self.on,
-            table: FlowCounts {
-                capacity: self.config.flows.max.into(),
-                ..sums.flows
-            },
-            fast: rate(interval.fast),
-            ports: ports
-                .map(|(ifindex, _)| {
-                    let [received, sent] = interval.ports.get(ifindex).copied().unwrap_or_default();
-                    TopPort {
-                        name: self.port_name(*ifindex),
-                        received: rate(received),
-                        sent: rate(sent),
-                    }
-                })
-                .collect(),
-            flows: living.collect(),
-            reasons: reasons.collect(),
-        }
-    }
 }
 
 #[cfg(test)]

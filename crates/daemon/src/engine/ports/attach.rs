@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Attaching the programs to a port, and what became of it.
+
+use freeway_datapath::{Attachment, Datapath, DatapathError, Hook};
+use freeway_kernel::model::{Framing as LinkFraming, Link};
+use freeway_kernel::netdev;
+
+use super::{Port, Within};
+
+/// Does what failed before only if the link has changed since.
+pub(in crate::engine) fn attempt(
+    link: &Link,
+    failed: &mut Option<(u32, String)>,
+    attach: impl FnOnce() -> Result<(), DatapathError>,
+) -> Result<(), String> {
+    match failed {
+        Some((state, reason)) if *state == state_of(link) => return Err(reason.clone()),
+        _ => *failed = None,
+    }
+    attach().map_err(|error| {
+        let reason = error.to_string();
+        match netdev::exists(link.ifindex) {
+            true => tracing::warn!(port = link.name, "{reason}"),
+            false => tracing::debug!(port = link.name, "{reason}"),
+        }
+        *failed = Some((state_of(link), reason.clone()));
+        reason
+    })
+}
+
+/// An error is why there is no program. `slot`: what is sent there leaves here; none at a part of a bond.
+pub(in crate::engine) fn attach_xdp(
+    datapath: &Datapath,
+    link: &Link,
+    port: &mut Port,
+    slot: Option<u32>,
+    without: Option<String>,
+) -> Result<(), String> {
+    if let Some(reason) = without {
+        port.xdp_program = None;
+        return Err(reason);
+    }
+    if port.xdp_program.is_some() {
+        return Ok(());
+    }
+    let hook = match port.within {
+        Within::Nothing => Hook::Xdp,
+        Within::Bridge => Hook::BridgeXdp,
+        Within::Bond => Hook::BondXdp,
+    };
+    let program = &mut port.xdp_program;
+    attempt(link, &mut port.xdp_failed, || {
+        let attachment = datapath.attach(link.ifindex, hook)?;
+        if let Some(slot) = slot {
+            datapath.set_port(slot, link.ifindex)?;
+        }
+        *program = Some(attachment);
+        Ok(())
+    })
+}
+
+pub(in crate::engine) fn attach_tc(
+    datapath: &Datapath,
+    link: &Link,
+    port: &mut Port,
+    had_clsact: bool,
+) -> Result<(), String> {
+    let alone = !port.has_xdp();
+    if !port.tc_programs.is_empty() && port.alone == alone {
+        return Ok(());
+    }
+    port.alone = alone;
+    port.tc_programs.clear();
+    let of_bridge = port.within == Within::Bridge;
+    let (programs, clsact) = (&mut port.tc_programs, &mut port.clsact);
+    let attached = attempt(link, &mut port.failed, || {
+        datapath.sweep(link.ifindex);
+        let (ingress, egress) = match (link.framing(), alone) {
+            _ if of_bridge => (Hook::BridgeIngress, Hook::BridgeEgress),
+            (LinkFraming::Bare, true) => (Hook::RawIngressAlone, Hook::RawEgress),
+            (LinkFraming::Bare, false) => (Hook::RawIngress, Hook::RawEgress),
+            (_, true) => (Hook::IngressAlone, Hook::Egress),
+            (_, false) => (Hook::Ingress, Hook::Egress),
+        };
+        let ingress = datapath.attach(link.ifindex, ingress)?;
+        *clsact |= !had_clsact && matches!(ingress, Attachment::Filter(_));
+        *programs = vec![ingress];
+        programs.push(datapath.attach(link.ifindex, egress)?);
+        Ok(())
+    });
+    attached.inspect_err(|_| port.detach(link.ifindex))
+}
+
+/// What an attempt to attach depends on.
+pub(in crate::engine) fn state_of(link: &Link) -> u32 {
+    link.mtu << 1 | u32::from(link.up)
+}
