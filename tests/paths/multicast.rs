@@ -23,6 +23,8 @@ const SETTLE: Duration = Duration::from_millis(50);
 const FOLLOWED: Duration = Duration::from_millis(200);
 /// A poll and what comes after it.
 const POLLED: Duration = Duration::from_secs(3);
+/// Until a group is copied: a flow that has changed often waits for a minute, and only a fault takes longer.
+const LEARNED: Duration = Duration::from_secs(90);
 
 /// What takes redirected frames at each receiver, without which no port there is fit for them.
 fn captures(fanout: &Fanout) -> Vec<Capture> {
@@ -41,7 +43,7 @@ fn start(fanout: &Fanout) -> Router {
 fn wait_copied(router: &Router, injector: &Injector, flow: &FlowSpec, ports: usize) {
     let filter = format!("proto udp dst {}", flow.far);
     let mut number = 1_000_000;
-    until("the group is fast", Duration::from_secs(10), || {
+    until("the group is fast", LEARNED, || {
         for _ in 0..4 {
             injector.send(&flow.frame(0, number)).unwrap();
             number += 1;
