@@ -4,9 +4,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use freeway_lab::frame::sum16;
+use freeway_testkit::{freeway, machine};
 use serde_json::Value;
 
 const SYN: u8 = 0x02;
@@ -134,7 +135,7 @@ impl Drop for File {
 }
 
 fn replay(file: &File, more: &[&str]) -> Output {
-    Command::new(freeway_testkit::program("freeway"))
+    freeway()
         .args(["bench", "replay", file.0.to_str().unwrap()])
         .args(more)
         .output()
@@ -149,10 +150,7 @@ fn number(value: &Value) -> u64 {
 
 #[test]
 fn a_capture_goes_through_both_routers() {
-    if !nix::unistd::geteuid().is_root() {
-        println!("skipped: network namespaces need root");
-        return;
-    }
+    let Some(_machine) = machine() else { return };
     let (frames, near, far) = capture();
     let file = File::new("whole.pcap", &pcap(&frames));
     // slow enough for a machine with other work

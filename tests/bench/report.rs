@@ -67,9 +67,8 @@ fn example() -> PathBuf {
 }
 
 fn freeway(arguments: &[&str]) -> Output {
-    Command::new(freeway_testkit::program("freeway"))
+    freeway_testkit::freeway()
         .args(arguments)
-        .env("NO_COLOR", "1")
         .stdin(Stdio::null())
         .output()
         .unwrap()

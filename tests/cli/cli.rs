@@ -5,11 +5,7 @@
 use std::process::{Command, Output};
 
 fn freeway(arguments: &[&str]) -> Output {
-    Command::new(freeway_testkit::program("freeway"))
-        .args(arguments)
-        .env("NO_COLOR", "1")
-        .output()
-        .unwrap()
+    freeway_testkit::freeway().args(arguments).output().unwrap()
 }
 
 /// The exit code and the one line on standard error.

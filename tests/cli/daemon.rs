@@ -16,8 +16,8 @@ use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
 
 fn program() -> Command {
-    let mut command = Command::new(freeway_testkit::program("freeway"));
-    command.env("NO_COLOR", "1").stdin(Stdio::null());
+    let mut command = freeway_testkit::freeway();
+    command.stdin(Stdio::null());
     command
 }
 

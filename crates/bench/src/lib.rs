@@ -28,24 +28,14 @@ mod statistics;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
-use freeway_console::{Stop, usage, write_completions, write_pages};
+use clap::CommandFactory;
+use freeway_console::{Stop, start, write_completions, write_pages};
 
 use cli::{Cli, Command};
 
 /// The program `freeway-bench`.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return usage(&error, "freeway bench --help"),
-    };
-    match run(cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(stop) => {
-            eprintln!("freeway: {stop}");
-            stop.exit.into()
-        }
-    }
+    start("freeway bench --help", |cli: Cli| run(cli.command))
 }
 
 fn run(command: Command) -> Result<(), Stop> {

@@ -8,8 +8,8 @@ mod number;
 mod page;
 mod program;
 mod progress;
+mod start;
 mod terminal;
-mod usage;
 
 pub use exit::{EXIT_CODES, Exit, Stop};
 pub use manual::{write_completions, write_pages};
@@ -17,5 +17,5 @@ pub use number::{bit_rate, bytes, count, duration, plural, rate};
 pub use page::{Page, TIE, Tone};
 pub use program::program;
 pub use progress::{Meter, progress, rough};
+pub use start::start;
 pub use terminal::{Terminal, print, print_json, show, write};
-pub use usage::usage;

@@ -5,6 +5,18 @@ use freeway_kernel::model::{Framing, Link, LinkDetail, PortDetail};
 use freeway_kernel::probe::redirects_to_ppp;
 use freeway_kernel::sysctl::Sysctls;
 
+/// Qdiscs that pass packets on in order and do not shape them.
+pub const UNSHAPED: [&str; 8] = [
+    "noqueue",
+    "mq",
+    "pfifo_fast",
+    "pfifo",
+    "bfifo",
+    "fq",
+    "fq_codel",
+    "clsact",
+];
+
 /// Why a link is left to the kernel whatever is configured.
 pub fn unsupported(link: &Link) -> Option<String> {
     if link.framing() == Framing::Other {

@@ -12,24 +12,14 @@ mod show;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
-use freeway_console::{Stop, usage, write_completions, write_pages};
+use clap::CommandFactory;
+use freeway_console::{Stop, start, write_completions, write_pages};
 use freeway_daemon::Options;
 
 use cli::{Cli, Command, LabCommand};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return usage(&error, "freeway --help"),
-    };
-    match run(cli.command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(stop) => {
-            eprintln!("freeway: {stop}");
-            stop.exit.into()
-        }
-    }
+    start("freeway --help", |cli: Cli| run(cli.command))
 }
 
 fn run(command: Command) -> Result<(), Stop> {

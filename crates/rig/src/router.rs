@@ -49,7 +49,7 @@ impl RouterDaemon {
         interfaces: &[String],
         config: &str,
     ) -> Result<RouterDaemon, Stop> {
-        let program = program("freeway").ok_or_else(|| {
+        let program = daemon_program().ok_or_else(|| {
             Stop::new(
                 Exit::Unavailable,
                 "the program freeway is neither beside this one nor in PATH",
@@ -235,4 +235,13 @@ impl Drop for RouterDaemon {
 fn socket_of(namespace: &Path) -> io::Result<PathBuf> {
     let inode = std::fs::metadata(namespace)?.ino();
     Ok(Path::new(netns::RUN_DIR).join(netns::socket_name(inode)))
+}
+
+/// This same program, under whatever name it was started; the bench, which is another, has it beside it.
+fn daemon_program() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    if own.file_name()? == "freeway-bench" {
+        return program("freeway");
+    }
+    Some(own)
 }

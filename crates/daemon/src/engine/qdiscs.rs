@@ -4,18 +4,6 @@
 use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::Qdisc;
 
-/// Qdiscs that pass packets on in order and do not shape them.
-pub(super) const UNSHAPED: [&str; 8] = [
-    "noqueue",
-    "mq",
-    "pfifo_fast",
-    "pfifo",
-    "bfifo",
-    "fq",
-    "fq_codel",
-    "clsact",
-];
-
 /// Classifiers that go by the packet, its mark and its priority.
 pub(super) const CLASSIFIERS: [&str; 5] = ["u32", "fw", "flower", "matchall", "bpf"];
 

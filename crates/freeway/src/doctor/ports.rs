@@ -17,18 +17,6 @@ use freeway_kernel::{Mirror, MirrorConfig, hooks};
 
 use super::report::{Report, Severity};
 
-/// Queueing disciplines that neither shape nor classify, and those that hold filters only.
-const PLAIN_QDISCS: [&str; 9] = [
-    "noqueue",
-    "pfifo",
-    "bfifo",
-    "pfifo_fast",
-    "fq_codel",
-    "fq",
-    "mq",
-    "clsact",
-    "ingress",
-];
 /// ETH_P_ALL, ETH_P_IP and ETH_P_IPV6: what a socket may ask for and see flows.
 const SEES_FLOWS: [u16; 3] = [0x0003, 0x0800, 0x86dd];
 /// Names of this data plane's own programs begin so.
@@ -219,7 +207,9 @@ fn examine_programs(report: &mut Report, area: &str, machine: &Machine, link: &L
     let keeps = "leave the port to it and it stays in the kernel, or remove it";
     let mut found = Vec::new();
     for qdisc in machine.mirror.qdiscs().values() {
-        if qdisc.ifindex == link.ifindex && !PLAIN_QDISCS.contains(&qdisc.kind.as_str()) {
+        // the latter holds filters only
+        let plain = |kind: &str| kinds::UNSHAPED.contains(&kind) || kind == "ingress";
+        if qdisc.ifindex == link.ifindex && !plain(&qdisc.kind) {
             let words = format!(
                 "queueing discipline {} shapes or classifies what it sends, which goes through tc",
                 qdisc.kind

@@ -12,7 +12,7 @@ use freeway_kernel::netdev;
 use super::super::Engine;
 use super::super::configured::{forwards, unfit, wants_tc, without_xdp};
 use super::super::poll::Obstacles;
-use super::super::qdiscs::{CLASSIFIERS, UNSHAPED, qdiscs};
+use super::super::qdiscs::{CLASSIFIERS, qdiscs};
 use super::attach::{attach_tc, attach_xdp};
 use super::*;
 use crate::DaemonError;
@@ -462,7 +462,8 @@ impl Engine {
         if !port.has_xdp() && port.stations_of.is_none() {
             return false;
         }
-        let shaping = |q: &&Qdisc| q.parent != 0xffff_fff1 && !UNSHAPED.contains(&q.kind.as_str());
+        let shaping =
+            |q: &&Qdisc| q.parent != 0xffff_fff1 && !kinds::UNSHAPED.contains(&q.kind.as_str());
         let shaper = self.qdiscs(link.ifindex).find(shaping);
         if let Some(qdisc) = shaper {
             port.reasons.push(format!(
