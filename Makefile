@@ -18,6 +18,11 @@ build: ## build the release programs, freeway and freeway-bench
 	@scripts/setup build
 	$(CARGO) build --release
 
+.PHONY: engine
+engine: ## build freeway-engine, which forwards on cores of its own with DPDK
+	@scripts/setup build engine
+	$(CARGO) build --release -p freeway-engine
+
 .PHONY: demo
 demo: ## build, then show the same traffic without and with the fast path
 	@scripts/setup build test
@@ -26,50 +31,50 @@ demo: ## build, then show the same traffic without and with the fast path
 
 .PHONY: test
 test: ## everything: formatting, lints, tests as user, as root and in VMs
-	@scripts/setup build test vm
+	@scripts/setup build engine test vm
 	@scripts/test fmt lint unit root fuzz vm
 
 .PHONY: test-long
 test-long: ## the same, each test in its long form: hours
-	@scripts/setup build test vm
+	@scripts/setup build engine test vm
 	@FREEWAY_LONG=1 FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) \
 		scripts/test fmt lint unit root fuzz vm
 
 .PHONY: test-unit
 test-unit: ## tests as the calling user
-	@scripts/setup build test
+	@scripts/setup build engine test
 	@scripts/test unit
 
 .PHONY: test-root
 test-root: ## tests as root
-	@scripts/setup build test
+	@scripts/setup build engine test
 	@scripts/test root
 
 .PHONY: test-vm
 test-vm: ## tests on Debian's 6.1 and 6.12 kernels in virtual machines
-	@scripts/setup build test vm
+	@scripts/setup build engine test vm
 	@scripts/test vm
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZ_SECONDS (10), with sanitizers
-	@scripts/setup build test
+	@scripts/setup build engine test
 	@scripts/test fuzz
 
 .PHONY: baseline
 baseline: ## compare the speed of this build with docs/report
-	@scripts/setup build test
+	@scripts/setup build engine test
 	@$(SUDO) scripts/baseline
 
 .PHONY: lint
 lint: ## formatting and lints, changes nothing
-	@scripts/setup build test
+	@scripts/setup build engine test
 	@scripts/test fmt lint
 
 .PHONY: fmt
 fmt: ## format Rust and C
-	@scripts/setup build test
+	@scripts/setup build engine test
 	$(CARGO) fmt --all
-	git ls-files -z -- 'dataplane/*.[ch]' 'crates/*/bpf/*.[ch]' | xargs -0 -r clang-format-19 -i
+	git ls-files -z -- 'dataplane/*.[ch]' 'engine/*.[ch]' 'crates/*/bpf/*.[ch]' | xargs -0 -r clang-format-19 -i
 
 .PHONY: man
 man: build ## man pages and completions, in target/man and target/completions

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compiles what runs on the engine's cores, against DPDK.
+
+use std::env;
+use std::error::Error;
+use std::path::PathBuf;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let engine = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../engine");
+    println!("cargo::rerun-if-changed={}", engine.display());
+    println!(
+        "cargo::rerun-if-changed={}",
+        engine.join("../dataplane").display()
+    );
+    println!("cargo::rerun-if-env-changed=CLANG");
+    let dpdk = pkg_config::Config::new()
+        .cargo_metadata(false)
+        .atleast_version("22.11")
+        .probe("libdpdk")
+        .map_err(|why| format!("DPDK 22.11 is needed, `make engine` installs it: {why}"))?;
+    let mut native = cc::Build::new();
+    native
+        .compiler(env::var("CLANG").unwrap_or_else(|_| "clang-19".into()))
+        .files(sources(&engine)?)
+        .includes(&dpdk.include_paths)
+        // as DPDK's own pkg-config file says: its inline functions need both
+        .flag("-include")
+        .flag("rte_config.h")
+        .flag("-march=corei7")
+        .flag("-std=gnu11")
+        .opt_level(3)
+        .flag("-Wno-unused-parameter")
+        .warnings_into_errors(true);
+    native.compile("freeway_engine");
+    for path in &dpdk.link_paths {
+        println!("cargo::rustc-link-search=native={}", path.display());
+    }
+    // only what is used: the drivers are plug-ins, which DPDK loads itself
+    println!("cargo::rustc-link-arg=-Wl,--as-needed");
+    for library in &dpdk.libs {
+        println!("cargo::rustc-link-lib={library}");
+    }
+    Ok(())
+}
+
+fn sources(engine: &PathBuf) -> std::io::Result<Vec<PathBuf>> {
+    let mut sources = Vec::new();
+    for entry in std::fs::read_dir(engine)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "c") {
+            sources.push(path);
+        }
+    }
+    sources.sort();
+    Ok(sources)
+}
