@@ -6,6 +6,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FREEWAY := $(TARGET)/release/freeway
 BENCH := $(TARGET)/release/freeway-bench
+ENGINE := $(TARGET)/release/freeway-engine
 
 .DEFAULT_GOAL := help
 
@@ -84,7 +85,7 @@ man: build ## man pages and completions, in target/man and target/completions
 	$(BENCH) completions $(TARGET)/completions
 
 .PHONY: install
-install: man ## install below DESTDIR and PREFIX (/usr/local)
+install: man ## install, freeway-engine too where it was built, below DESTDIR and PREFIX (/usr/local)
 	install -D -m 0755 $(FREEWAY) $(DESTDIR)$(PREFIX)/sbin/freeway
 	install -D -m 0755 $(BENCH) $(DESTDIR)$(PREFIX)/sbin/freeway-bench
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
@@ -99,6 +100,11 @@ install: man ## install below DESTDIR and PREFIX (/usr/local)
 	done
 	sed 's|/usr/sbin/freeway|$(PREFIX)/sbin/freeway|' packaging/freeway.service | \
 		install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/freeway.service
+	if [ -x $(ENGINE) ]; then \
+		install -D -m 0755 $(ENGINE) $(DESTDIR)$(PREFIX)/sbin/freeway-engine && \
+		sed 's|/usr/sbin/freeway|$(PREFIX)/sbin/freeway|' packaging/freeway-engine.service | \
+			install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/freeway-engine.service || exit 1; \
+	fi
 	install -D -m 0644 packaging/freeway.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/freeway.conf
 	install -D -m 0644 packaging/freeway.toml $(DESTDIR)$(PREFIX)/share/doc/freeway/freeway.toml
 

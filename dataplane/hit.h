@@ -33,6 +33,12 @@ enum fw_missed {
 		asm volatile("" : "+r"(sum));                                                      \
 	} while (0)
 
+/* The flow of a plain frame, or NULL. */
+#ifndef FW_TARGET_KNOWS_HOME
+#define fw_hit_find4(ctx, key) fw_find4(key)
+#define fw_hit_find6(ctx, key) fw_find6(key)
+#endif
+
 /* What is left of times and lengths: negative, bit 31, if one is exceeded. */
 static __always_inline __u32 fw_hit_room(fw_ctx *ctx, const struct fw_state *st, __u32 len_l3,
 					 __u32 len_min, __u32 now)
@@ -162,7 +168,7 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	if (data + FW_ETH_LEN + FW_IP4_LEN + len_l4_min > end)
 		return NULL;
 	key = fw_key4_of(data, port, proto);
-	f = fw_find4(&key);
+	f = fw_hit_find4(ctx, &key);
 	if (fw_unlikely(fw_hit_foreign(f))) {
 		differs = (ip->version_ihl ^ 0x45) | (ip->frag_be & fw_htons(0x3fff));
 		FW_GATHER(differs, fw_hit_csum(ip));
@@ -211,7 +217,7 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	if (data + FW_ETH_LEN + FW_IP6_LEN + len_l4_min > end)
 		return NULL;
 	key = fw_key6_of(data, port, proto);
-	f = fw_find6(&key);
+	f = fw_hit_find6(ctx, &key);
 	if (fw_unlikely(fw_hit_foreign(f))) {
 		differs = (fw_ntohl(ip->word0_be) >> 28) ^ 6;
 		*missed = fw_hit_missed(ctx, data, f, FW_IP6_LEN, proto,

@@ -42,10 +42,9 @@ __noinline __u32 fw_search6(const struct fw_words6 *key, __u64 home)
 	return FW_INDEX_NONE;
 }
 
-/* The flow of a key, or NULL. */
-static __always_inline struct fw_flow *fw_find4(const struct fw_words4 *key)
+/* The flow of a key whose home is that, or NULL. */
+static __always_inline struct fw_flow *fw_find4_from(const struct fw_words4 *key, __u64 home)
 {
-	__u64 home = fw_home4(key, &fw_cfg);
 	struct fw_flow *flow = fw_flow_get(home);
 	__u32 place;
 
@@ -57,9 +56,8 @@ static __always_inline struct fw_flow *fw_find4(const struct fw_words4 *key)
 	return place ? fw_flow_get(place) : NULL;
 }
 
-static __always_inline struct fw_flow *fw_find6(const struct fw_words6 *key)
+static __always_inline struct fw_flow *fw_find6_from(const struct fw_words6 *key, __u64 home)
 {
-	__u64 home = fw_home6(key, &fw_cfg);
 	struct fw_flow *flow = fw_flow_get(home);
 	__u32 place;
 
@@ -69,6 +67,17 @@ static __always_inline struct fw_flow *fw_find6(const struct fw_words6 *key)
 		return NULL;
 	place = fw_search6(key, home);
 	return place ? fw_flow_get(place) : NULL;
+}
+
+/* The flow of a key, or NULL. */
+static __always_inline struct fw_flow *fw_find4(const struct fw_words4 *key)
+{
+	return fw_find4_from(key, fw_home4(key, &fw_cfg));
+}
+
+static __always_inline struct fw_flow *fw_find6(const struct fw_words6 *key)
+{
+	return fw_find6_from(key, fw_home6(key, &fw_cfg));
 }
 
 #endif

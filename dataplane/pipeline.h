@@ -47,7 +47,7 @@ __noinline enum fw_reason fw_permit_close(fw_ctx *ctx, struct fw_flow *f,
 	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	enum fw_closer closer = FW_CLOSER_BELIEVED;
 
-	if (!f || !nh || !p)
+	if (!FW_TARGET_JUDGES || !f || !nh || !p)
 		return FW_R_CLOSING;
 	if (f->flags & FW_FLOW_CT)
 		closer = fw_closer_of(ctx, f, p->family == FW_AF_INET6, p->tcp_flags);

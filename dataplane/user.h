@@ -4,20 +4,9 @@
 #define FW_USER_H
 
 #include "abi.h"
+#include "writer.h"
 
 struct fw_env;
-
-/*
- * The table, wherever its memory is. Writers: one at a time. Insert: the place
- * of the new flow, or none. A removed flow keeps its place and state until it is
- * released, which is when no packet can hold it any more.
- */
-__u32 fw_table_insert(struct fw_flow *flows, const struct fw_config *config,
-		      const struct fw_flow *flow, __u32 index);
-void fw_table_remove(struct fw_flow *flows, const struct fw_config *config, __u32 place);
-void fw_table_release(struct fw_flow *flows, __u32 place);
-/* Size and secret of a table for so many flows. */
-void fw_table_config(struct fw_config *config, __u32 flows, const __u64 *random);
 
 /*
  * A flow has left the table: what is seen of its tuple from now on is new, and
@@ -41,6 +30,8 @@ struct fw_olist *fw_user_olist(struct fw_env *env, __u32 index);
 void fw_user_set_now(struct fw_env *env, __u32 tick);
 /* 0: every frame takes the pipeline, step by step. */
 void fw_user_set_straight(struct fw_env *env, __u32 straight);
+/* Non-zero: what closes a connection is left to the kernel, as in the engine. */
+void fw_user_set_leaves_closing(struct fw_env *env, __u32 leaves);
 /* Frames that went the straight way. */
 __u64 fw_user_hits(const struct fw_env *env);
 /* Frames that were told straight to be of no flow. */

@@ -1,12 +1,205 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the engine's program calls of the part that runs on DPDK. */
+/*
+ * The part of the engine that runs on DPDK, as its program sees it. Nothing here is
+ * DPDK's but names: struct rte_mbuf, port and queue numbers.
+ */
 #ifndef FW_ENGINE_H
 #define FW_ENGINE_H
+
+#include "../dataplane/abi.h"
+
+struct rte_mbuf;
+struct rte_mempool;
+struct fwe_exits;
 
 /* EAL arguments, the program's name first; 0 or a negative errno. Once in a process. */
 int fwe_eal_start(int count, char **arguments);
 void fwe_eal_end(void);
 /* Such as "DPDK 22.11.11". */
 const char *fwe_dpdk_version(void);
+
+enum fwe_const {
+	FWE_PORTS_MAX = 64,
+	/* Frames that a worker takes at once. */
+	FWE_BURST_MAX = 64,
+	FWE_BURST = 32,
+};
+
+/* Whether the flows of a burst are fetched ahead of their frames' handling. */
+enum fwe_ahead {
+	FWE_AHEAD_AUTO = 0, /* as is cheaper, which is measured now and then */
+	FWE_AHEAD_ALWAYS = 1,
+	FWE_AHEAD_NEVER = 2,
+};
+
+/*
+ * Plain pointers, which may be BPF arrays that are mapped or memory of huge pages. They stay
+ * valid until the worker has ended.
+ */
+struct fwe_memory {
+	struct fw_flow *flows; /* config->flow_mask + 1; their state is written */
+	const struct fw_nexthop *nexthops;
+	const struct fw_control *control;
+	const struct fw_config *config; /* copied when the worker takes it up */
+	const struct fw_watch *watch;   /* or NULL */
+	__u32 nexthops_max;             /* greatest index */
+	__u32 pad;
+};
+
+/* The data plane's tick is (CLOCK_MONOTONIC - origin_ns) * hz, in 32 bits. */
+struct fwe_clock {
+	__s64 origin_ns; /* may be written at any time */
+	__u32 hz;        /* 0: the tick stands at origin_ns */
+	__u32 pad;
+};
+
+/* A queue pair of a port, the worker's own. */
+struct fwe_port {
+	__u16 id; /* DPDK's */
+	__u16 rx_queue;
+	__u16 tx_queue;
+	__u16 number;  /* in the order of the configuration; the worker writes it */
+	__u32 ifindex; /* of its device in the kernel: port of keys and next hops */
+};
+
+/*
+ * Frames of a port that are the kernel's, unchanged, with the reason of each
+ * (enum fw_reason). They are the callee's.
+ */
+typedef void (*fwe_exception)(void *context, const struct fwe_port *port, struct rte_mbuf **frames,
+			      const __u8 *reasons, __u32 count);
+
+/* The frame's octets, `size` at most; its length. */
+__u32 fwe_frame_read(const struct rte_mbuf *frame, void *to, __u32 size);
+void fwe_frames_free(struct rte_mbuf **frames, __u32 count);
+
+/*
+ * Frames of somebody else's that are to leave by a port: at most `room` of them, and how many. They
+ * are the worker's then.
+ */
+typedef __u32 (*fwe_source)(void *context, const struct fwe_port *port, struct rte_mbuf **frames,
+			    __u32 room);
+
+/* Tags and sessions that are taken off: see fwe_framings_new(). */
+struct fw_engine_framings;
+
+struct fwe_config {
+	struct fwe_memory memory;
+	const struct fwe_clock *clock;
+	const struct fwe_port *ports; /* copied */
+	__u32 ports_count;
+	__u32 burst;             /* 1 to FWE_BURST_MAX; 0: FWE_BURST */
+	__u32 ahead;             /* enum fwe_ahead */
+	int numa;                /* node of the worker's own memory, or -1 */
+	fwe_exception exception; /* NULL: they are freed, and counted as exceptions */
+	fwe_source source;       /* NULL: there are none */
+	__u32 sleep_us_max;      /* 0: polls; else it sleeps without traffic, for so long at most */
+	void *context;
+};
+
+/* Written by the worker alone, each turn; read at any time. */
+struct fwe_stats {
+	__u64 turns;  /* also tells that what was replaced before it is no longer used */
+	__u64 bursts; /* that had frames; packets / bursts is their mean size */
+	__u64 packets;
+	__u64 cycles;     /* of the TSC, in turns that had frames */
+	__u64 sent;       /* of what was forwarded */
+	__u64 sourced;    /* sent of somebody else's */
+	__u64 tx_dropped; /* the output's ring had no room */
+	__u64 exceptions;
+	__u64 dropped;     /* FW_R_POLICED, FW_R_STRAY_CLOSE */
+	__u64 hits;        /* went the straight way */
+	__u64 ahead;       /* bursts whose flows were fetched ahead */
+	__u64 events_lost; /* nobody took them */
+	__u64 reasons[FW_REASONS_MAX];
+	__u64 tx_dropped_at[FWE_PORTS_MAX]; /* by output, in the order of the configuration */
+};
+
+struct fwe_worker;
+
+/* NULL with *error, a line, if something is wrong with the configuration or memory is short. */
+struct fwe_worker *fwe_worker_new(const struct fwe_config *config, const char **error);
+/* After it has ended. */
+void fwe_worker_free(struct fwe_worker *worker);
+/* Forwards on this thread until fwe_worker_stop(); of the type that lcores run. */
+int fwe_worker_run(void *worker);
+void fwe_worker_stop(struct fwe_worker *worker);
+/* Runs it on the first lcore beside the main one; 0 or a negative errno. */
+int fwe_worker_launch(struct fwe_worker *worker);
+/* Until it has ended. */
+void fwe_worker_wait(struct fwe_worker *worker);
+/* Cycles a second, of the counter that stats.cycles is of. */
+__u64 fwe_tsc_hz(void);
+/* One turn over all ports, on this thread; the frames that came in. For tests. */
+__u32 fwe_worker_turn(struct fwe_worker *worker);
+const struct fwe_stats *fwe_worker_stats(const struct fwe_worker *worker);
+
+/*
+ * Another table. The one before, and what it points to, is no longer used once stats.turns has
+ * risen by two, or the worker has ended. `memory` itself lives as long.
+ */
+void fwe_worker_set_memory(struct fwe_worker *worker, const struct fwe_memory *memory);
+
+/*
+ * Tags and sessions of frames that come in, replaced as a whole: the old ones are freed once
+ * stats.turns has risen by two, or the worker has ended. NULL: none.
+ */
+void fwe_worker_set_framings(struct fwe_worker *worker, struct fw_engine_framings *framings);
+/* NULL if memory is short. */
+struct fw_engine_framings *fwe_framings_new(const struct fw_framing *framings,
+					    const struct fw_framed *framed, __u32 count);
+void fwe_framings_free(struct fw_engine_framings *framings);
+
+/* The next event of the worker (struct fw_event, struct fw_watch_event); its length, 0 if there is
+ * none. One reader. */
+__u32 fwe_worker_event(struct fwe_worker *worker, void *event, __u32 size);
+
+/* Of so many frames of at most `room` octets, shared by ports and exception path; NULL: no memory.
+ */
+struct rte_mempool *fwe_pool_new(__u32 frames, __u16 room);
+void fwe_pool_free(struct rte_mempool *pool);
+/* Frames that are free. */
+__u32 fwe_pool_available(const struct rte_mempool *pool);
+
+/* DPDK's number of a device by its name; negative: there is none. */
+int fwe_port_find(const char *device);
+/*
+ * One queue each way. `mac`: 6 octets, or NULL for the device's own; `mtu`: 0 for the driver's. 0
+ * or a negative errno.
+ */
+int fwe_port_start(__u16 port, const __u8 *mac, __u16 mtu, struct rte_mempool *pool);
+void fwe_port_stop(__u16 port);
+int fwe_port_mac(__u16 port, __u8 *mac);
+/* Octets without the L2 header, or a negative errno. */
+int fwe_port_mtu(__u16 port);
+int fwe_port_has_link(__u16 port);
+
+/*
+ * Exception paths, one for each of the TAPs (non-blocking descriptors, which stay the caller's), in
+ * the order of a worker's ports; NULL: no memory.
+ */
+struct fwe_exits *fwe_exits_new(const int *taps, unsigned int count, struct rte_mempool *pool);
+/* No worker and no thread uses them any more. */
+void fwe_exits_free(struct fwe_exits *exits);
+/*
+ * Moves frames both ways, or sleeps, for `timeout_ms` at most, until there are some. 0, or the
+ * number of a TAP that is gone, from 1 on. Of one thread, which has registered itself.
+ */
+int fwe_exits_turn(struct fwe_exits *exits, int timeout_ms);
+struct fwe_exits_counts {
+	__u64 from_kernel;
+	__u64 not_taken; /* by a TAP, which is down or full */
+	__u64 no_room;   /* of a worker's, in the ring to the thread */
+};
+struct fwe_exits_counts fwe_exits_sum(const struct fwe_exits *exits);
+/* fwe_exception and fwe_source of a worker; the context is the exits. */
+void fwe_exits_exception(void *exits, const struct fwe_port *port, struct rte_mbuf **frames,
+			 const __u8 *reasons, __u32 count);
+__u32 fwe_exits_source(void *exits, const struct fwe_port *port, struct rte_mbuf **frames,
+		       __u32 room);
+
+/* For threads that DPDK has not made. 0 or a negative errno. */
+int fwe_thread_register(void);
+void fwe_thread_unregister(void);
 
 #endif

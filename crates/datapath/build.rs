@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut native = cc::Build::new();
     native
         .compiler(&clang)
-        .file(dataplane.join("user.c"))
+        .files(["user.c", "writer.c"].map(|name| dataplane.join(name)))
         .flag("-std=gnu11")
         // as the BPF targets, whatever the profile: tests tell by it what a hit costs
         .opt_level(2)

@@ -3,7 +3,7 @@
 
 use std::env;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let engine = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../engine");
@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     native
         .compiler(env::var("CLANG").unwrap_or_else(|_| "clang-19".into()))
         .files(sources(&engine)?)
+        .file(engine.join("../dataplane/writer.c"))
         .includes(&dpdk.include_paths)
         // as DPDK's own pkg-config file says: its inline functions need both
         .flag("-include")
@@ -29,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .flag("-march=corei7")
         .flag("-std=gnu11")
         .opt_level(3)
+        .force_frame_pointer(false)
         .flag("-Wno-unused-parameter")
         .warnings_into_errors(true);
     native.compile("freeway_engine");
@@ -40,6 +42,33 @@ fn main() -> Result<(), Box<dyn Error>> {
     for library in &dpdk.libs {
         println!("cargo::rustc-link-lib={library}");
     }
+    // whose ports are made of rings that there are, by a call
+    println!("cargo::rustc-link-lib=rte_net_ring");
+    bindings(&engine)?;
+    Ok(())
+}
+
+/// The Rust side of the engine's interfaces.
+fn bindings(engine: &Path) -> Result<(), Box<dyn Error>> {
+    if env::var_os("LIBCLANG_PATH").is_none() && Path::new("/usr/lib/llvm-19/lib").is_dir() {
+        // SAFETY: the build script has one thread.
+        unsafe { env::set_var("LIBCLANG_PATH", "/usr/lib/llvm-19/lib") };
+    }
+    bindgen::Builder::default()
+        .headers(
+            ["engine.h", "bench.h", "rings.h", "../dataplane/writer.h"]
+                .map(|name| engine.join(name).to_string_lossy().into_owned()),
+        )
+        .allowlist_item("fwe_.*|FWE_.*|fw_table_.*|rte_mempool")
+        // freeway-abi's
+        .blocklist_type("fw_.*|__u.*")
+        .raw_line("use freeway_abi::*;")
+        .prepend_enum_name(false)
+        .default_enum_style(bindgen::EnumVariation::Consts)
+        .layout_tests(false)
+        .generate_comments(false)
+        .generate()?
+        .write_to_file(PathBuf::from(env::var("OUT_DIR")?).join("engine.rs"))?;
     Ok(())
 }
 

@@ -8,6 +8,9 @@
 #include "bytes.h"
 #include "../abi.h"
 
+/* What closes a connection is judged here, not left to the kernel. */
+#define FW_TARGET_JUDGES 1
+
 /* The XDP and the tc object each define the maps; the loader makes them one. */
 #define FW_MAP(name) name SEC(".maps")
 

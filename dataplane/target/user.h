@@ -11,6 +11,8 @@
 #include "../parse.h"
 
 #define FW_TARGET_IS_TC 0
+/* What closes a connection is judged here, unless it is to be as in the engine. */
+#define FW_TARGET_JUDGES (!fw_env->leaves_closing)
 
 typedef struct fw_user_ctx {
 	void *room; /* of which the frame may take */
@@ -55,10 +57,11 @@ struct fw_env {
 	struct fw_policer policers[FW_REASONS_MAX];
 	/* the last event, event_len bytes */
 	__u32 event_len;
-	__u32 event_full; /* simulate a full ring */
-	__u32 no_hit;     /* every frame takes the pipeline */
-	__u64 hits;       /* frames that did not, for they were plain hits */
-	__u64 misses;     /* or plainly of no flow */
+	__u32 event_full;     /* simulate a full ring */
+	__u32 no_hit;         /* every frame takes the pipeline */
+	__u32 leaves_closing; /* the kernel judges what closes a connection */
+	__u64 hits;           /* frames that did not, for they were plain hits */
+	__u64 misses;         /* or plainly of no flow */
 	union {
 		struct fw_candidate candidate;
 		struct fw_watch_event watch;

@@ -16,3 +16,21 @@ pub use reason::{REASONS, Reason, Stage};
 
 mod pod;
 pub use pod::Pod;
+
+/// Tells builds apart whose binary interface differs: FNV-1a of `dataplane/abi.h` and `reasons.def`.
+pub const DIGEST: u64 = digest(
+    include_bytes!("../../../dataplane/abi.h"),
+    digest(
+        include_bytes!("../../../dataplane/reasons.def"),
+        0xcbf2_9ce4_8422_2325,
+    ),
+);
+
+const fn digest(text: &[u8], mut hash: u64) -> u64 {
+    let mut rest = text;
+    while let [byte, after @ ..] = rest {
+        hash = (hash ^ *byte as u64).wrapping_mul(0x0000_0100_0000_01b3);
+        rest = after;
+    }
+    hash
+}

@@ -86,6 +86,7 @@ pub fn status() -> Status {
             unconfirmed: 0,
             capacity: 65_536,
         },
+        engine: None,
         shares: Shares {
             holders: 3,
             greatest: vec![

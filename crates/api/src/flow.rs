@@ -129,6 +129,8 @@ pub enum FlowPath {
     Xdp,
     /// tc ingress.
     Tc,
+    /// The engine, on a core of its own.
+    Engine,
 }
 
 impl fmt::Display for FlowPath {
@@ -136,6 +138,7 @@ impl fmt::Display for FlowPath {
         f.pad(match self {
             FlowPath::Xdp => "xdp",
             FlowPath::Tc => "tc",
+            FlowPath::Engine => "engine",
         })
     }
 }

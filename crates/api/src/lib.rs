@@ -6,12 +6,14 @@
 
 mod client;
 mod ends;
+pub mod engine;
 mod explain;
 mod failure;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 pub mod filter;
 mod flow;
+pub mod handover;
 pub mod netns;
 mod path;
 mod select;

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Limit;
+use super::engine::EngineStatus;
 
 /// State of the daemon, its ports and what it learned of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,6 +41,9 @@ pub struct Status {
     pub limits: Vec<Limit>,
     /// Features of the kernel that Freeway uses.
     pub features: Vec<Feature>,
+    /// The engine on cores of its own, if it is there.
+    #[serde(default)]
+    pub engine: Option<EngineStatus>,
     /// What someone should know, in words.
     pub notices: Vec<String>,
     /// Time from a kernel event's arrival to its effect in the data plane.
@@ -139,6 +143,8 @@ pub enum PortPath {
     Xdp,
     /// tc ingress.
     Tc,
+    /// The engine, on a core of its own.
+    Engine,
     /// None.
     Kernel,
 }

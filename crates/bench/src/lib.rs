@@ -7,6 +7,7 @@ mod compare;
 mod diff;
 mod discipline;
 mod dut;
+mod engine;
 mod expected;
 mod flood;
 mod flows;
@@ -54,6 +55,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Generator(args) => dut::generator(&args),
         Command::Sink(args) => dut::sink(&args),
         Command::Rfc9693(args) => rfc9693::rfc9693(&args),
+        Command::Engine(args) => engine::engine(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Report(args) => report::report(&args),
         Command::Diff(args) => diff::diff(&args),

@@ -155,7 +155,7 @@ impl Manager {
         let framing = match (path, exit) {
             (Path::Xdp, Some(exit)) => exit.framing(),
             (Path::Xdp, None) => framing,
-            (Path::Tc, _) => Framing::default(),
+            (Path::Tc | Path::Engine, _) => Framing::default(),
         };
         let (l2, l2_len) = match framing.session {
             Some(session) => (session.link(c.family), ETH_LEN),
@@ -220,7 +220,7 @@ impl Manager {
         let without_xdp = bound || around.sniffed || !known;
         let path = match self.path(key.port, c.port_out, without_xdp) {
             // XDP alone copies
-            Ok(Path::Tc) if group => Err(Refusal::NoPath),
+            Ok(Path::Tc | Path::Engine) if group => Err(Refusal::NoPath),
             path => path,
         };
         let path = path.map_err(|refusal| match (marked, around.sniffed, c.unwired) {

@@ -186,6 +186,12 @@ impl Manager {
         self.table.of_tc()
     }
 
+    /// Of which the engine forwards.
+    #[must_use]
+    pub fn engine_flow_count(&self) -> usize {
+        self.table.of_engine()
+    }
+
     /// Who has the most flows, the greatest first.
     #[must_use]
     pub fn greatest_holders(&self, most: usize) -> Vec<Holder> {
@@ -300,13 +306,15 @@ impl Manager {
         }
     }
 
-    /// Who forwards from one port to another; `bound`: flows that XDP cannot forward. If nobody, what is in the way.
+    /// Who forwards from one port to another; `bound`: flows that neither XDP nor the engine can forward. If nobody, what
+    /// is in the way.
     pub(crate) fn path(&self, port_in: u32, port_out: u32, bound: bool) -> Result<Path, Refusal> {
-        let fit = |port: u32| self.ports.get(&port).map(|p| (p.xdp, p.tc));
-        let (from_xdp, from_tc) = fit(port_in).unwrap_or_default();
-        let (to_xdp, to_tc) = fit(port_out).unwrap_or_default();
-        if !bound && from_xdp.input && to_xdp.output {
-            return Ok(Path::Xdp);
+        let fit = |port: u32| self.ports.get(&port).map(|p| (p.xdp, p.tc, p.engine));
+        let (from_xdp, from_tc, from_engine) = fit(port_in).unwrap_or_default();
+        let (to_xdp, to_tc, to_engine) = fit(port_out).unwrap_or_default();
+        // neither has the other's ports
+        if !bound && from_xdp.input && to_xdp.output && from_engine == to_engine {
+            return Ok(if from_engine { Path::Engine } else { Path::Xdp });
         }
         if from_tc.input && to_tc.output {
             return Ok(Path::Tc);

@@ -27,6 +27,8 @@ pub struct Port {
     pub by_station: bool,
     /// What tc may do here.
     pub tc: Fitness,
+    /// It is a port of the engine, which does there what XDP does at others; `xdp` says what it may do.
+    pub engine: bool,
     /// The VRF that it is a port of; 0: none.
     pub vrf: u32,
 }
@@ -168,4 +170,6 @@ pub enum Path {
     Xdp,
     /// tc ingress: through the qdisc of the port where it leaves.
     Tc,
+    /// The engine, on a core of its own.
+    Engine,
 }

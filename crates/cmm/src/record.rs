@@ -73,6 +73,8 @@ const TC: u8 = 4;
 const BOUND: u8 = 8;
 /// A packet socket takes its frames, which does not bind it for longer.
 const SNIFFED: u8 = 16;
+/// The engine forwards it.
+const ENGINE: u8 = 32;
 
 impl Record {
     /// `None` if the families differ.
@@ -119,17 +121,19 @@ impl Record {
     }
 
     pub fn path(&self) -> Path {
-        if self.flags & TC != 0 {
-            Path::Tc
-        } else {
-            Path::Xdp
+        match (self.flags & TC != 0, self.flags & ENGINE != 0) {
+            (true, _) => Path::Tc,
+            (false, true) => Path::Engine,
+            (false, false) => Path::Xdp,
         }
     }
 
     pub fn set_path(&mut self, path: Path, bound: bool) {
-        if path == Path::Tc {
-            self.flags |= TC;
-        }
+        self.flags |= match path {
+            Path::Xdp => 0,
+            Path::Tc => TC,
+            Path::Engine => ENGINE,
+        };
         if bound {
             self.flags |= BOUND;
         }

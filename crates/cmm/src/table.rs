@@ -24,6 +24,11 @@ pub(crate) enum Kind {
     Other,
 }
 
+/// True of a flow whose connection programs do not look up.
+fn is_unseen(kind: Kind, path: Path) -> bool {
+    kind == Kind::Other || path == Path::Engine
+}
+
 #[derive(Debug)]
 pub(crate) struct Table {
     /// By index; index 0 stays unused.
@@ -39,8 +44,9 @@ pub(crate) struct Table {
     by_nexthop: Vec<u32>,
     len: usize,
     of_tc: usize,
-    /// Of neither TCP nor UDP.
-    other: usize,
+    of_engine: usize,
+    /// Whose connections programs do not look up.
+    unseen: usize,
 }
 
 /// Words of a tuple, without what is always zero.
@@ -75,7 +81,8 @@ impl Table {
             by_nexthop: Vec::new(),
             len: 0,
             of_tc: 0,
-            other: 0,
+            of_engine: 0,
+            unseen: 0,
         }
     }
 
@@ -86,6 +93,11 @@ impl Table {
     /// Flows that tc forwards.
     pub fn of_tc(&self) -> usize {
         self.of_tc
+    }
+
+    /// Flows that the engine forwards.
+    pub fn of_engine(&self) -> usize {
+        self.of_engine
     }
 
     /// One more than the highest index that was ever used.
@@ -139,6 +151,7 @@ impl Table {
             self.by_nexthop.resize(nexthop + 1, 0);
         }
         self.of_tc += usize::from(record.path() == Path::Tc);
+        self.of_engine += usize::from(record.path() == Path::Engine);
         let port_in = record.port_in;
         let addrs = BY_ADDRESS.map(|chain| record.chain_addr(chain));
         self.kinds[at] = match record.proto {
@@ -146,7 +159,7 @@ impl Table {
             17 => Kind::Udp,
             _ => Kind::Other,
         };
-        self.other += usize::from(self.kinds[at] == Kind::Other);
+        self.unseen += usize::from(is_unseen(self.kinds[at], record.path()));
         self.hashes[at] = hash;
         self.slots[at] = Some(record);
         let hashes = &self.hashes;
@@ -163,15 +176,19 @@ impl Table {
         self.link(Chain::Nexthop, index, head);
     }
 
-    /// At most `max` flows of neither TCP nor UDP, each once, beginning at an index.
-    pub fn others(&self, first: u32, max: usize) -> Vec<u32> {
-        if self.other == 0 {
+    /// At most `max` flows whose connections programs do not look up, each once, beginning at an index.
+    pub fn unseen(&self, first: u32, max: usize) -> Vec<u32> {
+        if self.unseen == 0 {
             return Vec::new();
         }
+        let unseen = |index: &u32| {
+            let record = self.get(*index);
+            record.is_some_and(|record| is_unseen(self.kind(*index), record.path()))
+        };
         let first = first.min(self.end());
         (first..self.end())
             .chain(0..first)
-            .filter(|index| self.kind(*index) == Kind::Other)
+            .filter(unseen)
             .take(max)
             .collect()
     }
@@ -180,9 +197,10 @@ impl Table {
     pub fn remove(&mut self, index: u32) -> Option<(Record, bool)> {
         let record = self.slots.get_mut(index as usize)?.take()?;
         let kind = std::mem::replace(&mut self.kinds[index as usize], Kind::Free);
-        self.other -= usize::from(kind == Kind::Other);
+        self.unseen -= usize::from(is_unseen(kind, record.path()));
         self.len -= 1;
         self.of_tc -= usize::from(record.path() == Path::Tc);
+        self.of_engine -= usize::from(record.path() == Path::Engine);
         let hash = self.hashes[index as usize];
         if let Ok(entry) = self.by_key.find_entry(spread(hash), |i| *i == index) {
             entry.remove();

@@ -460,6 +460,7 @@ fn port(ifindex: u32) -> Port {
         framing: Default::default(),
         xdp: Fitness::FULL,
         by_station: false,
+        engine: false,
         vrf: 0,
         tc: Fitness::default(),
     }

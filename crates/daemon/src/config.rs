@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use freeway_api::engine::EngineConfig;
 use freeway_api::{PathChoice, PortRange, Prefix, Proto};
 use freeway_console::{Exit, Stop};
 use serde::de::Error;
@@ -29,6 +30,8 @@ pub struct Config {
     pub punts: Punts,
     /// `[port.NAME]`: one table for each network port that needs one.
     pub port: BTreeMap<String, Port>,
+    /// `[engine]`: forwarding on cores of its own, by `freeway-engine`.
+    pub engine: EngineConfig,
     /// `[daemon]`: the process.
     pub daemon: Daemon,
     /// Where it was read from; `None` for the built-in defaults.
@@ -246,7 +249,7 @@ impl Config {
                  use policy.tcp = false and policy.udp = false for that"
             ));
         }
-        Ok(())
+        self.engine.check()
     }
 }
 

@@ -9,6 +9,7 @@ mod bonds;
 mod bridges;
 mod census;
 mod configured;
+mod cores;
 mod drops;
 mod exec;
 mod explain;
@@ -35,6 +36,7 @@ mod wait;
 mod words;
 
 use std::future::Future;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use freeway_abi::fw_path_count;
@@ -48,6 +50,7 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use self::census::Census;
+use self::cores::Cores;
 use self::explain::Explanations;
 use self::latency::Recorder;
 use self::lost::Lost;
@@ -60,6 +63,7 @@ use self::wait::Readable;
 use super::error::failure;
 use super::{DaemonError, Request};
 use crate::config::Config;
+use crate::door::Notice;
 
 /// The data plane stops so long after the daemon last said that it lives.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -96,18 +100,21 @@ enum Turn {
     Dataplane,
     Poll,
     Polled(Box<Polled>),
+    Cores(Box<Notice>),
     Question(Option<Request>),
     Explained,
     Walk,
 }
 
 /// Runs until `shutdown` completes or something fails; on return every program is detached.
+/// `control`: the control socket, beside which the engine's is.
 pub async fn run(
     config: Config,
+    control: &Path,
     mut requests: mpsc::Receiver<Request>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), DaemonError> {
-    let mut engine = Engine::start(config)?;
+    let mut engine = Engine::start(config, control)?;
     let kernel = Readable::new(&engine.mirror.fds())?;
     let dataplane = Readable::new(&[engine.datapath.events_fd()])?;
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
@@ -138,6 +145,7 @@ pub async fn run(
             }
             () = tokio::task::yield_now(), if more_events => Turn::Dataplane,
             _ = poll.tick() => Turn::Poll,
+            notice = engine.cores.notice() => Turn::Cores(Box::new(notice)),
             polled = engine.poller.answer() => Turn::Polled(Box::new(polled?)),
             request = requests.recv() => Turn::Question(request),
             () = engine.explanations.due() => Turn::Explained,
@@ -155,6 +163,7 @@ pub async fn run(
             Turn::Dataplane => more_events = engine.dataplane_events()?,
             Turn::Poll => engine.ask_poller(),
             Turn::Polled(polled) => engine.polled(*polled)?,
+            Turn::Cores(notice) => engine.cores_noticed(*notice)?,
             Turn::Question(Some(request)) => engine.answer(request)?,
             Turn::Explained => engine.finish_explanation(),
             Turn::Walk => engine.walk()?,
@@ -197,6 +206,7 @@ struct Engine {
     sessions: Sessions,
     polled: Polled,
     poller: Poller,
+    cores: Cores,
     probes: Vec<ProbeResult>,
 }
 
@@ -213,7 +223,7 @@ struct Counts {
 }
 
 impl Engine {
-    fn start(config: Config) -> Result<Self, DaemonError> {
+    fn start(config: Config, control: &Path) -> Result<Self, DaemonError> {
         load_modules();
         if let Err(error) = freeway_datapath::raise_descriptor_limit() {
             tracing::debug!("raising the limit of descriptors: {error}");
@@ -269,6 +279,7 @@ impl Engine {
             sessions: Sessions::default(),
             polled: Polled::default(),
             poller: Poller::start()?,
+            cores: Cores::open(control)?,
             probes,
             config,
             bridges: Bridges::new(datapath.clock.hz()),

@@ -3,6 +3,7 @@
 
 mod ask;
 pub mod config;
+mod door;
 mod engine;
 mod error;
 pub mod fuzz;

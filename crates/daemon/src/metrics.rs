@@ -264,6 +264,7 @@ pub fn render(status: &Status, stats: &Stats) -> String {
         "Memory of the data plane's maps.",
         status.memory_maps_bytes,
     );
+    engine(&mut page, status);
     page.0
 }
 
@@ -287,6 +288,59 @@ impl Page {
         self.family(name, kind, help);
         let _ = writeln!(self.0, "{name} {value}");
     }
+}
+
+/// Of the engine, if it is there.
+fn engine(page: &mut Page, status: &Status) {
+    page.single(
+        "freeway_engine_up",
+        "gauge",
+        "1 if the engine on cores of its own is there.",
+        u8::from(status.engine.is_some()),
+    );
+    let Some(engine) = &status.engine else { return };
+    let counts = &engine.counts;
+    for (name, help, value) in [
+        (
+            "freeway_engine_forwarded_packets_total",
+            "Packets that the engine forwarded.",
+            counts.forwarded,
+        ),
+        (
+            "freeway_engine_exceptions_total",
+            "Frames that the engine gave to the kernel.",
+            counts.exceptions,
+        ),
+        (
+            "freeway_engine_exceptions_dropped_total",
+            "Frames for the kernel that found no room.",
+            counts.exceptions_dropped,
+        ),
+        (
+            "freeway_engine_from_kernel_total",
+            "Frames of the kernel's that the engine sent.",
+            counts.from_kernel,
+        ),
+        (
+            "freeway_engine_tx_dropped_total",
+            "Frames that a port of the engine did not take.",
+            counts.tx_dropped,
+        ),
+    ] {
+        page.single(name, "counter", help, value);
+    }
+    page.single(
+        "freeway_engine_busy_ratio",
+        "gauge",
+        "Share of the last second that the worker spent with frames.",
+        f64::from(counts.busy_permille) / 1000.0,
+    );
+    page.single(
+        "freeway_engine_free_buffers",
+        "gauge",
+        "Buffers for frames that are free.",
+        counts.pool_free,
+    );
 }
 
 fn escape(value: &str) -> String {

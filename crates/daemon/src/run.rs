@@ -9,7 +9,8 @@ use freeway_console::{Exit, Stop, Terminal};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
 
 use super::socket::ControlSocket;
 use super::{Request, engine, privilege, server, signals};
@@ -51,7 +52,9 @@ pub fn run(options: Options) -> Result<(), Stop> {
     let result = runtime.block_on(async {
         let ended = signals::ended()
             .map_err(|error| Stop::failure(format!("cannot handle signals: {error}")))?;
-        engine::run(config, queue, ended).await.map_err(Stop::from)
+        engine::run(config, socket.path(), queue, ended)
+            .await
+            .map_err(Stop::from)
     });
     front.stop();
     if result.is_ok() {
@@ -126,19 +129,21 @@ fn runtime() -> Result<Runtime, Stop> {
         .map_err(|error| Stop::failure(format!("cannot start the runtime: {error}")))
 }
 
-/// Logs go to standard error; FREEWAY_LOG overrides the level with the syntax of `tracing_subscriber`.
+/// Logs go to standard error; FREEWAY_LOG overrides the level: `LEVEL`, or `TARGET=LEVEL,...`.
 fn start_log(config: &Config) {
-    let filter = EnvFilter::try_from_env("FREEWAY_LOG")
-        .unwrap_or_else(|_| EnvFilter::new(config.daemon.log.directive()));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let filter = std::env::var("FREEWAY_LOG").ok();
+    let filter = filter.and_then(|filter| filter.parse::<Targets>().ok());
+    let level = config.daemon.log.directive().parse();
+    let level = level.unwrap_or(LevelFilter::INFO);
+    let filter = filter.unwrap_or_else(|| Targets::new().with_default(level));
+    let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(Terminal::stderr().color);
     // journald stamps what it receives.
-    if std::env::var_os("JOURNAL_STREAM").is_some() {
-        log.without_time().init();
-    } else {
-        log.init();
-    }
+    let log = match std::env::var_os("JOURNAL_STREAM") {
+        Some(_) => log.without_time().boxed(),
+        None => log.boxed(),
+    };
+    tracing_subscriber::registry().with(filter).with(log).init();
 }

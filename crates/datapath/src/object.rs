@@ -236,6 +236,24 @@ impl Datapath {
         })
     }
 
+    /// Descriptors of what another process needs to forward by the table: flows, next hops, control, watch. Whoever has them can
+    /// map and write them.
+    pub fn handover(&self) -> Result<[BorrowedFd<'_>; 4], DatapathError> {
+        let fd = |name| get(&self.maps, name).map(AsFd::as_fd);
+        Ok([
+            fd(".data.flows")?,
+            fd(".data.nexthops")?,
+            fd(".data.control")?,
+            fd("fw_watches")?,
+        ])
+    }
+
+    /// Load-time constants.
+    #[must_use]
+    pub fn config(&self) -> &fw_config {
+        &self.config
+    }
+
     /// Attaches one of our programs to a port.
     pub fn attach(&self, ifindex: u32, hook: Hook) -> Result<Attachment, DatapathError> {
         Attachment::new(self.prog(hook)?.as_fd(), hook.program(), ifindex, hook)

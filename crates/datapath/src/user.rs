@@ -39,6 +39,7 @@ unsafe extern "C" {
     fn fw_user_olist(env: *mut Env, index: u32) -> *mut fw_olist;
     fn fw_user_set_now(env: *mut Env, tick: u32);
     fn fw_user_set_straight(env: *mut Env, straight: u32);
+    fn fw_user_set_leaves_closing(env: *mut Env, leaves: u32);
     fn fw_user_hits(env: *const Env) -> u64;
     fn fw_user_misses(env: *const Env) -> u64;
     fn fw_user_set_conn(env: *mut Env, conn: *const fw_conn);
@@ -132,6 +133,12 @@ impl Pipeline {
     pub fn set_straight(&mut self, straight: bool) {
         // SAFETY: a plain write.
         unsafe { fw_user_set_straight(self.0.as_ptr(), straight.into()) }
+    }
+
+    /// True: what closes a connection is left to the kernel, as in the engine.
+    pub fn set_leaves_closing(&mut self, leaves: bool) {
+        // SAFETY: a plain write.
+        unsafe { fw_user_set_leaves_closing(self.0.as_ptr(), leaves.into()) }
     }
 
     /// Frames that went the straight way.

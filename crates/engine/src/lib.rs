@@ -1,4 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Forwarding on cores of its own, with DPDK.
 
+pub mod bench;
+pub mod config;
 pub mod eal;
+pub mod exchange;
+pub mod exits;
+pub mod ffi;
+pub mod memory;
+pub mod pages;
+pub mod port;
+pub mod run;
+pub mod tap;
+pub mod worker;

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The program `freeway-engine`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use freeway_console::{Stop, start};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use freeway_console::{Exit, Stop, print_json, progress, start};
+use freeway_engine::bench::{Fault, Options, measure};
+use freeway_engine::ffi::{FWE_AHEAD_ALWAYS, FWE_AHEAD_AUTO, FWE_AHEAD_NEVER};
+use freeway_engine::pages::Pages;
+use freeway_engine::run;
 
 #[derive(Parser)]
 #[command(
@@ -19,8 +24,70 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Forward, until SIGTERM.
+    Run {
+        /// The configuration [default: /etc/freeway/freeway.toml].
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// The daemon's control socket, where it is not the default one.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
     /// Which DPDK this is built with.
     Dpdk,
+    /// Measure a worker between rings, as JSON; `freeway bench engine` has the words.
+    Bench(BenchArgs),
+}
+
+#[derive(Args)]
+struct BenchArgs {
+    /// Numbers of flows, one after the other
+    #[arg(long, value_name = "NUMBER,...", value_delimiter = ',', default_value = "1000",
+          value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
+    flows: Vec<u32>,
+    /// 4 or 6
+    #[arg(long, value_name = "4|6", default_value_t = 4, value_parser = clap::value_parser!(u8).range(4..=6))]
+    family: u8,
+    /// Flows come in turn, not in random order
+    #[arg(long)]
+    in_turn: bool,
+    /// Frames that the worker takes at once
+    #[arg(long, value_name = "NUMBER", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=64))]
+    burst: u32,
+    /// Whether flows are fetched ahead
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    ahead: Ahead,
+    /// What the flow table lies on
+    #[arg(long, value_name = "SIZE", default_value = "huge")]
+    pages: PagesArg,
+    /// Runs
+    #[arg(long, value_name = "NUMBER", default_value_t = 5)]
+    runs: u32,
+    /// Seconds of each sample
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.5)]
+    seconds: f64,
+    /// Leave latencies out
+    #[arg(long)]
+    rates_only: bool,
+    /// CPU of generator and sink
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    cpu: u32,
+    /// CPU of the worker
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    worker_cpu: u32,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Ahead {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PagesArg {
+    Huge,
+    Small,
 }
 
 fn main() -> ExitCode {
@@ -29,7 +96,37 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Stop> {
     match command {
+        Command::Run { config, socket } => run::run(&run::Options { config, socket })?,
         Command::Dpdk => println!("{}", freeway_engine::eal::version()),
+        Command::Bench(args) => bench(args)?,
     }
     Ok(())
+}
+
+fn bench(args: BenchArgs) -> Result<(), Stop> {
+    let options = Options {
+        flows: args.flows,
+        v6: args.family == 6,
+        random: !args.in_turn,
+        burst: args.burst,
+        ahead: match args.ahead {
+            Ahead::Auto => FWE_AHEAD_AUTO,
+            Ahead::Always => FWE_AHEAD_ALWAYS,
+            Ahead::Never => FWE_AHEAD_NEVER,
+        },
+        pages: match args.pages {
+            PagesArg::Huge => Pages::Huge,
+            PagesArg::Small => Pages::Small,
+        },
+        runs: args.runs,
+        seconds: args.seconds,
+        rates_only: args.rates_only,
+        generator_cpu: args.cpu,
+        worker_cpu: args.worker_cpu,
+    };
+    let outcome = measure(&options, progress).map_err(|fault| match fault {
+        Fault::Unavailable(words) => Stop::new(Exit::Unavailable, words),
+        Fault::Wrong(words) => Stop::failure(words),
+    })?;
+    print_json(&outcome)
 }

@@ -15,8 +15,8 @@
 
 enum {
 	TEMPLATE_WORDS = 11,
-	/* Flow i: near port base + i % 32768, near address base + i / 32768, far port base + i /
-	   32768. */
+	/* Flow i, with n = first + i: near port base + n % 32768, near address base + n / 32768,
+	   far port base + n / 32768. */
 	BLOCK_SHIFT = 15,
 	BLOCK_MASK = (1 << BLOCK_SHIFT) - 1,
 	/* A power of two, at least as many as there can be hosts beyond the far side. */
@@ -30,6 +30,7 @@ enum {
 struct generator_config {
 	__u64 words[TEMPLATE_WORDS];
 	__u32 flows;
+	__u32 first;     /* number of flow 0 */
 	__u32 near_addr; /* the last 32 bits of an IPv6 address */
 	/* of the IPv4 header without checksum, near address and, if it varies, far address */
 	__u32 ip_sum;
@@ -87,8 +88,8 @@ static __always_inline int generate(struct xdp_md *ctx, const __u32 way, const i
 	eth = data + config->tag_len;
 
 	__u32 flow = state->flow, round = state->round;
-	__u32 block = flow >> BLOCK_SHIFT;
-	__u16 near_port = config->near_port + (flow & BLOCK_MASK);
+	__u32 number = flow + config->first, block = number >> BLOCK_SHIFT;
+	__u16 near_port = config->near_port + (number & BLOCK_MASK);
 	__u16 far_port = config->far_port + block;
 	__u32 near_addr = config->near_addr + (config->near_fixed ? 0 : block);
 	__u32 near_sum = (near_addr >> 16) + (near_addr & 0xffff);

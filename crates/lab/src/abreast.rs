@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::beside::Pair;
 use crate::error::LabError;
-use crate::frame::{FLOWS_PER_BLOCK, FlowSpec, Proto};
+use crate::frame::{FlowSpec, Proto};
 use crate::generator::{Generator, Load, Sent, Until};
 use crate::lab::Lab;
 use crate::port::Port;
@@ -51,19 +51,19 @@ impl Together {
     }
 }
 
-/// Flows in as many parts, which differ by one at most, by their near ports.
+/// Flows in as many parts, which differ by one at most.
 fn shares(flows: &FlowSpec, number: usize) -> Result<Vec<FlowSpec>, LabError> {
     let parts = u32::try_from(number).unwrap_or(u32::MAX);
-    if flows.beyond.is_some() || !(parts..=FLOWS_PER_BLOCK).contains(&flows.flows) {
+    if flows.beyond.is_some() || flows.flows < parts {
         return Err(LabError::Invalid(format!(
-            "{} flows for {number} generators: there can be one each to {FLOWS_PER_BLOCK} in all, and to one host",
+            "{} flows for {number} generators: there can be one each at least, and to one host",
             flows.flows
         )));
     }
     let first = |part: u32| (u64::from(flows.flows) * u64::from(part) / u64::from(parts)) as u32;
     let share = |part: u32| FlowSpec {
         flows: first(part + 1) - first(part),
-        near_port: flows.near_port + first(part) as u16,
+        first: flows.first + first(part),
         ..*flows
     };
     Ok((0..parts).map(share).collect())
@@ -264,15 +264,24 @@ mod tests {
             ..FlowSpec::default()
         };
         let of = shares(&flows, 3).unwrap();
-        let ranges: Vec<(u16, u32)> = of.iter().map(|s| (s.near_port, s.flows)).collect();
-        let base = flows.near_port;
-        assert_eq!(ranges, [(base, 33), (base + 33, 33), (base + 66, 34)]);
+        let ranges: Vec<(u32, u32)> = of.iter().map(|s| (s.first, s.flows)).collect();
+        assert_eq!(ranges, [(0, 33), (33, 33), (66, 34)]);
         assert_eq!(shares(&flows, 1).unwrap(), [flows]);
         assert!(shares(&flows, 101).is_err());
+        // over several addresses of the near side
         let many = FlowSpec {
-            flows: FLOWS_PER_BLOCK + 1,
+            flows: 50_000,
             ..flows
         };
-        assert!(shares(&many, 2).is_err());
+        let of = shares(&many, 2).unwrap();
+        let mut tuples: Vec<_> = of
+            .iter()
+            .flat_map(|s| (0..s.flows).map(|i| s.tuple(i)))
+            .collect();
+        let all: Vec<_> = (0..many.flows).map(|i| many.tuple(i)).collect();
+        assert_eq!(tuples, all);
+        tuples.sort_unstable();
+        tuples.dedup();
+        assert_eq!(tuples.len(), 50_000);
     }
 }

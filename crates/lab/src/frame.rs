@@ -137,6 +137,8 @@ pub struct FlowSpec {
     pub proto: Proto,
     /// How many flows, 1 to [`FLOWS_MAX`].
     pub flows: u32,
+    /// They are flows `first`, `first` + 1, ... of a set of which others send the rest.
+    pub first: u32,
     /// Frame size with FCS and without a tag; raised to the shortest that holds the headers, see
     /// [`FlowSpec::wire_bytes`].
     pub frame_bytes: u32,
@@ -184,6 +186,7 @@ impl Default for FlowSpec {
         Self {
             proto: Proto::Udp,
             flows: 1,
+            first: 0,
             frame_bytes: FRAME_BYTES_MIN,
             vlan: None,
             headroom: 0,
@@ -279,8 +282,9 @@ impl FlowSpec {
                 self.frame_bytes
             ));
         }
-        let blocks = (self.flows - 1) / FLOWS_PER_BLOCK;
-        let ports = self.flows.min(FLOWS_PER_BLOCK) - 1;
+        let all = self.first.saturating_add(self.flows);
+        let blocks = (all - 1) / FLOWS_PER_BLOCK;
+        let ports = all.min(FLOWS_PER_BLOCK) - 1;
         if u32::from(self.near_port) + ports > 0xffff || u32::from(self.far_port) + blocks > 0xffff
         {
             return invalid(format!(
@@ -395,7 +399,8 @@ impl FlowSpec {
 
     /// Source and destination of flow `flow`, as this side sends it.
     pub fn tuple(&self, flow: u32) -> (SocketAddr, SocketAddr) {
-        let (block, port) = (flow / FLOWS_PER_BLOCK, (flow % FLOWS_PER_BLOCK) as u16);
+        let number = self.first + flow;
+        let (block, port) = (number / FLOWS_PER_BLOCK, (number % FLOWS_PER_BLOCK) as u16);
         let near = offset(self.near, if self.near_fixed { 0 } else { block });
         let near = SocketAddr::new(near, self.near_port.wrapping_add(port));
         let far = match self.beyond {

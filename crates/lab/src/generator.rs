@@ -375,6 +375,7 @@ fn config(spec: &FlowSpec, template: &[u8], ip_sum: u16, l4_sum: u16) -> types::
     types::generator_config {
         words,
         flows: spec.flows,
+        first: spec.first,
         near_addr: low32(spec.near),
         ip_sum: ip_sum.into(),
         l4_sum: l4_sum.into(),

@@ -5,6 +5,7 @@
 
 pub mod bench;
 mod blocks;
+pub mod engine;
 mod fits;
 pub mod invalidation;
 mod kernel;

@@ -55,7 +55,7 @@ fn sent(bytes: &[u8]) -> io::Result<Lines> {
     Ok(Lines::new(TcpStream::from(OwnedFd::from(far))))
 }
 
-fn same_again<T: Debug + PartialEq + Serialize + DeserializeOwned>(line: &str) {
+pub(super) fn same_again<T: Debug + PartialEq + Serialize + DeserializeOwned>(line: &str) {
     let Ok(message) = serde_json::from_str::<T>(line) else {
         return;
     };

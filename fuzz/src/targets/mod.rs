@@ -4,6 +4,7 @@
 mod api;
 mod config;
 mod control;
+mod engine;
 mod forwarded;
 mod frame;
 mod input;
@@ -24,6 +25,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("api", api::run),
     ("config", config::run),
     ("control", control::run),
+    ("engine", engine::run),
 ];
 
 /// The target of a name.

@@ -156,6 +156,7 @@ impl World {
             device: 2,
             framing,
             by_station: false,
+            engine: false,
             vrf: 0,
             xdp: Fitness::FULL,
             tc: Fitness::default(),
@@ -592,6 +593,7 @@ impl World {
                     device: ifindex,
                     framing: Framing::default(),
                     by_station: false,
+                    engine: false,
                     vrf: 0,
                     xdp: Fitness {
                         input: true,

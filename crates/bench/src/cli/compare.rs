@@ -51,7 +51,7 @@ pub struct CompareArgs {
     /// Send on so many CPUs at once, from --cpu on: rates of kernel and Freeway, over those of one CPU
     ///
     /// Each CPU has a generator, its share of the flows and a queue of each port. Only in nat, routed, routed6, policies and
-    /// kirkwood, with 32,768 flows at most. The daemon has no CPU of its own: leave it one to see the data plane alone.
+    /// kirkwood. The daemon has no CPU of its own: leave it one to see the data plane alone.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub cpus: u32,
     /// Leave out what is only reported: the time of the sink and Freeway's program

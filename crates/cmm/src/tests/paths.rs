@@ -124,6 +124,42 @@ fn paths_follow_what_the_ports_are_fit_for() {
 }
 
 #[test]
+fn the_engine_has_what_passes_its_ports_alone() {
+    for (lan, wan, wanted) in [
+        (true, true, Path::Engine),
+        // neither it nor XDP has both
+        (true, false, Path::Tc),
+        (false, true, Path::Tc),
+        (false, false, Path::Xdp),
+    ] {
+        let world = &mut world();
+        for (ifindex, engine) in [(LAN, lan), (WAN, wan)] {
+            let port = Port {
+                engine,
+                tc: Fitness::FULL,
+                ..port(ifindex)
+            };
+            world.call(|m, now, ops| m.set_port(port, now, ops));
+        }
+        let seen = Seen::new(UDP, 1);
+        let (flow, _) = offer(world, seen, around(1), |_| {}).unwrap();
+        assert_eq!(path(world, seen), Some(wanted), "{lan} {wan}");
+        assert_eq!(is_tc(&flow), wanted == Path::Tc);
+        assert_eq!(
+            world.manager.engine_flow_count(),
+            usize::from(wanted == Path::Engine)
+        );
+        // programs do not look up its connections: the daemon does
+        let asked = world.manager.connections_to_ask_for(8).len();
+        assert_eq!(asked, usize::from(wanted == Path::Engine), "{lan} {wan}");
+        // when it goes, so do its flows
+        world.call(|m, now, ops| m.set_port(port(LAN), now, ops));
+        world.tick();
+        assert_eq!(world.manager.engine_flow_count(), 0);
+    }
+}
+
+#[test]
 fn paths_of_marked_and_unwired_flows_are_tcs() {
     let bind: [(Change, Refusal); 3] = [
         (|c| c.mark = 7, Refusal::Mark),

@@ -7,7 +7,8 @@ mod answer;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use freeway_abi::{fw_dropped, fw_tuple, fw_watch_event};
+use freeway_abi::{FW_R_FAST, FW_STAGE_USER, Pod, fw_dropped, fw_tuple, fw_watch_event};
+use freeway_api::engine::WatchedFast;
 use freeway_api::{Explain, ExplainQuery};
 use tokio::time::Instant;
 
@@ -76,13 +77,21 @@ impl Explanations {
     }
 
     pub(super) fn seen(&mut self, event: &fw_watch_event) {
-        let Some(watch) = self.of(&event.tuple) else {
+        self.saw(&event.tuple, (event.stage, event.ev.reason, event.port), 1);
+    }
+
+    /// The engine tells only of what it forwards: what it does not is seen in tc.
+    pub(super) fn seen_by_engine(&mut self, fast: &WatchedFast) {
+        if let Some(tuple) = fw_tuple::from_bytes(&fast.tuple) {
+            self.saw(&tuple, (FW_STAGE_USER, FW_R_FAST, fast.port), fast.packets);
+        }
+    }
+
+    fn saw(&mut self, tuple: &fw_tuple, sight: (u32, u32, u32), packets: u64) {
+        let Some(watch) = self.of(tuple) else {
             return;
         };
-        *watch
-            .seen
-            .entry((event.stage, event.ev.reason, event.port))
-            .or_default() += 1;
+        *watch.seen.entry(sight).or_default() += packets;
         if arrived(&watch.seen) >= PACKETS_ENOUGH {
             watch.ends = watch.ends.min(Instant::now() + Duration::from_millis(20));
         }

@@ -108,6 +108,7 @@ impl Engine {
             path: match flow.path {
                 Path::Xdp => FlowPath::Xdp,
                 Path::Tc => FlowPath::Tc,
+                Path::Engine => FlowPath::Engine,
             },
             packets: state.packets,
             bytes: state.bytes,

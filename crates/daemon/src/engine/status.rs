@@ -81,6 +81,7 @@ impl Engine {
             ruleset: self.ruleset.status.clone(),
             limits: self.limits(),
             features: self.probes.iter().map(super::poll::feature).collect(),
+            engine: self.cores_status(),
             notices: self.notices(staleness_bound_s),
             invalidation: self.invalidation.report(),
             staleness_bound_s,
@@ -149,6 +150,9 @@ impl Engine {
                     (true, false) => PortState::Kernel,
                 },
                 path: match (port.xdp == Fitness::FULL, port.tc.any(), port.xdp.any()) {
+                    (true, ..) | (false, false, true) if self.cores.serve(*ifindex) => {
+                        PortPath::Engine
+                    }
                     (true, ..) | (false, false, true) => PortPath::Xdp,
                     (false, true, _) => PortPath::Tc,
                     (false, false, false) if serves => PortPath::Xdp,

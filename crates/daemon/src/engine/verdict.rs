@@ -8,8 +8,8 @@ use freeway_abi::{
     FW_R_IP_OPTIONS, FW_R_IP6_EXTENSION, FW_R_LEARN_BUDGET, FW_R_LEARN_EPOCH, FW_R_LEARN_NO_REPLY,
     FW_R_LEARN_OFFERED, FW_R_LEARN_ONCE, FW_R_LEARN_RING, FW_R_LEARN_STALE_TOKEN, FW_R_MISS,
     FW_R_MISS_CLOSE, FW_R_OWNER, FW_R_PREPARING, FW_R_PROTOCOL, FW_R_SHORT, FW_R_SUSPENDED,
-    FW_R_TCP_FLAGS, FW_R_VLAN, FW_STAGE_TC_EGRESS, FW_STAGE_TC_INGRESS, FW_STAGE_XDP, Reason,
-    Stage,
+    FW_R_TCP_FLAGS, FW_R_VLAN, FW_STAGE_TC_EGRESS, FW_STAGE_TC_INGRESS, FW_STAGE_USER,
+    FW_STAGE_XDP, Reason, Stage,
 };
 use freeway_api::{FlowState, Verdict};
 use freeway_cmm::Refusal;
@@ -30,13 +30,14 @@ pub(super) fn told_once(mut seen: Sightings) -> Sightings {
     seen
 }
 
-/// Packets that came in. Where XDP and tc tell of them it is those of one of the two.
+/// Packets that came in. Where XDP and tc tell of them it is those of one of the two; the engine tells of those that it
+/// forwards, which neither sees.
 pub(super) fn arrived(seen: &Sightings) -> u64 {
     let at = |stage| {
         let told = seen.iter().filter(move |((at, ..), _)| *at == stage);
         told.map(|(_, count)| count).sum::<u64>()
     };
-    at(FW_STAGE_XDP).max(at(FW_STAGE_TC_INGRESS))
+    at(FW_STAGE_XDP).max(at(FW_STAGE_TC_INGRESS)) + at(FW_STAGE_USER)
 }
 
 /// True if the kernel forwarded some of them.
@@ -132,6 +133,9 @@ impl Case<'_> {
             let mut seen = self.seen.keys();
             seen.any(|(stage, reason, _)| (*stage, *reason) == (wanted, FW_R_FAST))
         };
+        if at(FW_STAGE_USER) {
+            return "Its packets are forwarded by the engine.";
+        }
         match (at(FW_STAGE_XDP), at(FW_STAGE_TC_INGRESS)) {
             (true, true) => "Its packets are forwarded in XDP and in tc.",
             (false, true) => "Its packets are forwarded in tc, through the qdisc where they leave.",

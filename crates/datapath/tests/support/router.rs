@@ -112,6 +112,7 @@ pub fn manager() -> Manager {
             device: ifindex,
             framing: Default::default(),
             by_station: false,
+            engine: false,
             vrf: 0,
             xdp: Fitness::FULL,
             tc: Fitness::default(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway status`.
 
+use freeway_api::engine::EngineStatus;
 use freeway_api::{
     FeatureState, FlowCounts, Invalidation, Latency, Learning, Limit, Port, PortPath, PortState,
     Shares, Status,
@@ -77,6 +78,7 @@ fn headline(page: &mut Page, status: &Status) {
 fn port_row(page: &Page, port: &Port) -> Vec<String> {
     let (tone, word) = match (port.state, port.path) {
         (PortState::Fast, PortPath::Tc) => (Tone::Good, "fast (tc)"),
+        (PortState::Fast, PortPath::Engine) => (Tone::Good, "fast (engine)"),
         (PortState::Fast, _) => (Tone::Good, "fast (XDP)"),
         (PortState::Kernel, _) => (Tone::Warn, "kernel"),
         (PortState::Attaching, _) => (Tone::Warn, "attaching"),
@@ -153,11 +155,48 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
                 .unwrap_or_else(|| "defaults".into()),
         ),
     ];
+    if let Some(there) = &status.engine {
+        rows.push(row("Engine", engine(there)));
+    }
     if !status.limits.is_empty() {
         rows.push(row("Limits", limits(page, &status.limits)));
     }
     rows.push(row("Rules", rules));
     rows
+}
+
+fn engine(engine: &EngineStatus) -> String {
+    let counts = &engine.counts;
+    let mut words = vec![
+        format!("process {}, {}", engine.pid, engine.dpdk),
+        plural(engine.flows, "flow"),
+        format!(
+            "{} forwarded, {} to the kernel, {} from it",
+            count(counts.forwarded),
+            count(counts.exceptions),
+            count(counts.from_kernel)
+        ),
+        format!(
+            "busy {:.1} %, {} cycles a frame, bursts of {:.1}",
+            f64::from(counts.busy_permille) / 10.0,
+            count(counts.cycles.into()),
+            f64::from(counts.burst_percent) / 100.0
+        ),
+        format!(
+            "{} of {} buffers free",
+            count(counts.pool_free.into()),
+            count(counts.pool_size.into())
+        ),
+    ];
+    for (number, what) in [
+        (counts.exceptions_dropped, "for the kernel found no room"),
+        (counts.tx_dropped, "were not taken by a port"),
+    ] {
+        if number > 0 {
+            words.push(format!("{} {what}", plural(number, "frame")));
+        }
+    }
+    words.join("; ")
 }
 
 fn held(flows: &FlowCounts, shares: &Shares) -> String {

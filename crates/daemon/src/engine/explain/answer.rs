@@ -390,7 +390,7 @@ fn stage_name(at: u32) -> &'static str {
         freeway_abi::FW_STAGE_XDP => "xdp",
         freeway_abi::FW_STAGE_TC_INGRESS => "tc_ingress",
         FW_STAGE_TC_EGRESS => "tc_egress",
-        _ => "user",
+        _ => "engine",
     }
 }
 

@@ -271,7 +271,11 @@ impl Engine {
         self.judge(link, &mut port);
         port.up = link.up && link.carrier;
         self.tell_bridged(link, &port, now_tick, ops);
-        self.manager.set_port(managed(link, &port), now_tick, ops);
+        let managed = ManagedPort {
+            engine: self.cores.serve(link.ifindex),
+            ..managed(link, &port)
+        };
+        self.manager.set_port(managed, now_tick, ops);
         self.ports.by_index.insert(link.ifindex, port);
     }
 
@@ -335,6 +339,7 @@ impl Engine {
         }
         let bridge = self.bridge_below(link);
         let below = match (bridge, wants_tc(link, &self.config)) {
+            (_, None) if self.cores.serve(link.ifindex) => Ok(Fitness::FULL),
             (Some(bridge), None) => self.by_station(link, bridge).inspect(|_| {
                 port.stations_of = Some(bridge);
             }),
@@ -459,7 +464,8 @@ impl Engine {
         port: &mut Port,
         tc: bool,
     ) -> bool {
-        if !port.has_xdp() && port.stations_of.is_none() {
+        let by_engine = self.cores.serve(link.ifindex);
+        if !port.has_xdp() && port.stations_of.is_none() && !by_engine {
             return false;
         }
         let shaping =
@@ -471,6 +477,9 @@ impl Engine {
                 qdisc.kind,
                 if tc { "tc" } else { "the kernel" }
             ));
+        }
+        if by_engine {
+            return shaper.is_none();
         }
         let full = self.overflows(link, port);
         let has_room = full.is_none();
@@ -542,6 +551,7 @@ fn managed(link: &Link, port: &Port) -> ManagedPort {
         xdp: port.xdp,
         by_station: port.stations_of.is_some(),
         tc: port.tc,
+        engine: false,
         vrf: link.vrf().unwrap_or(0),
     }
 }

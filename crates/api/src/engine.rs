@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `[engine]` of the configuration, and what the daemon and the engine say to each other: one message a packet of a
+//! `SOCK_SEQPACKET` socket beside the control socket, as JSON; the table's descriptors come along with [`Answer::Table`].
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Longest message, bytes.
+pub const MESSAGE_MAX: usize = 1 << 16;
+
+/// The engine's socket, for a control socket.
+#[must_use]
+pub fn socket_beside(control: &Path) -> PathBuf {
+    let mut name: OsString = control.into();
+    name.push(".engine");
+    name.into()
+}
+
+/// `[engine]`: forwarding on cores of its own. The daemon checks it, `freeway-engine` goes by it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EngineConfig {
+    /// The CPU whose core forwards.
+    pub core: u32,
+    /// What a worker does without traffic.
+    pub idle: Idle,
+    /// Memory from huge pages; `false`: from pages of 4 KiB, which costs speed.
+    pub huge_pages: bool,
+    /// Memory for frames, MiB.
+    pub memory_mib: u32,
+    /// `[engine.port.NAME]`: its ports, by the name that the kernel has for them.
+    pub port: BTreeMap<String, EnginePort>,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            core: 1,
+            idle: Idle::Poll,
+            huge_pages: true,
+            memory_mib: 256,
+            port: BTreeMap::new(),
+        }
+    }
+}
+
+/// What a worker does without traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Idle {
+    /// It looks for frames all the time: the least delay, and a core that is always busy.
+    #[default]
+    Poll,
+    /// It sleeps, the longer the less there is to do, up to a millisecond.
+    Sleep,
+}
+
+/// `[engine.port.NAME]`: one port.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EnginePort {
+    /// A device on the PCI bus that a driver of DPDK's has, such as `0000:01:00.0`.
+    pub pci: Option<String>,
+    /// A virtual device as DPDK writes it, such as `net_af_packet0,iface=eth0`.
+    pub vdev: Option<String>,
+    /// MAC address, where the device is not to keep its own.
+    pub mac: Option<String>,
+    /// MTU in bytes, without the L2 header.
+    pub mtu: Option<u32>,
+}
+
+impl EngineConfig {
+    /// What types cannot express; an error names the key.
+    pub fn check(&self) -> Result<(), String> {
+        for (name, port) in &self.port {
+            let table = format!("engine.port.{name}");
+            if name.is_empty() || name.len() > 15 || name.contains(['/', ' ', ':']) {
+                return Err(format!(
+                    "{table}: a network interface has 1 to 15 characters, none of them / : or a space"
+                ));
+            }
+            match (&port.pci, &port.vdev) {
+                (Some(_), None) | (None, Some(_)) => {}
+                (None, None) => {
+                    return Err(format!("{table}: it names no device; give it pci or vdev"));
+                }
+                (Some(_), Some(_)) => {
+                    return Err(format!("{table}: pci and vdev exclude each other"));
+                }
+            }
+            if port.mtu.is_some_and(|mtu| !(68..=9000).contains(&mtu)) {
+                return Err(format!("{table}: mtu must be 68 to 9000"));
+            }
+            if let Some(mac) = &port.mac
+                && mac_of(mac).is_none_or(|mac| mac[0] & 1 != 0 || mac == [0; 6])
+            {
+                return Err(format!(
+                    "{table}: mac {mac} is no address of one station, such as 02:00:00:00:00:01"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A MAC address as people write it.
+#[must_use]
+pub fn mac_of(text: &str) -> Option<[u8; 6]> {
+    let mut parts = text.split(':');
+    let mut mac = [0; 6];
+    for byte in &mut mac {
+        let part = parts.next().filter(|part| part.len() == 2)?;
+        *byte = u8::from_str_radix(part, 16).ok()?;
+    }
+    parts.next().is_none().then_some(mac)
+}
+
+/// What the engine says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Said {
+    /// First: who it is.
+    Hello(Hello),
+    /// Every second: what it has done since it started.
+    Counts(EngineCounts),
+    /// Packets of the watched tuple that it has forwarded since it said so last.
+    Watched(Vec<WatchedFast>),
+}
+
+/// Packets of a tuple that is watched, at a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WatchedFast {
+    /// `struct fw_tuple`, as they came in.
+    pub tuple: Vec<u8>,
+    /// Interface index.
+    pub port: u32,
+    /// How many.
+    pub packets: u64,
+}
+
+/// The engine as it introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// `freeway_abi::DIGEST` of its build.
+    pub abi: u64,
+    /// Its version.
+    pub version: String,
+    /// Its DPDK's.
+    pub dpdk: String,
+    /// Its process.
+    pub pid: u32,
+    /// Interface indices of its ports.
+    pub ports: Vec<u32>,
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Answer {
+    /// The table is yours, too: the descriptors of flows, next hops, control and watch come along, in this order.
+    Table(Table),
+    /// No; why, in words.
+    Refused(String),
+}
+
+/// What is to be known of the table to read it: of `struct fw_config`, and of the clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// Flows - 1.
+    pub flow_mask: u32,
+    /// Next hops - 1.
+    pub nexthop_mask: u32,
+    /// What is left of a hash is a flow's home.
+    pub hash_shift: u32,
+    /// The secret of the hash.
+    pub hash_key: Vec<u64>,
+    /// Ticks a second.
+    pub hz: u32,
+    /// Ticks between two checks of a connection.
+    pub ct_check_ticks: u32,
+    /// CLOCK_MONOTONIC, nanoseconds,
+    pub clock_ns: u64,
+    /// at which this tick had just begun.
+    pub clock_tick: u32,
+}
+
+/// What the engine has done since it started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EngineCounts {
+    /// Frames that it forwarded.
+    pub forwarded: u64,
+    /// Frames that it gave to the kernel.
+    pub exceptions: u64,
+    /// Frames for the kernel that found no room.
+    pub exceptions_dropped: u64,
+    /// The kernel's frames that it sent.
+    pub from_kernel: u64,
+    /// Frames that a port did not take.
+    pub tx_dropped: u64,
+    /// Share of the last second that the worker spent with frames, in thousandths.
+    pub busy_permille: u32,
+    /// Frames of a mean burst, in hundredths.
+    pub burst_percent: u32,
+    /// Cycles of a frame.
+    pub cycles: u32,
+    /// Buffers that are free.
+    pub pool_free: u32,
+    /// Of so many.
+    pub pool_size: u32,
+}
+
+/// `freeway status`: the engine that is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineStatus {
+    /// Its version.
+    pub version: String,
+    /// Its DPDK's.
+    pub dpdk: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its ports.
+    pub ports: Vec<String>,
+    /// Flows that it forwards.
+    pub flows: u64,
+    /// What it has done.
+    pub counts: EngineCounts,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_read_as_they_were_written() {
+        let hello = Said::Hello(Hello {
+            abi: u64::MAX,
+            version: "1".into(),
+            dpdk: "2".into(),
+            pid: 3,
+            ports: vec![4, 5],
+        });
+        let text = serde_json::to_string(&hello).unwrap();
+        assert_eq!(serde_json::from_str::<Said>(&text).unwrap(), hello);
+        let table = Answer::Table(Table {
+            hash_key: vec![u64::MAX, 1],
+            ..Table::default()
+        });
+        let text = serde_json::to_string(&table).unwrap();
+        assert_eq!(serde_json::from_str::<Answer>(&text).unwrap(), table);
+    }
+
+    #[test]
+    fn a_port_names_one_device() {
+        let check = |name: &str, port: EnginePort| {
+            let port = BTreeMap::from([(name.to_owned(), port)]);
+            let config = EngineConfig {
+                port,
+                ..EngineConfig::default()
+            };
+            config.check()
+        };
+        let vdev = || EnginePort {
+            vdev: Some("net_null0".into()),
+            ..EnginePort::default()
+        };
+        assert_eq!(check("lan0", vdev()), Ok(()));
+        let wrong = |result: Result<(), String>, words: &str| {
+            let error = result.unwrap_err();
+            assert!(error.contains(words), "{error}");
+        };
+        wrong(check("lan0", EnginePort::default()), "pci or vdev");
+        wrong(check("a/b", vdev()), "1 to 15 characters");
+        let mut both = vdev();
+        both.pci = Some("0000:01:00.0".into());
+        wrong(check("lan0", both), "exclude");
+        let mut port = vdev();
+        port.mtu = Some(9001);
+        wrong(check("lan0", port.clone()), "68 to 9000");
+        port.mtu = None;
+        for mac in ["01:00:00:00:00:01", "2:0:0:0:0:1", "02:00:00:00:00", ""] {
+            port.mac = Some(mac.into());
+            wrong(check("lan0", port.clone()), "one station");
+        }
+    }
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway bench engine`: a worker of the engine between rings, which the program `freeway-engine` runs.
+
+use std::process::{Command, Stdio};
+
+use freeway_console::{Exit, Page, Stop, Terminal, Tone, count, program, show};
+use freeway_rig::Machine;
+use serde::{Deserialize, Serialize};
+
+use crate::cli::{EngineArgs, Order};
+use crate::median::{median, ratio};
+
+const NAME: &str = "freeway-engine";
+
+/// What `freeway-engine bench` prints.
+#[derive(Debug, Deserialize)]
+struct Told {
+    wire_bytes: u32,
+    pages: String,
+    tsc_hz: u64,
+    counts: Vec<Measured>,
+    remarks: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Measured {
+    flows: u32,
+    places: u32,
+    runs: Vec<Run>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Run {
+    macswap: Rate,
+    engine: Rate,
+    latency: Vec<Latency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Rate {
+    mpps: f64,
+    cycles: f64,
+    burst: f64,
+    busy: f64,
+    disturbed: f64,
+    checked: u64,
+}
+
+/// One-way latency at a load: medians of runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Share of the rate that was found; 0: single frames.
+    pub load: f64,
+    /// Frames a second that arrived.
+    pub pps: f64,
+    /// Mean, microseconds.
+    pub mean_us: f64,
+    /// Half of the frames were as fast.
+    pub p50_us: f64,
+    /// 99 % were.
+    pub p99_us: f64,
+    /// Frames measured in a run.
+    pub frames: f64,
+    /// The share of the time that is left out, for somebody else had a core.
+    pub disturbed: f64,
+}
+
+/// Of a number of flows: medians of runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ByFlows {
+    /// Flows.
+    pub flows: u32,
+    /// Rules under which they were learned.
+    pub rules: u32,
+    /// Places of the table.
+    pub places: u32,
+    /// Million frames a second.
+    pub mpps: f64,
+    /// A MAC swap between the same rings.
+    pub macswap_mpps: f64,
+    /// `mpps` over `macswap_mpps`, within a run.
+    pub over_macswap: f64,
+    /// Of the worker, for a frame, in turns that had frames.
+    pub cycles: f64,
+    /// Of the MAC swap.
+    pub macswap_cycles: f64,
+    /// At 90 % of the rate; none with --rates-only.
+    pub mean_us: Option<f64>,
+    /// Likewise.
+    pub p99_us: Option<f64>,
+    /// By load.
+    pub latency: Vec<Latency>,
+    /// Mean size of a burst.
+    pub mean_burst: f64,
+    /// Share of the time in which the worker had frames.
+    pub busy: f64,
+    /// Share of the time that is left out, for somebody else had a core.
+    pub disturbed: f64,
+    /// Frames compared with what is expected, in all runs; none differed.
+    pub checked: u64,
+    /// Of each run.
+    pub mpps_samples: Vec<f64>,
+    /// Of each run.
+    pub macswap_mpps_samples: Vec<f64>,
+}
+
+/// The result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Engine {
+    /// The scenario: source NAT of UDP.
+    pub scenario: String,
+    /// 4 or 6.
+    pub family: u8,
+    /// `random` or `turn`.
+    pub order: String,
+    /// `huge` or `small`: what the flow table was on.
+    pub pages: String,
+    /// Frames that the worker takes at once.
+    pub burst: u32,
+    /// `auto`, `always` or `never`.
+    pub ahead: String,
+    /// Size of a frame, FCS counted.
+    pub wire_bytes: u32,
+    /// Runs.
+    pub runs: u32,
+    /// Seconds of each sample.
+    pub seconds: f64,
+    /// Cycles are of this clock.
+    pub tsc_hz: u64,
+    /// By number of flows.
+    pub counts: Vec<ByFlows>,
+    /// What is to be minded.
+    pub remarks: Vec<String>,
+    /// What was measured on.
+    pub machine: Machine,
+}
+
+/// Measures and prints.
+pub fn engine(args: &EngineArgs) -> Result<(), Stop> {
+    let told = told(args)?;
+    let of = |measured| by_flows(measured, args.rules);
+    let result = Engine {
+        scenario: "nat".into(),
+        family: if args.family == "6" { 6 } else { 4 },
+        order: args.order.name().into(),
+        pages: told.pages,
+        burst: args.burst,
+        ahead: args.ahead.name().into(),
+        wire_bytes: told.wire_bytes,
+        runs: args.runs,
+        seconds: args.seconds,
+        tsc_hz: told.tsc_hz,
+        counts: told.counts.iter().map(of).collect(),
+        remarks: told.remarks,
+        machine: Machine::this(),
+    };
+    show(args.json, &result, |terminal| table(&result, terminal))
+}
+
+fn told(args: &EngineArgs) -> Result<Told, Stop> {
+    let Some(program) = program(NAME) else {
+        return Err(Stop::new(
+            Exit::Unavailable,
+            format!("{NAME} is neither beside this program nor in PATH: `make engine` builds it"),
+        ));
+    };
+    let flows: Vec<_> = args.flows.iter().map(u32::to_string).collect();
+    let mut command = Command::new(&program);
+    command
+        .args(["bench", "--flows", &flows.join(",")])
+        .args(["--family", &args.family, "--pages", args.pages.name()])
+        .args(["--burst", &args.burst.to_string()])
+        .args(["--ahead", args.ahead.name()])
+        .args(["--runs", &args.runs.to_string()])
+        .args(["--seconds", &args.seconds.to_string()])
+        .args(["--cpu", &args.cpu.to_string()])
+        .args(["--worker-cpu", &args.worker_cpu.to_string()])
+        .args(args.rates_only.then_some("--rates-only"))
+        .args((args.order == Order::Turn).then_some("--in-turn"))
+        .stderr(Stdio::inherit());
+    let output = command
+        .output()
+        .map_err(|error| Stop::failure(format!("cannot run {}: {error}", program.display())))?;
+    match output.status.code() {
+        Some(0) => serde_json::from_slice(&output.stdout)
+            .map_err(|error| Stop::failure(format!("{NAME} is another version: {error}"))),
+        // it has said why
+        Some(69) => Err(Stop::new(
+            Exit::Unavailable,
+            "the engine cannot be measured here",
+        )),
+        _ => Err(Stop::failure(format!("{NAME} failed: {}", output.status))),
+    }
+}
+
+fn by_flows(measured: &Measured, rules: u32) -> ByFlows {
+    let runs = &measured.runs;
+    let all = |figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
+    let mpps = all(|run| run.engine.mpps);
+    let macswap = all(|run| run.macswap.mpps);
+    let loads = runs.iter().map(|run| run.latency.len()).min().unwrap_or(0);
+    let latency: Vec<_> = (0..loads).map(|load| at_load(runs, load)).collect();
+    let full = latency.last();
+    ByFlows {
+        flows: measured.flows,
+        rules,
+        places: measured.places,
+        mpps: median(mpps.clone()),
+        macswap_mpps: median(macswap.clone()),
+        over_macswap: ratio(&mpps, &macswap),
+        cycles: median(all(|run| run.engine.cycles)),
+        macswap_cycles: median(all(|run| run.macswap.cycles)),
+        mean_us: full.map(|of| of.mean_us),
+        p99_us: full.map(|of| of.p99_us),
+        mean_burst: median(all(|run| run.engine.burst)),
+        busy: median(all(|run| run.engine.busy)),
+        disturbed: median(all(|run| run.engine.disturbed)),
+        checked: runs
+            .iter()
+            .map(|run| run.engine.checked + run.macswap.checked)
+            .sum(),
+        latency,
+        mpps_samples: mpps,
+        macswap_mpps_samples: macswap,
+    }
+}
+
+fn at_load(runs: &[Run], load: usize) -> Latency {
+    let of = |figure: fn(&Latency) -> f64| {
+        let latencies = runs.iter().filter_map(|run| run.latency.get(load));
+        median(latencies.map(figure).collect())
+    };
+    Latency {
+        load: of(|l| l.load),
+        pps: of(|l| l.pps),
+        mean_us: of(|l| l.mean_us),
+        p50_us: of(|l| l.p50_us),
+        p99_us: of(|l| l.p99_us),
+        frames: of(|l| l.frames),
+        disturbed: of(|l| l.disturbed),
+    }
+}
+
+fn table(result: &Engine, terminal: Terminal) -> String {
+    let mut page = Page::new(terminal);
+    let what = format!(
+        "Source NAT, UDP over IPv{}, {}-byte frames of so many flows ({}), one worker; medians of {} runs, {} s each",
+        result.family, result.wire_bytes, result.order, result.runs, result.seconds
+    );
+    page.words("", &what);
+    page.words("", &result.machine.to_string());
+    page.gap();
+    let heads = [
+        "flows", "Mpps", "MAC swap", "ratio", "cycles", "MAC swap", "mean, us", "p99, us",
+    ];
+    let mut rows = vec![heads.map(|head| page.tone(Tone::Head, head)).to_vec()];
+    let us = |value: Option<f64>| value.map_or_else(|| "-".into(), |us| format!("{us:.1}"));
+    for of in &result.counts {
+        rows.push(vec![
+            count(of.flows.into()),
+            format!("{:.1}", of.mpps),
+            format!("{:.1}", of.macswap_mpps),
+            page.tone(Tone::Good, &format!("{:.2}", of.over_macswap)),
+            format!("{:.0}", of.cycles),
+            format!("{:.0}", of.macswap_cycles),
+            us(of.mean_us),
+            us(of.p99_us),
+        ]);
+    }
+    page.table(2, &[0, 1, 2, 3, 4, 5, 6, 7], &rows);
+    page.gap();
+    page.words(
+        "",
+        "Latencies are at 90 % of the rate. Rules are the kernel's: it evaluates them while a flow is learned, so their number makes no difference here.",
+    );
+    let disturbed = result.counts.iter().filter(|of| of.disturbed > 0.5);
+    let disturbed = disturbed.map(|of| {
+        format!(
+            "{} flows: somebody else had a core in {:.0} % of the time",
+            count(of.flows.into()),
+            of.disturbed * 100.0
+        )
+    });
+    for words in result.remarks.iter().cloned().chain(disturbed) {
+        page.words("", &page.tone(Tone::Warn, &format!("Mind: {words}.")));
+    }
+    page.finish()
+}

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One worker between rings, which a generator on another core fills.
+
+use std::ffi::{CStr, c_char};
+use std::ptr::{self, NonNull};
+
+use freeway_abi::{FW_R_FAST, fw_config, fw_control, fw_flow, fw_nexthop};
+use serde::Serialize;
+
+use crate::eal::Eal;
+use crate::ffi;
+use crate::pages::{HUGE_PAGE, Memory, Pages, Reserve};
+
+/// Frames on their way at once, as many as a card's ring holds.
+const IN_FLIGHT: u32 = 512;
+/// Huge pages that DPDK takes for pool and rings.
+const DPDK_PAGES: usize = 32;
+/// Of a run, a slice.
+const SLICE_S: f64 = 0.001;
+/// Frames that are compared with what is expected: one of so many.
+const CHECK_EACH: u32 = 61;
+/// Latencies that are kept of a run.
+const LATENCIES: usize = 1 << 21;
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Numbers of flows, one after the other.
+    pub flows: Vec<u32>,
+    /// IPv6 instead of IPv4.
+    pub v6: bool,
+    /// Flows come in random order, else in turn.
+    pub random: bool,
+    /// Frames that the worker takes at once.
+    pub burst: u32,
+    /// `FWE_AHEAD_*`.
+    pub ahead: u32,
+    /// What the flow table lies on.
+    pub pages: Pages,
+    /// Runs for each number of flows.
+    pub runs: u32,
+    /// Seconds of a sample.
+    pub seconds: f64,
+    /// Without latencies.
+    pub rates_only: bool,
+    /// CPU of generator and sink.
+    pub generator_cpu: u32,
+    /// CPU of the worker.
+    pub worker_cpu: u32,
+}
+
+/// What one worker did in a run at full rate: medians of slices in which, and ahead of which, neither core was taken away.
+#[derive(Clone, Debug, Serialize)]
+pub struct Rate {
+    /// Million frames a second that arrived.
+    pub mpps: f64,
+    /// Of the TSC, for a frame, in turns that had frames.
+    pub cycles: f64,
+    /// Mean size of a burst.
+    pub burst: f64,
+    /// The share of the time in which the worker had frames.
+    pub busy: f64,
+    /// The share of the slices that were left out, for somebody else had a core.
+    pub disturbed: f64,
+    /// Frames compared with what is expected; all were right.
+    pub checked: u64,
+}
+
+/// One-way latency at a load.
+#[derive(Clone, Debug, Serialize)]
+pub struct Latency {
+    /// Share of the rate that was found, or 0 for single frames.
+    pub load: f64,
+    /// Frames a second that arrived.
+    pub pps: f64,
+    /// Mean, microseconds.
+    pub mean_us: f64,
+    /// Percentiles, microseconds.
+    pub p50_us: f64,
+    /// 99 %.
+    pub p99_us: f64,
+    /// Frames measured, in slices that nobody disturbed.
+    pub frames: u64,
+    /// As of a rate.
+    pub disturbed: f64,
+}
+
+/// A run for a number of flows.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// A MAC swap between the same rings.
+    pub macswap: Rate,
+    /// The engine's worker.
+    pub engine: Rate,
+    /// By rising load.
+    pub latency: Vec<Latency>,
+}
+
+/// All runs for a number of flows.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    /// Flows.
+    pub flows: u32,
+    /// Places of the table.
+    pub places: u32,
+    /// Runs.
+    pub runs: Vec<Run>,
+}
+
+/// The result.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Frame size, FCS counted.
+    pub wire_bytes: u32,
+    /// `huge` or `small`: what the flow table was on.
+    pub pages: &'static str,
+    /// Of the TSC.
+    pub tsc_hz: u64,
+    /// By number of flows.
+    pub counts: Vec<Measured>,
+    /// What is to be minded.
+    pub remarks: Vec<String>,
+}
+
+/// Why it cannot be.
+#[derive(Debug)]
+pub enum Fault {
+    /// This machine lacks something.
+    Unavailable(String),
+    /// A frame was lost without being counted, or came out wrong.
+    Wrong(String),
+}
+
+fn fault(words: impl Into<String>) -> Fault {
+    Fault::Unavailable(words.into())
+}
+
+struct Table {
+    _flows: Memory,
+    _rest: Memory,
+    memory: ffi::fwe_memory,
+    config: Box<fw_config>,
+}
+
+impl Table {
+    fn new(flows: u32, pages: Pages) -> Result<Self, Fault> {
+        let mut config = Box::new(fw_config::default());
+        // SAFETY: writes the structure it is given.
+        unsafe { ffi::fwe_bench_table(&raw mut *config, flows) };
+        let short = |error| fault(format!("no memory for the flow table: {error}"));
+        let places = config.flow_mask as usize + 1;
+        let table = Memory::new(places * size_of::<fw_flow>(), pages).map_err(short)?;
+        // next hops, then the control's words, a page apart
+        let rest = Memory::new(8192, Pages::Small).map_err(short)?;
+        let nexthops = rest.cast::<fw_nexthop>();
+        let memory = ffi::fwe_memory {
+            flows: table.cast(),
+            nexthops,
+            // SAFETY: within the memory.
+            control: unsafe { rest.cast::<u8>().add(4096) }.cast::<fw_control>(),
+            config: &raw const *config,
+            watch: ptr::null(),
+            nexthops_max: ffi::FWE_BENCH_NEXTHOP,
+            pad: 0,
+        };
+        Ok(Self {
+            _flows: table,
+            _rest: rest,
+            memory,
+            config,
+        })
+    }
+
+    /// Frames that the flows have counted.
+    fn counted(&self) -> u64 {
+        let places = self.config.flow_mask as usize + 1;
+        // SAFETY: so many are there, and no worker runs.
+        let flows = unsafe { std::slice::from_raw_parts(self.memory.flows, places) };
+        flows.iter().map(|flow| flow.state.packets).sum()
+    }
+}
+
+struct Bench {
+    bench: NonNull<ffi::fwe_bench>,
+    clock: ffi::fwe_clock,
+    tsc_hz: f64,
+}
+
+/// A run's figures, and its frames' latencies in cycles.
+struct Sample {
+    run: ffi::fwe_bench_run,
+    /// That nobody disturbed, or all if there are none such.
+    slices: Vec<ffi::fwe_bench_slice>,
+    disturbed: f64,
+    latencies: Vec<u32>,
+}
+
+/// Slices and latencies without those in which a core was taken away, and without the first after such a one.
+fn undisturbed(
+    slices: &[ffi::fwe_bench_slice],
+    latencies: &[u32],
+) -> (Vec<ffi::fwe_bench_slice>, Vec<u32>) {
+    let mut kept = (Vec::new(), Vec::new());
+    for pair in slices.windows(2) {
+        let [before, slice] = pair else { continue };
+        if before.pauses > 0 || slice.pauses > 0 {
+            continue;
+        }
+        kept.0.push(*slice);
+        let of = before.latencies as usize..slice.latencies as usize;
+        kept.1
+            .extend_from_slice(latencies.get(of).unwrap_or_default());
+    }
+    kept
+}
+
+/// # Safety
+/// `line` is null or a string that lasts.
+unsafe fn words(line: *const c_char) -> String {
+    match line.is_null() {
+        true => String::new(),
+        // SAFETY: as the caller says.
+        false => unsafe { CStr::from_ptr(line) }
+            .to_string_lossy()
+            .into_owned(),
+    }
+}
+
+impl Bench {
+    fn new() -> Result<Self, Fault> {
+        let mut error = ptr::null();
+        // SAFETY: DPDK was started.
+        let bench = unsafe { ffi::fwe_bench_new(IN_FLIGHT, &raw mut error) };
+        // SAFETY: a constant string.
+        let bench = NonNull::new(bench).ok_or_else(|| fault(unsafe { words(error) }))?;
+        Ok(Self {
+            bench,
+            clock: ffi::fwe_clock {
+                origin_ns: 0,
+                hz: 250,
+                pad: 0,
+            },
+            // SAFETY: DPDK was started.
+            tsc_hz: unsafe { ffi::fwe_tsc_hz() } as f64,
+        })
+    }
+
+    fn fill(&self, config: &ffi::fwe_bench_config, table: &Table) -> Result<(), Fault> {
+        let mut now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: writes the structure it is given.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+        let tick = (now.tv_sec as u64 * 250) as u32;
+        // SAFETY: the table is as large as its configuration says, and no worker runs.
+        match unsafe { ffi::fwe_bench_fill(self.bench.as_ptr(), config, &table.memory, tick) } {
+            0 => Ok(()),
+            _ => Err(fault("the flow table has no room")),
+        }
+    }
+
+    fn run(
+        &self,
+        table: &Table,
+        worker: u32,
+        rate_pps: u64,
+        seconds: f64,
+        latencies: bool,
+    ) -> Result<Sample, Fault> {
+        // the first ones warm up
+        let warm = 50.min((seconds / SLICE_S / 5.0) as usize + 1);
+        let count = (seconds / SLICE_S).ceil() as usize + warm;
+        let mut slices: Vec<ffi::fwe_bench_slice> = Vec::with_capacity(count);
+        let mut room = vec![0u32; if latencies { LATENCIES } else { 0 }];
+        // SAFETY: plain numbers and pointers, for which 0 is a value.
+        let mut run: ffi::fwe_bench_run = unsafe { std::mem::zeroed() };
+        run.worker = worker;
+        run.check_each = CHECK_EACH;
+        run.rate_pps = rate_pps;
+        run.slice = (self.tsc_hz * SLICE_S) as u64;
+        run.slices_max = count as u32;
+        run.slices = slices.as_mut_ptr();
+        if latencies {
+            run.latencies = room.as_mut_ptr();
+            run.latencies_max = room.len() as u32;
+        }
+        let mut error = ptr::null();
+        let before = table.counted();
+        // SAFETY: what is pointed to outlives the call, and is as large as said.
+        let rc = unsafe {
+            ffi::fwe_bench_run(
+                self.bench.as_ptr(),
+                &table.memory,
+                &self.clock,
+                &raw mut run,
+                &raw mut error,
+            )
+        };
+        if rc != 0 {
+            // SAFETY: a constant string.
+            return Err(fault(unsafe { words(error) }));
+        }
+        // SAFETY: so many were written.
+        unsafe { slices.set_len(run.slices_count as usize) };
+        room.truncate(run.latencies_count as usize);
+        self.hold(&run, table.counted() - before)?;
+        let slices = slices.split_off(warm);
+        let (mut kept, mut latencies) = undisturbed(&slices, &room);
+        let disturbed = 1.0 - kept.len() as f64 / (slices.len() - 1).max(1) as f64;
+        if kept.is_empty() {
+            (kept, latencies) = (slices, room);
+        }
+        Ok(Sample {
+            run,
+            slices: kept,
+            disturbed,
+            latencies,
+        })
+    }
+
+    /// Every frame is accounted for, and those that were looked at came out right.
+    fn hold(&self, run: &ffi::fwe_bench_run, counted: u64) -> Result<(), Fault> {
+        let stats = &run.stats;
+        let fast = stats.reasons[FW_R_FAST as usize];
+        let engine = run.worker == ffi::FWE_BENCH_ENGINE;
+        // SAFETY: it lives, and no worker runs.
+        let missing = unsafe { ffi::fwe_bench_missing(self.bench.as_ptr()) };
+        let broken = if run.wrong > 0 || run.checked == 0 {
+            format!("{} of {} frames are wrong", run.wrong, run.checked)
+        } else if run.received + stats.tx_dropped != run.sent || stats.packets != run.sent {
+            format!(
+                "{} frames were sent and {} arrived, {} are counted as dropped",
+                run.sent, run.received, stats.tx_dropped
+            )
+        } else if engine && (fast != run.sent || counted != run.sent) {
+            format!(
+                "of {} frames the worker counts {fast} hits, the flows {counted}",
+                run.sent
+            )
+        } else if missing > 0 {
+            format!("{missing} buffers are missing in the pool")
+        } else {
+            return Ok(());
+        };
+        Err(Fault::Wrong(broken))
+    }
+
+    fn rate(&self, sample: &Sample) -> Rate {
+        let of = |figure: fn(&ffi::fwe_bench_slice) -> f64| {
+            let values = sample.slices.iter().map(figure);
+            median(values.filter(|value| value.is_finite()).collect())
+        };
+        Rate {
+            mpps: of(|s| s.received as f64 / s.elapsed as f64) * self.tsc_hz / 1e6,
+            cycles: of(|s| s.cycles as f64 / s.packets as f64),
+            burst: of(|s| s.packets as f64 / s.bursts as f64),
+            busy: of(|s| s.cycles as f64 / s.elapsed as f64).min(1.0),
+            disturbed: sample.disturbed,
+            checked: sample.run.checked,
+        }
+    }
+
+    fn latency(&self, load: f64, mut sample: Sample) -> Option<Latency> {
+        let us = 1e6 / self.tsc_hz;
+        let all = &mut sample.latencies;
+        all.sort_unstable();
+        let at = |share: f64| {
+            let place = (all.len() as f64 * share).ceil() as usize;
+            all.get(place.max(1) - 1)
+                .map(|cycles| f64::from(*cycles) * us)
+        };
+        let sum: u64 = all.iter().map(|cycles| u64::from(*cycles)).sum();
+        let received: u64 = sample.slices.iter().map(|s| s.received).sum();
+        let elapsed: u64 = sample.slices.iter().map(|s| s.elapsed).sum();
+        Some(Latency {
+            load,
+            pps: received as f64 * self.tsc_hz / elapsed as f64,
+            mean_us: sum as f64 / all.len() as f64 * us,
+            p50_us: at(0.5)?,
+            p99_us: at(0.99)?,
+            frames: all.len() as u64,
+            disturbed: sample.disturbed,
+        })
+    }
+
+    /// One run: the limit, the engine, and latencies at loads below the rate that was found.
+    fn once(&self, options: &Options, table: &Table) -> Result<Run, Fault> {
+        let full = |worker| self.run(table, worker, 0, options.seconds, false);
+        let macswap = self.rate(&full(ffi::FWE_BENCH_MACSWAP)?);
+        let engine = self.rate(&full(ffi::FWE_BENCH_ENGINE)?);
+        let mut latency = Vec::new();
+        let loads = [0.0, 0.1, 0.5, 0.9];
+        for load in loads.into_iter().filter(|_| !options.rates_only) {
+            // no load: one frame every 20 microseconds, of which none meets another
+            let pps = if load > 0.0 {
+                engine.mpps * 1e6 * load
+            } else {
+                50e3
+            };
+            let sample = self.run(
+                table,
+                ffi::FWE_BENCH_ENGINE,
+                pps as u64,
+                options.seconds,
+                true,
+            )?;
+            latency.extend(self.latency(load, sample));
+        }
+        Ok(Run {
+            macswap,
+            engine,
+            latency,
+        })
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Measures; `progress` is told what is under way. DPDK starts and ends within, so it is once in a process.
+pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fault> {
+    let mut remarks = Vec::new();
+    let most = options.flows.iter().max().copied().unwrap_or(1);
+    let mut config = fw_config::default();
+    // SAFETY: writes the structure it is given.
+    unsafe { ffi::fwe_bench_table(&raw mut config, most) };
+    let table_pages = ((config.flow_mask as usize + 1) * size_of::<fw_flow>()).div_ceil(HUGE_PAGE);
+    let (huge, reserve) = match options.pages {
+        Pages::Huge => match Reserve::free(table_pages + DPDK_PAGES) {
+            Ok(reserve) => (true, Some(reserve)),
+            Err(advice) => {
+                remarks.push(format!("the table is on pages of 4 KiB: {advice}"));
+                (false, None)
+            }
+        },
+        Pages::Small => (false, None),
+    };
+    let pages = if huge { Pages::Huge } else { Pages::Small };
+    let pool = match &reserve {
+        Some(_) => None,
+        None => Some(Reserve::free(DPDK_PAGES)),
+    };
+    let small_pool = matches!(pool, Some(Err(_)));
+    if small_pool {
+        remarks.push("buffers are on pages of 4 KiB, too".into());
+    }
+    // a polling thread that gives way to others is measured with them
+    // SAFETY: of this thread and those that it starts, if it may.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
+    let eal = Eal::start(&arguments(options, small_pool))
+        .map_err(|error| fault(format!("DPDK does not start: {error}")))?;
+    let bench = Bench::new()?;
+    let mut counts = Vec::new();
+    let mut wire_bytes = 0;
+    for flows in &options.flows {
+        let config = ffi::fwe_bench_config {
+            flows: *flows,
+            v6: options.v6.into(),
+            random: options.random.into(),
+            burst: options.burst,
+            ahead: options.ahead,
+            in_flight: IN_FLIGHT,
+            lcore: 1,
+            pad: 0,
+        };
+        let table = Table::new(*flows, pages)?;
+        bench.fill(&config, &table)?;
+        // SAFETY: reads the structure.
+        wire_bytes = unsafe { ffi::fwe_bench_wire_bytes(&raw const config) };
+        let mut runs = Vec::new();
+        for number in 1..=options.runs {
+            let run = bench.once(options, &table)?;
+            progress(&format!(
+                "{flows} flows, run {number}: {:.1} Mpps, {:.0} cycles a frame; MAC swap {:.1}, {:.0}; {:.0} % disturbed",
+                run.engine.mpps,
+                run.engine.cycles,
+                run.macswap.mpps,
+                run.macswap.cycles,
+                run.engine.disturbed * 100.0
+            ));
+            runs.push(run);
+        }
+        counts.push(Measured {
+            flows: *flows,
+            places: table.config.flow_mask + 1,
+            runs,
+        });
+    }
+    drop(eal);
+    Ok(Outcome {
+        wire_bytes,
+        pages: if huge { "huge" } else { "small" },
+        tsc_hz: bench.tsc_hz as u64,
+        counts,
+        remarks,
+    })
+}
+
+/// Of DPDK: no devices, nothing left in a file system, an lcore each for generator and worker.
+fn arguments(options: &Options, small: bool) -> Vec<String> {
+    let lcores = format!("(0)@{},(1)@{}", options.generator_cpu, options.worker_cpu);
+    let mut all = [
+        "--lcores",
+        &lcores,
+        "--no-pci",
+        "--no-telemetry",
+        "-m",
+        "64",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    all.push("--log-level=error".into());
+    all.push(if small { "--no-huge" } else { "--in-memory" }.into());
+    all
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the configuration says of the engine: `[engine]` of the file that the daemon reads, too.
+
+use std::path::Path;
+
+use freeway_api::engine::{EngineConfig, EnginePort};
+use freeway_console::{Exit, Stop};
+use serde::Deserialize;
+
+/// Where the configuration is unless told otherwise.
+pub const DEFAULT_PATH: &str = "/etc/freeway/freeway.toml";
+
+/// The rest is the daemon's.
+#[derive(Deserialize)]
+struct File {
+    engine: Option<EngineConfig>,
+    #[serde(default)]
+    daemon: DaemonPart,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DaemonPart {
+    socket: Option<std::path::PathBuf>,
+}
+
+/// `[engine]`, checked, and the daemon's control socket if the file names one.
+pub fn load(path: &Path) -> Result<(EngineConfig, Option<std::path::PathBuf>), Stop> {
+    let wrong = |what: String| Stop::new(Exit::Config, what);
+    let name = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| wrong(format!("cannot read configuration {name}: {error}")))?;
+    let file: File = toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(String::new(), |span| {
+            let before = text.get(..span.start).unwrap_or_default();
+            format!(":{}", before.matches('\n').count() + 1)
+        });
+        wrong(format!("{name}{line}: {}", error.message()))
+    })?;
+    let config = file
+        .engine
+        .filter(|config| !config.port.is_empty())
+        .ok_or_else(|| {
+            wrong(format!(
+                "{name}: no [engine.port.NAME] table: the engine has no port"
+            ))
+        })?;
+    config
+        .check()
+        .map_err(|error| wrong(format!("{name}: {error}")))?;
+    Ok((config, file.daemon.socket))
+}
+
+/// DPDK's arguments for it; `prefix` tells its files from those of other processes, `cpus` are all that there are.
+#[must_use]
+pub fn eal_arguments(config: &EngineConfig, prefix: &str, cpus: &[usize]) -> Vec<String> {
+    let all: Vec<_> = cpus.iter().map(usize::to_string).collect();
+    let mut arguments = vec![
+        // the first lcore is the main thread, which is not to be bound; the second one forwards
+        format!("--lcores=0@({}),1@{}", all.join(","), config.core),
+        format!("--file-prefix={prefix}"),
+        "--log-level=lib.*:warning".into(),
+        "--log-level=pmd.*:warning".into(),
+        "-m".into(),
+        config.memory_mib.to_string(),
+    ];
+    // no files, and no hugetlbfs to be mounted: nothing is left behind by whatever end
+    arguments.extend(match config.huge_pages {
+        true => vec!["--in-memory".into()],
+        false => vec!["--no-huge".into(), "--no-shconf".into()],
+    });
+    let pci: Vec<_> = config
+        .port
+        .values()
+        .filter_map(|port| port.pci.as_ref())
+        .collect();
+    if pci.is_empty() {
+        arguments.push("--no-pci".into());
+    }
+    for address in pci {
+        arguments.extend(["-a".into(), address.clone()]);
+    }
+    for vdev in config.port.values().filter_map(|port| port.vdev.as_ref()) {
+        arguments.push(format!("--vdev={vdev}"));
+    }
+    arguments
+}
+
+/// What DPDK calls the device of a port.
+#[must_use]
+pub fn device(port: &EnginePort) -> &str {
+    let named = port.pci.as_deref().or(port.vdev.as_deref());
+    let named = named.unwrap_or_default();
+    named.split_once(',').map_or(named, |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load_text(text: &str) -> Result<EngineConfig, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        load(file.path()).map(|(config, _)| config).map_err(|stop| {
+            stop.to_string()
+                .replace(&file.path().display().to_string(), "x")
+        })
+    }
+
+    #[test]
+    fn errors_name_file_line_and_key() {
+        for (text, words) in [
+            ("", "x: no [engine.port.NAME] table"),
+            ("[engine]\ncore = 1\n", "x: no [engine.port.NAME] table"),
+            ("[engine]\ncores = 1\n", "x:2: unknown field `cores`"),
+            (
+                "[engine.port.lan0]\n",
+                "x: engine.port.lan0: it names no device",
+            ),
+            ("[engine]\nidle = \"nap\"\n", "x:2: unknown variant `nap`"),
+        ] {
+            let error = load_text(text).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn dpdk_gets_what_the_configuration_says() {
+        let config = load_text(
+            "[flows]\nmax = 5\n[engine]\ncore = 3\nhuge_pages = false\nmemory_mib = 64\n\
+             [engine.port.lan0]\nvdev = \"net_af_packet0,iface=eth0\"\n\
+             [engine.port.wan0]\npci = \"0000:01:00.0\"\n",
+        )
+        .unwrap();
+        let arguments = eal_arguments(&config, "p", &[0, 1, 2, 3]).join(" ");
+        for wanted in [
+            "--lcores=0@(0,1,2,3),1@3",
+            "--no-huge",
+            "-m 64",
+            "-a 0000:01:00.0",
+            "--vdev=net_af_packet0,iface=eth0",
+        ] {
+            assert!(arguments.contains(wanted), "{arguments}");
+        }
+        assert!(!arguments.contains("--no-pci"));
+        assert_eq!(device(&config.port["lan0"]), "net_af_packet0");
+        assert_eq!(device(&config.port["wan0"]), "0000:01:00.0");
+    }
+}

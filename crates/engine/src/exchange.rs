@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The exchange with the daemon: who one is, where the table is, what was done.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use freeway_api::engine::{Answer, Hello, Said, Table};
+use freeway_api::handover;
+use nix::sys::socket::sockopt::{ReceiveTimeout, SendTimeout};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket};
+use nix::sys::time::TimeVal;
+
+/// The daemon answers at once.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A daemon that has given its table.
+pub struct Daemon {
+    socket: OwnedFd,
+}
+
+/// What came of a knock.
+pub enum Knock {
+    /// The table, and the descriptors of flows, next hops, control and watch.
+    Table(Daemon, Table, [OwnedFd; 4]),
+    /// No daemon is there.
+    Nobody,
+    /// It refuses; why.
+    Refused(String),
+}
+
+/// Knocks at a daemon's.
+pub fn knock(path: &Path, hello: Hello) -> io::Result<Knock> {
+    let socket = socket(
+        AddressFamily::Unix,
+        SockType::SeqPacket,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
+    match connect(socket.as_raw_fd(), &UnixAddr::new(path)?) {
+        Err(nix::Error::ENOENT | nix::Error::ECONNREFUSED) => return Ok(Knock::Nobody),
+        result => result?,
+    }
+    let patience = TimeVal::new(PATIENCE.as_secs().cast_signed(), 0);
+    setsockopt(&socket, ReceiveTimeout, &patience)?;
+    setsockopt(&socket, SendTimeout, &patience)?;
+    handover::send(socket.as_fd(), &Said::Hello(hello), &[])?;
+    Ok(match handover::receive(socket.as_fd())? {
+        None => Knock::Nobody,
+        Some((Answer::Refused(why), _)) => Knock::Refused(why),
+        Some((Answer::Table(table), fds)) => match <[OwnedFd; 4]>::try_from(fds) {
+            Ok(fds) => Knock::Table(Daemon { socket }, table, fds),
+            Err(fds) => Knock::Refused(format!("it sent {} descriptors, not 4", fds.len())),
+        },
+    })
+}
+
+impl Daemon {
+    /// Tells it something; an error says that it has gone.
+    pub fn tell(&self, said: &Said) -> io::Result<()> {
+        handover::send(self.socket.as_fd(), said, &[])
+    }
+
+    /// True if it is there.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        let mut room = [0; 1];
+        let flags = nix::sys::socket::MsgFlags::MSG_PEEK | nix::sys::socket::MsgFlags::MSG_DONTWAIT;
+        // the daemon says nothing more: what can be read is its end
+        matches!(
+            nix::sys::socket::recv(self.socket.as_raw_fd(), &mut room, flags),
+            Err(nix::Error::EAGAIN | nix::Error::EINTR)
+        )
+    }
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway-engine run`: start, exchange with the daemon, end.
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use freeway_api::engine::{EngineConfig, EngineCounts, Hello, Said, socket_beside};
+use freeway_api::netns;
+use freeway_console::{Exit, Stop};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::config;
+use crate::eal::{self, Eal};
+use crate::exchange::{Daemon, Knock, knock};
+use crate::exits::Exits;
+use crate::memory::Memory;
+use crate::port::{Pool, Port};
+use crate::worker::Worker;
+
+/// How often links, daemon and signals are looked at.
+const TURN: Duration = Duration::from_millis(100);
+/// How often the daemon is told what was done.
+const REPORT: Duration = Duration::from_secs(1);
+/// Frames of the pool for each MiB of memory that it may take: half of it, at 2.5 KiB a frame.
+const FRAMES_PER_MIB: u32 = 200;
+/// Octets of a frame beside the MTU: Ethernet, two tags.
+const L2_ROOM: u32 = 22;
+
+/// What the command line says.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// The configuration's file.
+    pub config: Option<PathBuf>,
+    /// The daemon's control socket.
+    pub socket: Option<PathBuf>,
+}
+
+/// Runs until a signal or a failure ends it.
+pub fn run(options: &Options) -> Result<(), Stop> {
+    let path = options.config.clone();
+    let path = path.unwrap_or_else(|| config::DEFAULT_PATH.into());
+    let (config, socket) = config::load(&path)?;
+    let control = match options.socket.clone().or(socket) {
+        Some(socket) => socket,
+        None => netns::default_socket().map_err(|error| {
+            Stop::failure(format!("cannot identify this network namespace: {error}"))
+        })?,
+    };
+    let cpus = cpus()?;
+    check_cpu(&config, &cpus, &path.display().to_string())?;
+    check_huge_pages(&config)?;
+    // before DPDK makes its threads, which inherit it
+    let signals = signals().map_err(|error| Stop::failure(error.to_string()))?;
+    let prefix = format!("freeway-{}", netns::inode().unwrap_or(0));
+    let eal = Eal::start(&config::eal_arguments(&config, &prefix, &cpus)).map_err(|error| {
+        let what = format!("DPDK does not start: {error}; see its messages above");
+        Stop::new(Exit::Unavailable, what)
+    })?;
+    let result = Running::start(&config).and_then(|mut running| {
+        running.keep()?;
+        running.serve(&socket_beside(&control), &signals)
+    });
+    drop(eal);
+    result.map_err(|what| Stop::new(Exit::Unavailable, what))
+}
+
+/// All that forwards. Fields are dropped in order: nobody uses what goes later.
+struct Running {
+    worker: Worker,
+    exits: Exits,
+    ports: Vec<Port>,
+    pool: Pool,
+    daemon: Option<Daemon>,
+    /// Why the daemon refused.
+    refused: Option<String>,
+}
+
+impl Running {
+    fn start(config: &EngineConfig) -> Result<Self, String> {
+        let mtu = config.port.values().filter_map(|port| port.mtu).max();
+        let room = mtu.unwrap_or(1500).max(2048 - L2_ROOM) + L2_ROOM;
+        let frames = config.memory_mib * FRAMES_PER_MIB;
+        let pool = Pool::new(frames, room as u16)?;
+        let mut ports = Vec::new();
+        for (name, port) in &config.port {
+            ports.push(Port::start(name, port, &pool)?);
+        }
+        let exits = Exits::start(&ports, &pool)?;
+        let nothing = Memory::none().map_err(|error| error.to_string())?;
+        let worker = Worker::start(&ports, &exits, nothing, config.idle)?;
+        Ok(Self {
+            worker,
+            exits,
+            ports,
+            pool,
+            daemon: None,
+            refused: None,
+        })
+    }
+
+    /// From here on the TAPs stay.
+    fn keep(&mut self) -> Result<(), String> {
+        for port in &mut self.ports {
+            port.tap.keep()?;
+            port.follow_link()?;
+            eprintln!("freeway-engine: {} is up", port.tap.name());
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, socket: &std::path::Path, signals: &SignalFd) -> Result<(), String> {
+        let mut reported = Instant::now();
+        loop {
+            let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+            let timeout = PollTimeout::try_from(TURN).unwrap_or(PollTimeout::ZERO);
+            if poll(&mut fds, timeout).is_ok_and(|ready| ready > 0) {
+                eprintln!("freeway-engine: stopped");
+                return Ok(());
+            }
+            if let Some(port) = self.exits.lost() {
+                let name = self.ports.get(port).map_or("a TAP", |port| port.tap.name());
+                return Err(format!(
+                    "{name} was deleted; the engine starts anew with another one"
+                ));
+            }
+            for port in &mut self.ports {
+                port.follow_link()?;
+            }
+            self.look_for_daemon(socket);
+            let watched = self.worker.watched();
+            if !watched.is_empty() {
+                self.tell(&Said::Watched(watched));
+            }
+            if reported.elapsed() >= REPORT {
+                reported = Instant::now();
+                let counts = self.counts();
+                self.tell(&Said::Counts(counts));
+            }
+        }
+    }
+
+    fn tell(&self, said: &Said) {
+        if let Some(daemon) = &self.daemon {
+            // one that has gone is found out in the next turn
+            let _ = daemon.tell(said);
+        }
+    }
+
+    /// A daemon that comes gives its table; one that has gone leaves it, and its deadline passes.
+    fn look_for_daemon(&mut self, socket: &std::path::Path) {
+        if self.daemon.as_ref().is_some_and(Daemon::is_there) {
+            return;
+        }
+        if self.daemon.take().is_some() {
+            eprintln!("freeway-engine: the daemon has gone: the kernel forwards");
+        }
+        let hello = Hello {
+            abi: freeway_abi::DIGEST,
+            version: env!("CARGO_PKG_VERSION").into(),
+            dpdk: eal::version(),
+            pid: std::process::id(),
+            ports: self.ports.iter().map(|port| port.ifindex).collect(),
+        };
+        let refused = match knock(socket, hello) {
+            Ok(Knock::Nobody) => None,
+            Ok(Knock::Refused(why)) => Some(why),
+            Err(error) => Some(error.to_string()),
+            Ok(Knock::Table(daemon, table, fds)) => match Memory::map(&table, &fds) {
+                Ok(memory) => {
+                    self.worker.set_table(memory);
+                    self.daemon = Some(daemon);
+                    eprintln!("freeway-engine: the daemon has given its table");
+                    None
+                }
+                Err(error) => Some(format!("its table cannot be mapped: {error}")),
+            },
+        };
+        if refused.is_some() && refused != self.refused {
+            let why = refused.as_deref().unwrap_or_default();
+            eprintln!("freeway-engine: the daemon refuses: {why}");
+        }
+        self.refused = refused;
+    }
+
+    fn counts(&mut self) -> EngineCounts {
+        let exits = self.exits.counts();
+        let (pool_free, pool_size) = self.pool.level();
+        let mut counts = self.worker.counts();
+        counts.from_kernel = exits.from_kernel;
+        counts.exceptions_dropped = exits.not_taken + exits.no_room;
+        counts.pool_free = pool_free;
+        counts.pool_size = pool_size;
+        counts
+    }
+}
+
+/// SIGTERM and SIGINT as a descriptor.
+fn signals() -> nix::Result<SignalFd> {
+    let mut ends = SigSet::empty();
+    ends.add(Signal::SIGTERM);
+    ends.add(Signal::SIGINT);
+    ends.thread_block()?;
+    SignalFd::with_flags(&ends, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+}
+
+/// CPUs that this process may use.
+fn cpus() -> Result<Vec<usize>, Stop> {
+    let set = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0))
+        .map_err(|error| Stop::failure(format!("cannot read the CPUs: {error}")))?;
+    let all = 0..nix::sched::CpuSet::count();
+    Ok(all
+        .filter(|cpu| set.is_set(*cpu).unwrap_or(false))
+        .collect())
+}
+
+fn check_cpu(config: &EngineConfig, cpus: &[usize], file: &str) -> Result<(), Stop> {
+    if cpus.contains(&(config.core as usize)) {
+        return Ok(());
+    }
+    let all: Vec<_> = cpus.iter().map(usize::to_string).collect();
+    let what = format!(
+        "{file}: engine.core = {}: there is no such CPU; there are: {}",
+        config.core,
+        all.join(", ")
+    );
+    Err(Stop::new(Exit::Config, what))
+}
+
+/// DPDK's own words about missing pages are many.
+fn check_huge_pages(config: &EngineConfig) -> Result<(), Stop> {
+    if !config.huge_pages {
+        return Ok(());
+    }
+    let file = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
+    let free = std::fs::read_to_string(file).unwrap_or_default();
+    let free: u32 = free.trim().parse().unwrap_or(0);
+    let wanted = config.memory_mib.div_ceil(2);
+    if free >= wanted {
+        return Ok(());
+    }
+    let what = format!(
+        "engine.memory_mib = {} takes {wanted} huge pages of 2 MiB, and {free} are free: \
+         echo {wanted} > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages, or huge_pages = false",
+        config.memory_mib
+    );
+    Err(Stop::new(Exit::Unavailable, what))
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A port's face in the kernel: a TAP (Documentation/networking/tuntap.rst) with the port's name, MAC address, MTU and
+//! carrier. Routes, filters, addresses are configured on it as on any port.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use libc::{c_int, c_short, ifreq};
+
+/// linux/if_tun.h
+#[allow(missing_docs)]
+mod request {
+    nix::ioctl_write_int!(set_interface, b'T', 202);
+    nix::ioctl_write_int!(set_persistent, b'T', 203);
+    nix::ioctl_write_ptr!(set_carrier, b'T', 226, libc::c_int);
+}
+use request::{set_carrier, set_interface, set_persistent};
+
+/// An open TAP. It goes with its descriptor unless it was kept.
+#[derive(Debug)]
+pub struct Tap {
+    file: File,
+    name: String,
+    carrier: Option<bool>,
+}
+
+impl Tap {
+    /// Makes the TAP, or opens the one that is there. An error says what is in the way.
+    pub fn open(name: &str) -> Result<Self, String> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open("/dev/net/tun")
+            .map_err(|error| format!("cannot open /dev/net/tun: {error}; modprobe tun"))?;
+        let mut request = named(name);
+        request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as c_short;
+        let pointer = &raw const request as libc::c_ulong;
+        // SAFETY: a structure as the kernel wants it, which outlives the call.
+        unsafe { set_interface(file.as_raw_fd(), pointer) }.map_err(|error| match error {
+            nix::Error::EBUSY => format!("{name} is a TAP that another process has open"),
+            nix::Error::EINVAL => {
+                format!("{name} exists and is no TAP: give the engine's port another name")
+            }
+            nix::Error::EPERM => format!("cannot make the TAP {name}: it takes CAP_NET_ADMIN"),
+            error => format!("cannot make the TAP {name}: {error}"),
+        })?;
+        Ok(Self {
+            file,
+            name: name.into(),
+            carrier: None,
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its descriptor, non-blocking: a frame a call.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Its interface index.
+    pub fn ifindex(&self) -> Result<u32, String> {
+        nix::net::if_::if_nametoindex(self.name.as_str())
+            .map_err(|error| format!("{} is gone: {error}", self.name))
+    }
+
+    /// It stays when the process ends, with all that is configured on it.
+    pub fn keep(&self) -> Result<(), String> {
+        // SAFETY: takes a number.
+        unsafe { set_persistent(self.fd(), 1) }
+            .map(drop)
+            .map_err(|error| format!("cannot keep the TAP {}: {error}", self.name))
+    }
+
+    /// Has it say that there is a link, or none.
+    pub fn set_carrier(&mut self, up: bool) -> Result<(), String> {
+        if self.carrier == Some(up) {
+            return Ok(());
+        }
+        // SAFETY: a number, which outlives the call.
+        unsafe { set_carrier(self.fd(), &c_int::from(up)) }
+            .map_err(|error| format!("cannot set the carrier of {}: {error}", self.name))?;
+        self.carrier = Some(up);
+        Ok(())
+    }
+
+    /// Gives it the port's MAC address and MTU.
+    pub fn resemble(&self, mac: [u8; 6], mtu: u32) -> Result<(), String> {
+        let failed = |what: &str, error: io::Error| {
+            format!("cannot set the {what} of {}: {error}", self.name)
+        };
+        let mut address = named(&self.name);
+        let mut data = [0; 14];
+        for (to, from) in data.iter_mut().zip(mac) {
+            *to = from.cast_signed();
+        }
+        address.ifr_ifru.ifru_hwaddr = libc::sockaddr {
+            sa_family: libc::ARPHRD_ETHER,
+            sa_data: data,
+        };
+        configure(libc::SIOCSIFHWADDR, &address).map_err(|error| failed("MAC address", error))?;
+        let mut length = named(&self.name);
+        length.ifr_ifru.ifru_mtu = mtu.cast_signed();
+        configure(libc::SIOCSIFMTU, &length).map_err(|error| failed("MTU", error))
+    }
+}
+
+fn named(name: &str) -> ifreq {
+    // SAFETY: all zeros is a value of it.
+    let mut request: ifreq = unsafe { std::mem::zeroed() };
+    // the configuration has checked the length; the last octet stays 0
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    request
+}
+
+fn configure(what: libc::c_ulong, request: &ifreq) -> io::Result<()> {
+    let socket = nix::sys::socket::socket(
+        nix::sys::socket::AddressFamily::Inet,
+        nix::sys::socket::SockType::Datagram,
+        nix::sys::socket::SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
+    // SAFETY: a structure as the kernel wants it, which outlives the call.
+    let rc = unsafe { libc::ioctl(socket.as_raw_fd(), what, request) };
+    nix::errno::Errno::result(rc)?;
+    Ok(())
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The worker: a core that forwards (`engine/worker.c`).
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+
+use freeway_abi::{FW_EV_WATCH, FW_R_FAST, Pod, fw_watch_event};
+use freeway_api::engine::{EngineCounts, Idle, WatchedFast};
+
+use crate::exits::Exits;
+use crate::ffi::{
+    fwe_clock, fwe_config, fwe_exits_exception, fwe_exits_source, fwe_memory, fwe_port, fwe_stats,
+    fwe_tsc_hz, fwe_worker, fwe_worker_event, fwe_worker_free, fwe_worker_launch, fwe_worker_new,
+    fwe_worker_set_memory, fwe_worker_stats, fwe_worker_stop, fwe_worker_wait,
+};
+use crate::memory::Memory;
+use crate::port::Port;
+
+/// A core that sleeps without traffic does so for a millisecond at most.
+const SLEEP_US_MAX: u32 = 1000;
+/// `FW_ENGINE_EVENTS`
+const EVENTS: usize = 1024;
+
+/// A table that a worker uses: C's view, and what keeps it mapped.
+struct Used {
+    view: Box<fwe_memory>,
+    _memory: Memory,
+}
+
+impl Used {
+    fn new(memory: Memory) -> Self {
+        let view = fwe_memory {
+            flows: memory.flows(),
+            nexthops: memory.nexthops(),
+            control: memory.control(),
+            config: memory.config(),
+            watch: memory.watch(),
+            nexthops_max: memory.config().nexthop_mask,
+            pad: 0,
+        };
+        Self {
+            view: Box::new(view),
+            _memory: memory,
+        }
+    }
+}
+
+/// A worker that runs.
+pub struct Worker {
+    worker: NonNull<fwe_worker>,
+    clock: NonNull<fwe_clock>,
+    hz: u32,
+    table: Used,
+    /// Of the last report.
+    reported: (Instant, u64),
+}
+
+impl Worker {
+    /// Starts the worker on the second lcore.
+    pub fn start(
+        ports: &[Port],
+        exits: &Exits,
+        nothing: Memory,
+        idle: Idle,
+    ) -> Result<Self, String> {
+        let hz = ticks_per_second();
+        let clock = NonNull::from(Box::leak(Box::new(fwe_clock {
+            origin_ns: 0,
+            hz,
+            pad: 0,
+        })));
+        let table = Used::new(nothing);
+        let ports: Vec<fwe_port> = ports
+            .iter()
+            .map(|port| fwe_port {
+                id: port.number,
+                rx_queue: 0,
+                tx_queue: 0,
+                number: 0,
+                ifindex: port.ifindex,
+            })
+            .collect();
+        let view = &*table.view;
+        let config = fwe_config {
+            memory: fwe_memory { ..*view },
+            clock: clock.as_ptr(),
+            ports: ports.as_ptr(),
+            ports_count: ports.len() as u32,
+            burst: 0,
+            ahead: 0,
+            numa: -1,
+            exception: Some(fwe_exits_exception),
+            source: Some(fwe_exits_source),
+            sleep_us_max: match idle {
+                Idle::Poll => 0,
+                Idle::Sleep => SLEEP_US_MAX,
+            },
+            context: exits.as_ptr().cast(),
+        };
+        let mut error = std::ptr::null();
+        // SAFETY: as worker.c wants it; clock, table and exits outlive the worker.
+        let worker = unsafe { fwe_worker_new(&raw const config, &raw mut error) };
+        let worker = NonNull::new(worker).ok_or_else(|| {
+            // SAFETY: a constant string.
+            unsafe { CStr::from_ptr(error) }
+                .to_string_lossy()
+                .into_owned()
+        })?;
+        let worker = Self {
+            worker,
+            clock,
+            hz,
+            table,
+            reported: (Instant::now(), 0),
+        };
+        // SAFETY: a worker that does not run yet.
+        match unsafe { fwe_worker_launch(worker.as_ptr()) } {
+            0 => Ok(worker),
+            _ => Err("the worker's core is not free".into()),
+        }
+    }
+
+    fn as_ptr(&self) -> *mut fwe_worker {
+        self.worker.as_ptr()
+    }
+
+    fn stats(&self) -> *const fwe_stats {
+        // SAFETY: it lives.
+        unsafe { fwe_worker_stats(self.as_ptr()) }
+    }
+
+    fn turns(&self) -> u64 {
+        // SAFETY: the worker writes it at any time.
+        unsafe { (&raw const (*self.stats()).turns).read_volatile() }
+    }
+
+    /// Another table; returns when the one before is no longer used.
+    pub fn set_table(&mut self, memory: Memory) {
+        let (clock_ns, tick) = memory.clock();
+        let elapsed_ns = i128::from(tick) * 1_000_000_000 / i128::from(self.hz);
+        let origin_ns = i128::from(clock_ns) - elapsed_ns;
+        let origin_ns = i64::try_from(origin_ns).unwrap_or(0);
+        // SAFETY: it lives as long as the worker, which reads it at any time.
+        let origin = unsafe { AtomicI64::from_ptr(&raw mut (*self.clock.as_ptr()).origin_ns) };
+        origin.store(origin_ns, Ordering::Release);
+        let table = Used::new(memory);
+        // SAFETY: lives until another one is no longer used.
+        unsafe { fwe_worker_set_memory(self.as_ptr(), &raw const *table.view) };
+        let from = self.turns();
+        while self.turns() < from + 2 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.table = table;
+    }
+
+    /// Packets of the watched tuple that were forwarded since the last call. Of others the kernel's side tells.
+    pub fn watched(&mut self) -> Vec<WatchedFast> {
+        let mut fast: BTreeMap<(Vec<u8>, u32), u64> = BTreeMap::new();
+        let mut event = fw_watch_event::default();
+        let size = size_of::<fw_watch_event>() as u32;
+        // what comes meanwhile is for the next call
+        for _ in 0..EVENTS {
+            // SAFETY: room of that size; this is the one reader.
+            let len = unsafe { fwe_worker_event(self.as_ptr(), (&raw mut event).cast(), size) };
+            if len == 0 {
+                break;
+            }
+            if len == size && event.ev.kind == FW_EV_WATCH && event.ev.reason == FW_R_FAST {
+                let tuple = event.tuple.as_bytes().to_vec();
+                *fast.entry((tuple, event.port)).or_default() += 1;
+            }
+        }
+        let fast = fast
+            .into_iter()
+            .map(|((tuple, port), packets)| WatchedFast {
+                tuple,
+                port,
+                packets,
+            });
+        fast.collect()
+    }
+
+    /// What was done; busy since the last call.
+    pub fn counts(&mut self) -> EngineCounts {
+        // SAFETY: plain numbers that the worker writes at any time.
+        let stats = unsafe { self.stats().read_volatile() };
+        // SAFETY: DPDK has been started.
+        let tsc_hz = unsafe { fwe_tsc_hz() } as f64;
+        let (since, cycles) = self.reported;
+        self.reported = (Instant::now(), stats.cycles);
+        let all = since.elapsed().as_secs_f64() * tsc_hz;
+        let busy = stats.cycles.wrapping_sub(cycles) as f64 / all.max(1.0);
+        let mean = |of: u64, by: u64| u32::try_from(of / by.max(1)).unwrap_or(u32::MAX);
+        EngineCounts {
+            forwarded: stats.sent,
+            exceptions: stats.exceptions,
+            tx_dropped: stats.tx_dropped,
+            busy_permille: (busy * 1000.0).clamp(0.0, 1000.0) as u32,
+            burst_percent: mean(stats.packets * 100, stats.bursts),
+            cycles: mean(stats.cycles, stats.packets),
+            ..EngineCounts::default()
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // SAFETY: it lives, and is freed when it has ended.
+        unsafe {
+            fwe_worker_stop(self.as_ptr());
+            fwe_worker_wait(self.as_ptr());
+            fwe_worker_free(self.as_ptr());
+            drop(Box::from_raw(self.clock.as_ptr()));
+        }
+    }
+}
+
+/// CONFIG_HZ: the coarse clocks advance once a tick and say so (TICK_NSEC).
+fn ticks_per_second() -> u32 {
+    let clock = nix::time::ClockId::CLOCK_MONOTONIC_COARSE;
+    let tick_ns = nix::time::clock_getres(clock).map_or(4_000_000, |tick| tick.tv_nsec());
+    u32::try_from((1_000_000_000 + tick_ns / 2) / tick_ns.max(1)).unwrap_or(250)
+}

@@ -1,0 +1,592 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A worker between rings does what the native pipeline does, one frame at a time and in bursts: the same reasons, bytes,
+//! states and counters. `FREEWAY_SEED` replays a run. DPDK starts once in a process, so this is one test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[allow(dead_code)]
+#[path = "../../datapath/tests/support"]
+mod support {
+    pub mod frame;
+    pub mod random;
+    pub mod state;
+}
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::net::IpAddr;
+use std::ptr;
+
+use freeway_abi::{
+    FW_R_COUNT, FW_R_FAST, FW_R_MISS, FW_ST_ACTIVE, fw_config, fw_control, fw_flow, fw_framed,
+    fw_framing, fw_nexthop, fw_tag,
+};
+use freeway_datapath::user::Pipeline;
+use freeway_engine::eal::Eal;
+use freeway_engine::ffi;
+use freeway_engine::pages::{Memory, Pages};
+use support::frame::Frame;
+use support::random::Random;
+use support::state::{Flow, Tick};
+
+const FRAMES: usize = 120_000;
+const BURST: usize = 32;
+/// Flows of a batch, each with a next hop.
+const FLOWS: u32 = 8;
+const NOW: u32 = 0xffff_ff00;
+const HZ: u32 = 250;
+const ROOM: u32 = 128;
+const BUFFERS: u32 = 1023;
+/// ifindex of the ports, and of a VLAN at the first one.
+const PORTS: [u32; 3] = [1, 2, 3];
+const VLAN_PORT: u32 = 9;
+const VLAN: u16 = 77;
+
+fn tag(vlan: u16) -> fw_tag {
+    fw_tag {
+        tpid_be: 0x8100u16.to_be(),
+        tci_be: vlan.to_be(),
+    }
+}
+
+fn framing() -> (fw_framing, fw_framed) {
+    let mut framing = fw_framing {
+        port: PORTS[0],
+        ..Default::default()
+    };
+    framing.tag[0] = tag(VLAN);
+    let framed = fw_framed {
+        port: VLAN_PORT,
+        ..Default::default()
+    };
+    (framing, framed)
+}
+
+/// What a worker's ports have, of the engine's memory.
+struct Engine {
+    rings: *mut ffi::fwe_rings,
+    worker: *mut ffi::fwe_worker,
+    table: Memory,
+    control: Box<fw_control>,
+    nexthops: Box<[fw_nexthop]>,
+    config: Box<fw_config>,
+    _clock: Box<ffi::fwe_clock>,
+    places: Vec<u32>,
+    // at a place that stays: the worker has its address
+    #[allow(clippy::box_collection)]
+    exceptions: Box<VecDeque<(Vec<u8>, u32)>>,
+    framings: *mut freeway_engine::ffi::fw_engine_framings,
+}
+
+/// The worker's exceptions are read, and freed.
+unsafe extern "C" fn exception(
+    context: *mut c_void,
+    _port: *const ffi::fwe_port,
+    frames: *mut *mut ffi::rte_mbuf,
+    reasons: *const u8,
+    count: u32,
+) {
+    // SAFETY: the context is what the worker was given, and there are so many frames.
+    unsafe {
+        let to = &mut *context.cast::<VecDeque<(Vec<u8>, u32)>>();
+        for i in 0..count as usize {
+            let mut frame = vec![0; 4096];
+            let len = ffi::fwe_frame_read(*frames.add(i), frame.as_mut_ptr().cast(), 4096);
+            frame.truncate(len as usize);
+            to.push_back((frame, (*reasons.add(i)).into()));
+        }
+        ffi::fwe_frames_free(frames, count);
+    }
+}
+
+impl Engine {
+    fn new(rings: *mut ffi::fwe_rings, burst: u32, ahead: u32) -> Self {
+        let mut config = Box::new(fw_config::default());
+        // SAFETY: writes the structure it is given.
+        unsafe { ffi::fwe_bench_table(&raw mut *config, FLOWS) };
+        (config.hz, config.ct, config.ct_check_ticks) = (HZ, 1, HZ);
+        let places = config.flow_mask as usize + 1;
+        let table = Memory::new(places * size_of::<fw_flow>(), Pages::Small).unwrap();
+        let control = Box::new(fw_control::default());
+        let nexthops = vec![fw_nexthop::default(); FLOWS as usize + 1].into_boxed_slice();
+        let clock = Box::new(ffi::fwe_clock {
+            origin_ns: NOW.into(),
+            hz: 0,
+            pad: 0,
+        });
+        let mut exceptions = Box::new(VecDeque::new());
+        let ports: Vec<_> = (0..3)
+            .map(|port| ffi::fwe_port {
+                // SAFETY: there are three.
+                id: unsafe { ffi::fwe_rings_port(rings, port) },
+                rx_queue: 0,
+                tx_queue: 0,
+                number: 0,
+                ifindex: PORTS[port as usize],
+            })
+            .collect();
+        let settings = ffi::fwe_config {
+            memory: ffi::fwe_memory {
+                flows: table.cast(),
+                nexthops: nexthops.as_ptr(),
+                control: &raw const *control,
+                config: &raw const *config,
+                watch: ptr::null(),
+                nexthops_max: FLOWS,
+                pad: 0,
+            },
+            clock: &raw const *clock,
+            ports: ports.as_ptr(),
+            ports_count: 3,
+            burst,
+            ahead,
+            numa: -1,
+            exception: Some(exception),
+            source: None,
+            sleep_us_max: 0,
+            context: (&raw mut *exceptions).cast(),
+        };
+        let mut error = ptr::null();
+        // SAFETY: what is pointed to lives as long as the worker.
+        let worker = unsafe { ffi::fwe_worker_new(&raw const settings, &raw mut error) };
+        assert!(!worker.is_null());
+        let (framing, framed) = framing();
+        // SAFETY: one of each; the worker lives.
+        let framings = unsafe {
+            let framings = ffi::fwe_framings_new(&raw const framing, &raw const framed, 1);
+            ffi::fwe_worker_set_framings(worker, framings);
+            framings
+        };
+        Self {
+            rings,
+            worker,
+            table,
+            control,
+            nexthops,
+            config,
+            _clock: clock,
+            places: Vec::new(),
+            exceptions,
+            framings,
+        }
+    }
+
+    fn prepare(&mut self, records: &[(fw_flow, fw_nexthop)], on: u32, deadline: u32) {
+        *self.control = control(on, deadline);
+        for (number, (record, nexthop)) in (1..).zip(records) {
+            self.nexthops[number as usize] = *nexthop;
+            // SAFETY: the table is as large as its configuration says.
+            let place = unsafe {
+                ffi::fw_table_insert(self.table.cast(), &raw const *self.config, record, number)
+            };
+            assert_ne!(place, 0);
+            self.places.push(place);
+        }
+    }
+
+    /// States of the batch's flows, which leave the table.
+    fn end(&mut self) -> Vec<String> {
+        let mut states = Vec::new();
+        for place in self.places.drain(..) {
+            // SAFETY: places that insert() gave.
+            unsafe {
+                let flow = self.table.cast::<fw_flow>().add(place as usize);
+                states.push(format!("{:?}", (*flow).state));
+                ffi::fw_table_remove(self.table.cast(), &raw const *self.config, place);
+                ffi::fw_table_release(self.table.cast(), place);
+            }
+        }
+        states
+    }
+
+    fn put(&self, port: u32, frame: &[u8], segment: u32) -> bool {
+        let (at, len) = (frame.as_ptr().cast(), frame.len() as u32);
+        // SAFETY: so long is the frame.
+        unsafe { ffi::fwe_rings_put(self.rings, port, at, len, segment) == 0 }
+    }
+
+    fn turn(&self) -> u32 {
+        // SAFETY: on the one thread of this worker.
+        unsafe { ffi::fwe_worker_turn(self.worker) }
+    }
+
+    fn take(&self, port: u32) -> Option<Vec<u8>> {
+        let mut frame = vec![0; 4096];
+        // SAFETY: so long is the buffer.
+        let len = unsafe { ffi::fwe_rings_take(self.rings, port, frame.as_mut_ptr().cast(), 4096) };
+        frame.truncate(usize::try_from(len).ok()?);
+        Some(frame)
+    }
+
+    fn stats(&self) -> &ffi::fwe_stats {
+        // SAFETY: the worker lives, and does nothing meanwhile.
+        unsafe { &*ffi::fwe_worker_stats(self.worker) }
+    }
+
+    fn events(&self) -> u64 {
+        let mut event = [0u8; 128];
+        let mut count = 0;
+        // SAFETY: so long is the buffer.
+        while unsafe { ffi::fwe_worker_event(self.worker, event.as_mut_ptr().cast(), 128) } > 0 {
+            count += 1;
+        }
+        count
+    }
+
+    fn missing(&self) -> u32 {
+        // SAFETY: it lives.
+        unsafe { ffi::fwe_rings_missing(self.rings) }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // SAFETY: the worker has ended, and nothing is used any more.
+        unsafe {
+            ffi::fwe_worker_free(self.worker);
+            ffi::fwe_framings_free(self.framings);
+        }
+    }
+}
+
+fn control(on: u32, deadline_tick: u32) -> fw_control {
+    fw_control {
+        on: if on == 0 { 0 } else { FW_ST_ACTIVE },
+        epoch: 1,
+        deadline_tick,
+        learn: 1,
+        reval_budget: 1000,
+        check_budget: 1000,
+        ..Default::default()
+    }
+}
+
+fn flow(random: &mut Random, number: u32) -> Flow {
+    let v6 = random.one_in(2);
+    let address = |v4, v6_last| support::frame::address(v6, v4, v6_last);
+    let nat = random.one_in(2);
+    let to = |address: IpAddr| nat.then_some(address);
+    let tick = |text: &str| Tick(text.into());
+    Flow {
+        port: random.pick(&[PORTS[0], PORTS[0], PORTS[0], VLAN_PORT]),
+        proto: random.pick(&[6, 17, 17]),
+        src: address([192, 0, 2, 2], 2),
+        dst: address([198, 51, 100, 2], 3),
+        sport: 40000 + number as u16,
+        to_src: to(address([203, 0, 113, 1], 4)),
+        to_sport: nat.then_some(50000),
+        to_port: random.pick(&[PORTS[1], PORTS[1], PORTS[2]]),
+        dscp: random.pick(&[0, 0, 0x28, 0xb8]),
+        to_dscp: random.pick(&[0, 0, 0x28]),
+        nexthop_valid: !random.one_in(16),
+        own: !random.one_in(16),
+        status: random
+            .pick(&[
+                "active",
+                "active",
+                "active",
+                "active",
+                "active",
+                "preparing",
+                "suspended",
+            ])
+            .into(),
+        epoch: random.pick(&[1, 1, 1, 1, 1, 1, 2, 0]),
+        len_max: random.pick(&[40, 100, 1500, 1500, 1500, 1500]),
+        due: tick(random.pick(&["now+1000000", "now+1000000", "now+1000000", "now+1", "now"])),
+        reval: tick(random.pick(&["now+1000000", "now+1000000", "now-1"])),
+        ..Flow::default()
+    }
+}
+
+/// Where a flow leaves: every fourth with a tag, or two.
+fn nexthop(random: &mut Random, flow: &Flow) -> fw_nexthop {
+    let mut nexthop = flow.nexthop(7);
+    let tags = random.pick(&[0, 0, 0, 0, 0, 0, 1, 2]);
+    for number in 0..tags {
+        nexthop.tag[number] = tag(100 + number as u16);
+    }
+    nexthop.tags_len = 4 * tags as u16;
+    nexthop.outer_len = nexthop.tags_len;
+    nexthop
+}
+
+fn frame(random: &mut Random, flow: &Flow) -> Vec<u8> {
+    let mut frame = Frame {
+        tos: flow.dscp | random.pick(&[0, 1, 2, 3]),
+        id: random.next() as u16,
+        frag: random.pick(&[0, 0x4000]),
+        tcp_flags: random.pick(&[0x10, 0x10, 0x18, 0xd0]),
+        seq: random.next() as u32,
+        ack: random.next() as u32,
+        payload: random.pick(&[0, 1, 2, 6, 18, 40, 64, 1000]),
+        padding: random.pick(&[0, 0, 6, 18]),
+        ..flow.frame()
+    };
+    if random.one_in(8) {
+        frame.sport ^= 0x40;
+    }
+    if random.one_in(3) {
+        match random.below(16) {
+            0 => frame.dst_mac = "02:00:00:00:00:77".into(),
+            1 => frame.version_ihl = random.pick(&[0x44, 0x46, 0x55, 0x65]),
+            2 => frame.version = 4,
+            3 => frame.tos ^= random.pick(&[0x04, 0x80]),
+            4 => frame.frag = random.pick(&[0x2000, 1, 0x8000, 0x1fff]),
+            5 => frame.ttl = random.pick(&[0, 1, 63, 65]),
+            6 => frame.ip_check = Some(random.next() as u16),
+            7 => frame.ip_len = Some(random.pick(&[0, 7, 19, 20, 27, 28, 39, 40, 200, 65535])),
+            8 => frame.proto = random.pick(&[0, 1, 6, 17, 44, 50, 58]),
+            9 => frame.sport ^= 1,
+            10 => frame.doff = random.pick(&[0, 4, 5, 6, 15]),
+            11 => frame.tcp_flags = random.next() as u8,
+            12 => frame.udp_len = Some(random.pick(&[0, 7, 8, 9, 65535])),
+            13 => frame.l4_check = Some(random.pick(&[0, 1, 0xffff])),
+            14 => frame.flow_label ^= 1 << random.below(20),
+            _ => frame.ethertype = Some(random.pick(&[0x0800, 0x86dd, 0x8100, 0x0806])),
+        }
+    }
+    let mut bytes = frame.bytes();
+    if (flow.port == VLAN_PORT) != random.one_in(32) && bytes.len() >= 14 {
+        let vlan = VLAN ^ u16::from(random.one_in(16));
+        bytes.splice(12..12, [0x81, 0, 0, vlan as u8]);
+    }
+    if random.one_in(16) && !bytes.is_empty() {
+        let at = random.below(bytes.len());
+        bytes[at] ^= 1 << random.below(8);
+    }
+    if random.one_in(16) {
+        bytes.truncate(random.below(bytes.len() + 1));
+    }
+    if random.one_in(64) {
+        bytes = (0..random.below(200))
+            .map(|_| random.next() as u8)
+            .collect();
+    }
+    // a ring takes no frame without an octet
+    if bytes.is_empty() {
+        bytes.push(0);
+    }
+    bytes
+}
+
+/// Of a frame: why, and what it is then, with the port where it leaves.
+type Outcome = (u32, Vec<u8>, Option<u32>);
+
+fn expected(native: &mut Pipeline, frames: &[Vec<u8>]) -> Vec<Outcome> {
+    let one = |sent: &Vec<u8>| {
+        let mut frame = sent.clone();
+        let verdict = native.forward(&mut frame, PORTS[0]);
+        (verdict.reason, frame, verdict.port_out)
+    };
+    frames.iter().map(one).collect()
+}
+
+/// Each frame of the batch left as it should, in order, and nothing else did.
+fn hold(engine: &mut Engine, frames: &[Vec<u8>], wanted: &[Outcome], at: &str) {
+    for (number, (reason, frame, port)) in wanted.iter().enumerate() {
+        let words = || format!("{at}, frame {number} of the batch: {:02x?}", frames[number]);
+        match port {
+            Some(port) => {
+                let out = engine.take(port - 1);
+                assert_eq!(out.as_ref(), Some(frame), "{}", words());
+            }
+            None => {
+                let out = engine.exceptions.pop_front();
+                assert_eq!(out, Some((frames[number].clone(), *reason)), "{}", words());
+                assert_eq!(*frame, frames[number], "{}", words());
+            }
+        }
+    }
+    assert!(engine.exceptions.is_empty(), "{at}");
+    assert!((0..3).all(|port| engine.take(port).is_none()), "{at}");
+}
+
+fn random_frames(rings: *mut ffi::fwe_rings, burst: usize, ahead: u32, seed: u64) {
+    let mut random = Random(seed);
+    let mut engine = Engine::new(rings, burst as u32, ahead);
+    let mut native = Pipeline::new(FLOWS, FLOWS).unwrap();
+    native.set_now(NOW);
+    native.set_leaves_closing(true);
+    let (framing, framed) = framing();
+    assert!(native.set_framing(&framing, &framed));
+    for batch in 0..FRAMES / BURST {
+        let flows: Vec<_> = (0..FLOWS).map(|number| flow(&mut random, number)).collect();
+        let records: Vec<_> = (1..)
+            .zip(&flows)
+            .map(|(number, flow)| {
+                let record = flow.record(number, false, flow.state(NOW, HZ));
+                (record, nexthop(&mut random, flow))
+            })
+            .collect();
+        let on = u32::from(!random.one_in(32));
+        let deadline = NOW.wrapping_add(random.pick(&[0, 1, 500, 500, 500, 500]));
+        let frames: Vec<_> = (0..BURST)
+            .map(|_| {
+                let flow = &flows[random.below(flows.len())];
+                frame(&mut random, flow)
+            })
+            .collect();
+        *native.control() = control(on, deadline);
+        for (number, (record, nexthop)) in (1..).zip(&records) {
+            *native.nexthop(number).unwrap() = *nexthop;
+            *native.flow(number).unwrap() = *record;
+            assert!(native.insert(number));
+        }
+        engine.prepare(&records, on, deadline);
+        let wanted = expected(&mut native, &frames);
+        for frame in &frames {
+            // of longer ones the headers are in the first segment
+            assert!(engine.put(0, frame, random.pick(&[4000, 4000, 4000, 512])));
+        }
+        let turns = BURST.div_ceil(burst);
+        let came: u32 = (0..turns).map(|_| engine.turn()).sum();
+        assert_eq!(came as usize, BURST);
+        let at = format!("seed {seed}, burst {burst}, batch {batch}, on {on}");
+        hold(&mut engine, &frames, &wanted, &at);
+        let states: Vec<_> = (1..=FLOWS)
+            .map(|number| {
+                let state = format!("{:?}", native.flow(number).unwrap().state);
+                native.remove(number);
+                state
+            })
+            .collect();
+        assert_eq!(engine.end(), states, "{at}");
+        assert_eq!(engine.events(), 0);
+    }
+    let stats = engine.stats();
+    for reason in 0..FW_R_COUNT {
+        assert_eq!(
+            stats.reasons[reason as usize],
+            native.count(reason),
+            "reason {reason}"
+        );
+    }
+    let fast = stats.reasons[FW_R_FAST as usize];
+    println!(
+        "burst {burst}: {FRAMES} frames, {fast} fast, {} of them straight, {} exceptions",
+        stats.hits, stats.exceptions
+    );
+    assert_eq!(stats.packets, FRAMES as u64);
+    assert_eq!(stats.sent, fast);
+    assert_eq!(stats.sent + stats.exceptions, stats.packets);
+    assert_eq!(stats.bursts, (FRAMES / burst) as u64);
+    assert_eq!(stats.hits, native.straight_hits());
+    assert!(fast > FRAMES as u64 / 10, "{fast} fast");
+    assert!(stats.hits > fast / 2, "{} of {fast} straight", stats.hits);
+    assert!(stats.reasons[FW_R_MISS as usize] > 0);
+    assert_eq!(engine.missing(), 0);
+}
+
+/// What an output has no room for is freed, and counted at that output.
+fn full_output(rings: *mut ffi::fwe_rings) {
+    let mut engine = Engine::new(rings, BURST as u32, ffi::FWE_AHEAD_ALWAYS);
+    let flow = Flow::default();
+    let record = flow.record(1, false, flow.state(NOW, HZ));
+    engine.prepare(&[(record, flow.nexthop(7))], 1, NOW.wrapping_add(500));
+    let frame = flow.frame().bytes();
+    for _ in 0..2 {
+        for _ in 0..ROOM {
+            assert!(engine.put(0, &frame, 4000));
+        }
+        while engine.turn() > 0 {}
+    }
+    let stats = engine.stats();
+    assert_eq!(stats.packets, 2 * u64::from(ROOM));
+    assert_eq!(stats.sent, u64::from(ROOM));
+    assert_eq!(stats.tx_dropped, u64::from(ROOM));
+    assert_eq!(stats.tx_dropped_at[1], u64::from(ROOM));
+    assert_eq!(stats.reasons[FW_R_FAST as usize], 2 * u64::from(ROOM));
+    assert_eq!(engine.missing(), ROOM);
+    while engine.take(1).is_some() {}
+    assert_eq!(engine.missing(), 0);
+}
+
+/// A next hop at a port that is not the engine's: the frame is the kernel's, as it was.
+fn foreign_output(rings: *mut ffi::fwe_rings) {
+    let mut engine = Engine::new(rings, BURST as u32, ffi::FWE_AHEAD_NEVER);
+    let flow = Flow {
+        to_port: 5,
+        ..Flow::default()
+    };
+    let record = flow.record(1, false, flow.state(NOW, HZ));
+    engine.prepare(&[(record, flow.nexthop(7))], 1, NOW.wrapping_add(500));
+    let frame = flow.frame().bytes();
+    assert!(engine.put(0, &frame, 4000));
+    assert_eq!(engine.turn(), 1);
+    let reason = freeway_abi::FW_R_NEXTHOP;
+    assert_eq!(engine.exceptions.pop_front(), Some((frame, reason)));
+    assert_eq!(engine.missing(), 0);
+}
+
+/// What closes a connection is the kernel's as it came, and its flow stays as it is: tc, which knows more, judges at the TAP
+/// whether it is the sender's.
+fn closing(rings: *mut ffi::fwe_rings) {
+    let mut engine = Engine::new(rings, BURST as u32, ffi::FWE_AHEAD_AUTO);
+    let flow = Flow {
+        proto: 6,
+        ..Flow::default()
+    };
+    let record = flow.record(1, false, flow.state(NOW, HZ));
+    engine.prepare(&[(record, flow.nexthop(7))], 1, NOW.wrapping_add(500));
+    for tcp_flags in [0x11, 0x14, 0x04] {
+        let frame = Frame {
+            tcp_flags,
+            ..flow.frame()
+        };
+        let frame = frame.bytes();
+        assert!(engine.put(0, &frame, 4000));
+        assert_eq!(engine.turn(), 1);
+        let reason = freeway_abi::FW_R_CLOSING;
+        assert_eq!(engine.exceptions.pop_front(), Some((frame, reason)));
+    }
+    assert_eq!(engine.events(), 0);
+    let state = flow.state(NOW, HZ);
+    assert_eq!(state.status, FW_ST_ACTIVE);
+    let states = engine.end();
+    let index = format!("{:?}", freeway_abi::fw_state { index: 1, ..state });
+    assert_eq!(states.first(), Some(&index));
+}
+
+#[test]
+fn a_worker_does_what_the_pipeline_does() {
+    let arguments = [
+        "--no-huge",
+        "--no-pci",
+        "--no-telemetry",
+        "-m",
+        "64",
+        "--log-level=error",
+    ];
+    let lcores = ["-l", "0"];
+    let arguments: Vec<_> = arguments
+        .iter()
+        .chain(&lcores)
+        .map(|a| (*a).to_owned())
+        .collect();
+    let _eal = Eal::start(&arguments).expect("DPDK without huge pages and devices");
+    // SAFETY: once in this process.
+    let rings = unsafe { ffi::fwe_rings_new(3, ROOM, BUFFERS) };
+    assert!(!rings.is_null());
+    let seed = std::env::var("FREEWAY_SEED").map_or(0x5eed, |text| text.parse().unwrap());
+    // a worker is its thread's, and each has the rings for itself
+    let rings = rings as usize;
+    let alone = |work: fn(*mut ffi::fwe_rings, u64), seed| {
+        let work = move || work(rings as *mut ffi::fwe_rings, seed);
+        std::thread::spawn(work).join().unwrap();
+    };
+    alone(|rings, _| full_output(rings), 0);
+    alone(|rings, _| foreign_output(rings), 0);
+    alone(|rings, _| closing(rings), 0);
+    alone(
+        |rings, seed| random_frames(rings, 1, ffi::FWE_AHEAD_NEVER, seed),
+        seed,
+    );
+    alone(
+        |rings, seed| random_frames(rings, BURST, ffi::FWE_AHEAD_ALWAYS, seed),
+        seed,
+    );
+    alone(
+        |rings, seed| random_frames(rings, BURST, ffi::FWE_AHEAD_AUTO, seed + 1),
+        seed,
+    );
+}

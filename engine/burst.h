@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The pipeline over a burst of frames: the first octets of all are fetched, then the
+ * flows of all, then each is handled; so a worker waits for memory once a burst.
+ */
+#ifndef FWE_BURST_H
+#define FWE_BURST_H
+
+#include <rte_mbuf.h>
+#include <rte_prefetch.h>
+
+#include "engine.h"
+#include "../dataplane/target/engine.h"
+#include "../dataplane/pipeline.h"
+#include "../dataplane/police.h"
+
+/* What became of a frame. */
+struct fwe_outcome {
+	int output; /* the port's number, or -1 */
+	enum fw_reason reason;
+};
+
+static __always_inline void fwe_fetch_frames(struct rte_mbuf **frames, __u32 count)
+{
+	for (__u32 i = 0; i < count; i++)
+		rte_prefetch0(frames[i]);
+	for (__u32 i = 0; i < count; i++)
+		rte_prefetch0(rte_pktmbuf_mtod(frames[i], void *));
+}
+
+/* Key, guard and action, then the state, which is written. */
+static __always_inline void fwe_fetch_flow(const struct fw_flow *flow, const int v6)
+{
+	rte_prefetch0(flow);
+	__builtin_prefetch(&flow->state, 1);
+	if (v6)
+		rte_prefetch0(flow->key_saddr6_be);
+}
+
+/* Frames that may be plain hits. */
+enum fwe_kind {
+	FWE_OTHER = 0, /* or nothing is known of it */
+	FWE_UDP4,
+	FWE_TCP4,
+	FWE_UDP6,
+	FWE_TCP6,
+};
+
+/* Reads a frame's key, and finds where its flow is at home. */
+static __always_inline enum fwe_kind fwe_look(const void *data, __u32 len, __u32 port, __u64 *home)
+{
+	struct fw_words4 key4;
+	struct fw_words6 key6;
+	__u16 ethertype_be;
+	__u8 proto;
+
+	/* every plain frame has room for an IPv4 and a UDP header */
+	if (fw_unlikely(len < FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN))
+		return FWE_OTHER;
+	ethertype_be = *(const fw_u16_any *)(data + FW_ETH_MAC2);
+	if (fw_likely(ethertype_be == fw_htons(FW_ETH_IP))) {
+		proto = fw_ip4_at(data)->proto;
+		if (fw_unlikely(!fw_has_ports(proto)))
+			return FWE_OTHER;
+		key4 = fw_key4_of(data, port, proto);
+		*home = fw_home4(&key4, &fw_cfg);
+		return proto == FW_PROTO_UDP ? FWE_UDP4 : FWE_TCP4;
+	}
+	if (ethertype_be != fw_htons(FW_ETH_IP6) || len < FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN)
+		return FWE_OTHER;
+	proto = fw_ip6_at(data)->next_header;
+	if (fw_unlikely(!fw_has_ports(proto)))
+		return FWE_OTHER;
+	key6 = fw_key6_of(data, port, proto);
+	*home = fw_home6(&key6, &fw_cfg);
+	return proto == FW_PROTO_UDP ? FWE_UDP6 : FWE_TCP6;
+}
+
+/* fw_hit() of what is already known. */
+static __always_inline const struct fw_nexthop *fwe_hit(fw_ctx *ctx, enum fwe_kind kind,
+							enum fw_missed *missed)
+{
+	void *data = ctx->data, *end = ctx->end;
+	__u32 port = ctx->port, now = fw_now();
+
+	if (fw_likely(kind == FWE_UDP4))
+		return fw_hit4(ctx, data, end, port, FW_PROTO_UDP, now, missed);
+	if (kind == FWE_TCP4)
+		return fw_hit4(ctx, data, end, port, FW_PROTO_TCP, now, missed);
+	if (kind == FWE_UDP6)
+		return fw_hit6(ctx, data, end, port, FW_PROTO_UDP, now, missed);
+	if (kind == FWE_TCP6)
+		return fw_hit6(ctx, data, end, port, FW_PROTO_TCP, now, missed);
+	return NULL;
+}
+
+/* Cuts a frame to that length. */
+static inline void fwe_cut(struct rte_mbuf *frame, __u32 len)
+{
+	struct rte_mbuf *last = frame;
+	__u32 left = len;
+
+	frame->pkt_len = len;
+	frame->nb_segs = 1;
+	while (left > last->data_len && last->next) {
+		left -= last->data_len;
+		last = last->next;
+		frame->nb_segs++;
+	}
+	last->data_len = left;
+	rte_pktmbuf_free(last->next);
+	last->next = NULL;
+}
+
+/* The buffer's beginning and length are the frame's. */
+static __always_inline void fwe_settle(struct rte_mbuf *frame, const fw_ctx *ctx)
+{
+	__u32 len = fw_frame_len(ctx);
+
+	if (fw_likely(ctx->data == rte_pktmbuf_mtod(frame, void *) && len == frame->pkt_len))
+		return;
+	frame->data_off = ctx->data - frame->buf_addr;
+	frame->data_len = ctx->end - ctx->data;
+	if (fw_unlikely(frame->nb_segs > 1))
+		fwe_cut(frame, len);
+	frame->pkt_len = len;
+}
+
+static __always_inline enum fw_reason
+fwe_step_by_step(fw_ctx *ctx, __u32 port, enum fw_missed missed, const struct fw_nexthop **nh)
+{
+	struct fw_tuple seen = {};
+	struct fw_pkt p = {};
+	enum fw_reason reason;
+	int watch = 0;
+
+	if (missed != FW_MISSED_UNKNOWN && !fw_cfg.police)
+		return missed == FW_MISSED_OTHER ? FW_R_OWNER : FW_R_MISS;
+	/* The tuple as it came in: a rewrite would hide it. */
+	if (fw_unlikely(fw_ctl.watch))
+		watch = fw_watch_note(ctx, &seen);
+	reason = fw_pipeline(ctx, port, &p, nh);
+	if (!reason && *nh) {
+		reason = FW_R_FAST;
+	} else {
+		reason = fw_name_miss(ctx, &p, reason);
+		if (fw_cfg.police && fw_police(ctx->data, ctx->end, &p, reason))
+			reason = FW_R_POLICED;
+	}
+	if (fw_unlikely(watch)) {
+		fw_watch_look(ctx, &p);
+		fw_watch(&seen, &p, port, FW_STAGE_USER, reason);
+	}
+	return reason;
+}
+
+static __always_inline int fwe_is_dropped(enum fw_reason reason)
+{
+	return reason == FW_R_POLICED || reason == FW_R_STRAY_CLOSE;
+}
+
+/* As the XDP program, ahead of what it does with the answer. A copy, whose address is known: that
+ * of a plain hit may be in registers. */
+static __noinline struct fwe_outcome fwe_no_hit(struct rte_mbuf *frame, fw_ctx ctx,
+						enum fw_missed missed, __u64 *hits)
+{
+	const struct fw_nexthop *nh = NULL;
+	enum fw_reason reason = FW_R_NONE;
+	enum fwe_kind kind;
+	struct fw_head head;
+	__u32 port = ctx.port, within = 0;
+
+	if (missed == FW_MISSED_UNKNOWN && fw_is_framed(&ctx))
+		within = fw_unframe(&ctx, port, &head);
+	if (within) {
+		ctx.port = port = within;
+		kind = fwe_look(ctx.data, ctx.end - ctx.data, port, &ctx.home);
+		nh = fw_unlikely(fw_ctl.watch) ? NULL : fwe_hit(&ctx, kind, &missed);
+		if (nh) {
+			++*hits;
+			reason = FW_R_FAST;
+		}
+	}
+	if (!nh)
+		reason = fwe_step_by_step(&ctx, port, missed, &nh);
+	if (within && reason != FW_R_FAST && !fwe_is_dropped(reason))
+		(void)fw_reframe(&ctx, &head);
+	fw_count(reason);
+	fwe_settle(frame, &ctx);
+	return (struct fwe_outcome){reason == FW_R_FAST ? fw_env.output : -1, reason};
+}
+
+/* Of other hits than plain ones fw_count() is told. */
+static __always_inline struct fwe_outcome fwe_handle(struct rte_mbuf *frame, __u32 port,
+						     enum fwe_kind kind, __u64 home, __u64 *hits,
+						     __u64 *other_hits)
+{
+	void *data = rte_pktmbuf_mtod(frame, void *);
+	fw_ctx ctx = {.room = frame->buf_addr,
+		      .data = data,
+		      .end = data + frame->data_len,
+		      .more = frame->pkt_len - frame->data_len,
+		      .port = port,
+		      .home = home};
+	enum fw_missed missed = FW_MISSED_UNKNOWN;
+	const struct fw_nexthop *nh = fwe_hit(&ctx, kind, &missed);
+
+	if (fw_unlikely(!nh))
+		return fwe_no_hit(frame, ctx, missed, other_hits);
+	++*hits;
+	fwe_settle(frame, &ctx);
+	return (struct fwe_outcome){fw_env.output, FW_R_FAST};
+}
+
+#endif

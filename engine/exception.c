@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include <rte_errno.h>
+#include <rte_lcore.h>
+
+#include "engine.h"
+#include "exception.h"
+
+enum { FWE_SEGMENTS_MAX = 8 };
+
+static void fwe_ring_drain(struct rte_ring *ring)
+{
+	void *frame;
+
+	if (!ring)
+		return;
+	while (!rte_ring_sc_dequeue(ring, &frame))
+		rte_pktmbuf_free(frame);
+	rte_ring_free(ring);
+}
+
+static void fwe_exit_free(struct fwe_exit *exit)
+{
+	if (!exit)
+		return;
+	fwe_ring_drain(exit->up);
+	fwe_ring_drain(exit->down);
+	free(exit);
+}
+
+static struct fwe_exit *fwe_exit_new(unsigned int number, int tap, struct rte_mempool *pool)
+{
+	const unsigned int flags = RING_F_SP_ENQ | RING_F_SC_DEQ;
+	struct fwe_exit *exit = aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(*exit));
+	char name[RTE_RING_NAMESIZE];
+
+	if (!exit)
+		return NULL;
+	*exit = (struct fwe_exit){.pool = pool, .tap = tap};
+	snprintf(name, sizeof(name), "fwe_up_%u", number);
+	exit->up = rte_ring_create(name, FWE_UP_ROOM, SOCKET_ID_ANY, flags);
+	snprintf(name, sizeof(name), "fwe_down_%u", number);
+	exit->down = rte_ring_create(name, FWE_DOWN_ROOM, SOCKET_ID_ANY, flags);
+	if (exit->up && exit->down)
+		return exit;
+	fwe_exit_free(exit);
+	return NULL;
+}
+
+struct fwe_exits *fwe_exits_new(const int *taps, unsigned int count, struct rte_mempool *pool)
+{
+	struct fwe_exits *exits = calloc(1, sizeof(*exits));
+
+	if (!exits)
+		return NULL;
+	exits->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	exits->exit = calloc(count, sizeof(*exits->exit));
+	if (exits->wake < 0 || !exits->exit) {
+		fwe_exits_free(exits);
+		return NULL;
+	}
+	for (; exits->count < count; exits->count++) {
+		struct fwe_exit *exit = fwe_exit_new(exits->count, taps[exits->count], pool);
+
+		if (!exit) {
+			fwe_exits_free(exits);
+			return NULL;
+		}
+		exits->exit[exits->count] = exit;
+	}
+	return exits;
+}
+
+void fwe_exits_free(struct fwe_exits *exits)
+{
+	for (unsigned int i = 0; i < exits->count; i++)
+		fwe_exit_free(exits->exit[i]);
+	free(exits->exit);
+	if (exits->wake >= 0)
+		close(exits->wake);
+	free(exits);
+}
+
+/* After frames were given: the thread may sleep. */
+static void fwe_exits_wake(struct fwe_exits *exits)
+{
+	uint64_t one = 1;
+
+	/* what was given is seen by whoever is about to sleep, or it is seen here that it does */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_exchange_explicit(&exits->asleep, 0, memory_order_relaxed))
+		(void)!write(exits->wake, &one, sizeof(one));
+}
+
+static int fwe_tap_write(const struct rte_mbuf *frame, int tap)
+{
+	struct iovec part[FWE_SEGMENTS_MAX];
+	int parts = 0;
+
+	for (; frame && parts < FWE_SEGMENTS_MAX; frame = frame->next)
+		part[parts++] = (struct iovec){rte_pktmbuf_mtod(frame, void *), frame->data_len};
+	if (frame)
+		return -1;
+	return writev(tap, part, parts) < 0 ? -1 : 0;
+}
+
+/* Frames that went up. */
+static unsigned int fwe_exit_up(struct fwe_exit *exit)
+{
+	struct rte_mbuf *frames[FWE_EXIT_BURST];
+	unsigned int count =
+		rte_ring_sc_dequeue_burst(exit->up, (void **)frames, FWE_EXIT_BURST, NULL);
+
+	for (unsigned int i = 0; i < count; i++)
+		if (fwe_tap_write(frames[i], exit->tap))
+			exit->not_taken++;
+	rte_pktmbuf_free_bulk(frames, count);
+	return count;
+}
+
+/* Frames that came down; negative: the TAP is gone. What finds no room stays in the kernel. */
+static int fwe_exit_down(struct fwe_exit *exit)
+{
+	unsigned int room = rte_ring_free_count(exit->down);
+	int count = 0;
+
+	if (room > FWE_EXIT_BURST)
+		room = FWE_EXIT_BURST;
+	for (; (unsigned int)count < room; count++) {
+		struct rte_mbuf *frame = rte_pktmbuf_alloc(exit->pool);
+		ssize_t len;
+
+		if (!frame)
+			break;
+		len = read(exit->tap, rte_pktmbuf_mtod(frame, void *), rte_pktmbuf_tailroom(frame));
+		if (len <= 0) {
+			rte_pktmbuf_free(frame);
+			if (len < 0 && (errno == EBADFD || errno == EBADF))
+				return -1;
+			break;
+		}
+		frame->data_len = len;
+		frame->pkt_len = len;
+		(void)rte_ring_sp_enqueue(exit->down, frame);
+	}
+	exit->from_kernel += count;
+	return count;
+}
+
+/* Sleeps until a TAP or a worker has something, or for `timeout_ms`. */
+static void fwe_exits_sleep(struct fwe_exits *exits, int timeout_ms)
+{
+	struct pollfd fds[exits->count + 1];
+	uint64_t times;
+
+	atomic_store_explicit(&exits->asleep, 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+	for (unsigned int i = 0; i < exits->count; i++) {
+		struct fwe_exit *exit = exits->exit[i];
+
+		if (rte_ring_count(exit->up))
+			timeout_ms = 0;
+		/* one whose ring is full is looked at again when the worker has made room */
+		fds[i] = (struct pollfd){.fd = exit->tap,
+					 .events = rte_ring_full(exit->down) ? 0 : POLLIN};
+		if (!fds[i].events && timeout_ms > 1)
+			timeout_ms = 1;
+	}
+	fds[exits->count] = (struct pollfd){.fd = exits->wake, .events = POLLIN};
+	if (poll(fds, exits->count + 1, timeout_ms) > 0 && fds[exits->count].revents)
+		(void)!read(exits->wake, &times, sizeof(times));
+	atomic_store_explicit(&exits->asleep, 0, memory_order_relaxed);
+}
+
+int fwe_exits_turn(struct fwe_exits *exits, int timeout_ms)
+{
+	unsigned int moved = 0;
+
+	for (unsigned int i = 0; i < exits->count; i++) {
+		int down = fwe_exit_down(exits->exit[i]);
+
+		if (down < 0)
+			return i + 1;
+		moved += down + fwe_exit_up(exits->exit[i]);
+	}
+	if (!moved)
+		fwe_exits_sleep(exits, timeout_ms);
+	return 0;
+}
+
+struct fwe_exits_counts fwe_exits_sum(const struct fwe_exits *exits)
+{
+	struct fwe_exits_counts sum = {};
+
+	for (unsigned int i = 0; i < exits->count; i++) {
+		const struct fwe_exit *exit = exits->exit[i];
+
+		sum.from_kernel += __atomic_load_n(&exit->from_kernel, __ATOMIC_RELAXED);
+		sum.not_taken += __atomic_load_n(&exit->not_taken, __ATOMIC_RELAXED);
+		sum.no_room += __atomic_load_n(&exit->no_room, __ATOMIC_RELAXED);
+	}
+	return sum;
+}
+
+void fwe_exits_exception(void *context, const struct fwe_port *port, struct rte_mbuf **frames,
+			 const __u8 *reasons, __u32 count)
+{
+	struct fwe_exits *exits = context;
+	struct fwe_exit *exit = exits->exit[port->number];
+	__u32 given = rte_ring_sp_enqueue_burst(exit->up, (void **)frames, count, NULL);
+
+	(void)reasons; /* the kernel's own programs at the TAP name them */
+	if (given < count) {
+		exit->no_room += count - given;
+		rte_pktmbuf_free_bulk(frames + given, count - given);
+	}
+	fwe_exits_wake(exits);
+}
+
+__u32 fwe_exits_source(void *context, const struct fwe_port *port, struct rte_mbuf **frames,
+		       __u32 room)
+{
+	struct fwe_exits *exits = context;
+
+	return rte_ring_sc_dequeue_burst(exits->exit[port->number]->down, (void **)frames, room,
+					 NULL);
+}
+
+int fwe_thread_register(void)
+{
+	return rte_thread_register() ? -rte_errno : 0;
+}
+
+void fwe_thread_unregister(void)
+{
+	rte_thread_unregister();
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Ports and the memory of their frames. */
+#include <errno.h>
+#include <string.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_mbuf.h>
+
+#include "engine.h"
+
+enum {
+	FWE_POOL_CACHE = 256,
+	FWE_DESCRIPTORS = 1024,
+};
+
+struct rte_mempool *fwe_pool_new(uint32_t frames, uint16_t room)
+{
+	/* a thread that is preempted in the pool must not hold up a worker: ring_mt_rts */
+	return rte_pktmbuf_pool_create_by_ops("fwe_frames", frames, FWE_POOL_CACHE, 0,
+					      RTE_PKTMBUF_HEADROOM + room, SOCKET_ID_ANY,
+					      "ring_mt_rts");
+}
+
+void fwe_pool_free(struct rte_mempool *pool)
+{
+	rte_mempool_free(pool);
+}
+
+uint32_t fwe_pool_available(const struct rte_mempool *pool)
+{
+	return rte_mempool_avail_count(pool);
+}
+
+int fwe_port_find(const char *device)
+{
+	uint16_t port;
+
+	return rte_eth_dev_get_port_by_name(device, &port) ? -ENODEV : port;
+}
+
+static int fwe_port_configure(uint16_t port, uint16_t mtu)
+{
+	struct rte_eth_conf conf = {};
+	struct rte_eth_dev_info info;
+	int rc = rte_eth_dev_info_get(port, &info);
+
+	if (rc)
+		return rc;
+	if (mtu)
+		conf.rxmode.mtu = mtu;
+	if (info.max_rx_queues < 1 || info.max_tx_queues < 1)
+		return -ENODEV;
+	return rte_eth_dev_configure(port, 1, 1, &conf);
+}
+
+int fwe_port_start(uint16_t port, const uint8_t *mac, uint16_t mtu, struct rte_mempool *pool)
+{
+	struct rte_ether_addr address;
+	uint16_t rx = FWE_DESCRIPTORS, tx = FWE_DESCRIPTORS;
+	int socket = rte_eth_dev_socket_id(port), rc;
+
+	rc = fwe_port_configure(port, mtu);
+	if (!rc)
+		rc = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);
+	if (!rc)
+		rc = rte_eth_rx_queue_setup(port, 0, rx, socket, NULL, pool);
+	if (!rc)
+		rc = rte_eth_tx_queue_setup(port, 0, tx, socket, NULL);
+	if (!rc)
+		rc = rte_eth_dev_start(port);
+	if (rc)
+		return rc;
+	/* beside its own: a virtual device's may be that of somebody else's interface */
+	if (mac) {
+		memcpy(address.addr_bytes, mac, sizeof(address.addr_bytes));
+		rc = rte_eth_dev_mac_addr_add(port, &address, 0);
+	}
+	/* a device that cannot filter so takes all, and the kernel drops what is not its */
+	if (rc || rte_eth_allmulticast_enable(port))
+		(void)rte_eth_promiscuous_enable(port);
+	return 0;
+}
+
+void fwe_port_stop(uint16_t port)
+{
+	(void)rte_eth_dev_stop(port);
+	(void)rte_eth_dev_close(port);
+}
+
+int fwe_port_mac(uint16_t port, uint8_t *mac)
+{
+	struct rte_ether_addr address;
+	int rc = rte_eth_macaddr_get(port, &address);
+
+	if (!rc)
+		memcpy(mac, address.addr_bytes, sizeof(address.addr_bytes));
+	return rc;
+}
+
+int fwe_port_mtu(uint16_t port)
+{
+	uint16_t mtu;
+	int rc = rte_eth_dev_get_mtu(port, &mtu);
+
+	return rc ? rc : mtu;
+}
+
+int fwe_port_has_link(uint16_t port)
+{
+	struct rte_eth_link link;
+
+	return !rte_eth_link_get_nowait(port, &link) && link.link_status == RTE_ETH_LINK_UP;
+}

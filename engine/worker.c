@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* A worker: polls its ports, forwards what hits, and hands out the rest. */
+#include <stdlib.h>
+#include <time.h>
+
+#include <rte_cycles.h>
+#include <rte_ethdev.h>
+#include <rte_malloc.h>
+
+#include "burst.h"
+
+enum {
+	/* The tick is looked at so often, a second; it lasts a millisecond or more. */
+	FWE_CLOCK_HZ = 10000,
+	/* Pairs of bursts, one with its flows fetched ahead and one without, that decide which it
+	 * is for the bursts that follow. */
+	FWE_TRIAL_PAIRS = 32,
+	FWE_TRIAL_EVERY = 8192,
+	/* Of these a pair wins for a change. */
+	FWE_TRIAL_CLEAR = 20,
+	/* Turns without frames after which a worker that may sleep does. */
+	FWE_IDLE_TURNS = 256,
+};
+
+/* Frames on their way to a port. */
+struct fwe_output {
+	__u32 count;
+	struct rte_mbuf *frame[FWE_BURST_MAX];
+};
+
+/* Which is cheaper: to fetch flows ahead or not. */
+struct fwe_trial {
+	__u32 burst; /* of the trial, or of those until the next one */
+	__u32 wins;  /* of fetching */
+	__u32 ahead; /* what was decided */
+	__u32 running;
+	__u64 fetched; /* cycles of the pair's first burst, per 256 frames */
+};
+
+struct fwe_worker {
+	struct fwe_stats stats;
+	__u32 stop __attribute__((aligned(64)));
+	const struct fwe_memory *memory;
+	struct fw_engine_framings *framings;
+	struct fw_engine_events events __attribute__((aligned(64)));
+
+	/* the worker's alone */
+	struct fwe_config config __attribute__((aligned(64)));
+	struct fwe_port port[FWE_PORTS_MAX];
+	const struct fwe_memory *entered_with;
+	struct fwe_trial trial;
+	__u64 clock_tsc;
+	__u64 clock_every;
+	__u32 entered; /* by this thread */
+	struct fwe_output output[FWE_PORTS_MAX];
+};
+
+__u32 fwe_frame_read(const struct rte_mbuf *frame, void *to, __u32 size)
+{
+	__u32 at = 0;
+
+	for (const struct rte_mbuf *part = frame; part; part = part->next) {
+		__u32 len = part->data_len < size - at ? part->data_len : size - at;
+
+		memcpy((char *)to + at, rte_pktmbuf_mtod(part, const void *), len);
+		at += len;
+	}
+	return frame->pkt_len;
+}
+
+void fwe_frames_free(struct rte_mbuf **frames, __u32 count)
+{
+	rte_pktmbuf_free_bulk(frames, count);
+}
+
+static const char *fwe_wrong(const struct fwe_config *config)
+{
+	const struct fwe_memory *memory = &config->memory;
+
+	if (!memory->flows || !memory->nexthops || !memory->control || !memory->config)
+		return "no flow table";
+	if (!config->clock)
+		return "no clock";
+	if (!config->ports_count || config->ports_count > FWE_PORTS_MAX)
+		return "a worker has 1 to 64 ports";
+	if (config->burst > FWE_BURST_MAX)
+		return "a burst has 1 to 64 frames";
+	for (__u32 i = 0; i < config->ports_count; i++) {
+		if (!config->ports[i].ifindex || !rte_eth_dev_is_valid_port(config->ports[i].id))
+			return "a port that there is not";
+		for (__u32 j = 0; j < i; j++)
+			if (config->ports[j].ifindex == config->ports[i].ifindex)
+				return "two ports of one device";
+	}
+	return NULL;
+}
+
+struct fwe_worker *fwe_worker_new(const struct fwe_config *config, const char **error)
+{
+	struct fwe_worker *worker;
+
+	*error = fwe_wrong(config);
+	if (*error)
+		return NULL;
+	worker = rte_zmalloc_socket("fwe_worker", sizeof(*worker), RTE_CACHE_LINE_SIZE,
+				    config->numa);
+	if (!worker) {
+		*error = "memory is short";
+		return NULL;
+	}
+	worker->config = *config;
+	if (!config->burst)
+		worker->config.burst = FWE_BURST;
+	memcpy(worker->port, config->ports, config->ports_count * sizeof(*config->ports));
+	worker->config.ports = worker->port;
+	for (__u32 i = 0; i < config->ports_count; i++)
+		worker->port[i].number = i;
+	worker->memory = &worker->config.memory;
+	worker->trial.running = config->ahead == FWE_AHEAD_AUTO;
+	worker->trial.ahead = config->ahead != FWE_AHEAD_NEVER;
+	worker->clock_every = rte_get_tsc_hz() / FWE_CLOCK_HZ;
+	return worker;
+}
+
+void fwe_worker_free(struct fwe_worker *worker)
+{
+	rte_free(worker);
+}
+
+void fwe_worker_stop(struct fwe_worker *worker)
+{
+	__atomic_store_n(&worker->stop, 1, __ATOMIC_RELEASE);
+}
+
+const struct fwe_stats *fwe_worker_stats(const struct fwe_worker *worker)
+{
+	return &worker->stats;
+}
+
+void fwe_worker_set_memory(struct fwe_worker *worker, const struct fwe_memory *memory)
+{
+	__atomic_store_n(&worker->memory, memory, __ATOMIC_RELEASE);
+}
+
+void fwe_worker_set_framings(struct fwe_worker *worker, struct fw_engine_framings *framings)
+{
+	__atomic_store_n(&worker->framings, framings, __ATOMIC_RELEASE);
+}
+
+struct fw_engine_framings *fwe_framings_new(const struct fw_framing *framings,
+					    const struct fw_framed *framed, __u32 count)
+{
+	struct fw_engine_framings *all;
+	__u32 places = 8;
+
+	while (places < 2 * count)
+		places *= 2;
+	all = calloc(1, sizeof(*all) + places * sizeof(all->at[0]));
+	if (!all)
+		return NULL;
+	all->mask = places - 1;
+	for (__u32 i = 0; i < count; i++) {
+		__u32 at = fw_engine_framing_home(&framings[i]) & all->mask;
+
+		while (all->at[at].key.port)
+			at = (at + 1) & all->mask;
+		all->at[at].key = framings[i];
+		all->at[at].framed = framed[i];
+	}
+	return all;
+}
+
+void fwe_framings_free(struct fw_engine_framings *framings)
+{
+	free(framings);
+}
+
+__u32 fwe_worker_event(struct fwe_worker *worker, void *event, __u32 size)
+{
+	struct fw_engine_events *events = &worker->events;
+	const struct fw_engine_event *next;
+	__u32 len;
+
+	if (__atomic_load_n(&events->written, __ATOMIC_ACQUIRE) == events->taken)
+		return 0;
+	next = &events->event[events->taken % FW_ENGINE_EVENTS];
+	len = next->len;
+	if (len > size)
+		return 0;
+	memcpy(event, &next->event, len);
+	__atomic_store_n(&events->taken, events->taken + 1, __ATOMIC_RELEASE);
+	return len;
+}
+
+/* This thread is the worker's. */
+static void fwe_enter(struct fwe_worker *worker)
+{
+	const struct fwe_memory *memory = __atomic_load_n(&worker->memory, __ATOMIC_ACQUIRE);
+
+	memset(&fw_env, 0, sizeof(fw_env));
+	fw_env.flows = memory->flows;
+	fw_env.nexthops = memory->nexthops;
+	fw_env.nexthops_max = memory->nexthops_max;
+	fw_env.control = memory->control;
+	fw_env.watch = memory->watch;
+	fw_env.events = &worker->events;
+	fw_env.counts = worker->stats.reasons;
+	fw_env.config = *memory->config;
+	for (__u32 i = 0; i < worker->config.ports_count; i++) {
+		__u32 at = worker->port[i].ifindex;
+
+		while (fw_env.outputs[at % FW_ENGINE_OUTPUTS].ifindex)
+			at++;
+		fw_env.outputs[at % FW_ENGINE_OUTPUTS] =
+			(struct fw_engine_output){worker->port[i].ifindex, i};
+	}
+	worker->entered = 1;
+	worker->entered_with = memory;
+	worker->clock_tsc = rte_rdtsc() - worker->clock_every;
+}
+
+/* Looks at the time, now and then. */
+static __always_inline void fwe_clock_look(struct fwe_worker *worker, __u64 tsc)
+{
+	const struct fwe_clock *clock = worker->config.clock;
+	__s64 origin = FW_READ_ONCE(clock->origin_ns);
+	struct timespec now;
+
+	if (fw_likely(tsc - worker->clock_tsc < worker->clock_every))
+		return;
+	worker->clock_tsc = tsc;
+	if (!clock->hz) {
+		fw_env.now_tick = origin;
+		return;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	fw_env.now_tick = (__int128)(now.tv_sec * 1000000000LL + now.tv_nsec - origin) * clock->hz /
+			  1000000000;
+}
+
+/* Of the burst that comes next: shall its flows be fetched ahead? */
+static __always_inline int fwe_trial_ahead(const struct fwe_trial *trial)
+{
+	return trial->running ? !(trial->burst & 1) : trial->ahead;
+}
+
+/* A burst of so many frames has taken that long. Pairs are judged, and not sums: a pause of the
+ * thread spoils one pair. */
+static __always_inline void fwe_trial_note(struct fwe_trial *trial, __u64 cycles, __u32 count)
+{
+	__u64 each = cycles * 256 / count;
+
+	if (fw_likely(!trial->running)) {
+		if (++trial->burst < FWE_TRIAL_EVERY)
+			return;
+		*trial = (struct fwe_trial){.ahead = trial->ahead, .running = 1};
+		return;
+	}
+	if (!(trial->burst++ & 1)) {
+		trial->fetched = each;
+		return;
+	}
+	trial->wins += trial->fetched < each;
+	if (trial->burst < 2 * FWE_TRIAL_PAIRS)
+		return;
+	if (trial->wins >= FWE_TRIAL_CLEAR)
+		trial->ahead = 1;
+	else if (trial->wins <= FWE_TRIAL_PAIRS - FWE_TRIAL_CLEAR)
+		trial->ahead = 0;
+	trial->burst = 0;
+	trial->running = 0;
+}
+
+static __always_inline void fwe_send(struct fwe_worker *worker, __u32 number)
+{
+	struct fwe_output *output = &worker->output[number];
+	const struct fwe_port *port = &worker->port[number];
+	__u32 sent = rte_eth_tx_burst(port->id, port->tx_queue, output->frame, output->count);
+
+	worker->stats.sent += sent;
+	if (fw_unlikely(sent < output->count)) {
+		worker->stats.tx_dropped += output->count - sent;
+		worker->stats.tx_dropped_at[number] += output->count - sent;
+		rte_pktmbuf_free_bulk(output->frame + sent, output->count - sent);
+	}
+	output->count = 0;
+}
+
+/* What is not forwarded: the kernel's, or nobody's. */
+static __noinline void fwe_hand_out(struct fwe_worker *worker, const struct fwe_port *port,
+				    struct rte_mbuf **frames, const __u8 *reasons, __u32 count)
+{
+	__u32 kept = 0;
+	__u8 why[FWE_BURST_MAX];
+
+	for (__u32 i = 0; i < count; i++) {
+		if (fwe_is_dropped(reasons[i])) {
+			worker->stats.dropped++;
+			rte_pktmbuf_free(frames[i]);
+			continue;
+		}
+		why[kept] = reasons[i];
+		frames[kept++] = frames[i];
+	}
+	worker->stats.exceptions += kept;
+	if (!kept)
+		return;
+	if (worker->config.exception)
+		worker->config.exception(worker->config.context, port, frames, why, kept);
+	else
+		rte_pktmbuf_free_bulk(frames, kept);
+}
+
+static __always_inline void fwe_forward(struct fwe_worker *worker, const struct fwe_port *port,
+					struct rte_mbuf **frames, __u32 count, int ahead)
+{
+	struct rte_mbuf *others[FWE_BURST_MAX];
+	__u8 reasons[FWE_BURST_MAX], kinds[FWE_BURST_MAX];
+	__u64 homes[FWE_BURST_MAX];
+	__u32 others_count = 0, ifindex = port->ifindex, watched;
+	__u64 used = 0, hits = 0, other_hits = 0;
+
+	fwe_fetch_frames(frames, count);
+	/* a watched tuple is looked for step by step */
+	watched = FW_READ_ONCE(fw_ctl.watch) != 0;
+	for (__u32 i = 0; i < count; i++) {
+		kinds[i] = fwe_look(rte_pktmbuf_mtod(frames[i], const void *), frames[i]->data_len,
+				    ifindex, &homes[i]);
+		if (ahead && fw_likely(kinds[i] != FWE_OTHER))
+			fwe_fetch_flow(fw_flow_get(homes[i]), kinds[i] >= FWE_UDP6);
+	}
+	for (__u32 i = 0; i < count; i++) {
+		enum fwe_kind kind = fw_unlikely(watched) ? FWE_OTHER : kinds[i];
+		struct fwe_outcome outcome =
+			fwe_handle(frames[i], ifindex, kind, homes[i], &hits, &other_hits);
+		struct fwe_output *output;
+
+		if (fw_unlikely(outcome.output < 0)) {
+			reasons[others_count] = outcome.reason;
+			others[others_count++] = frames[i];
+			continue;
+		}
+		output = &worker->output[outcome.output];
+		output->frame[output->count++] = frames[i];
+		used |= 1ULL << outcome.output;
+	}
+	worker->stats.hits += hits + other_hits;
+	worker->stats.reasons[FW_R_FAST] += hits;
+	for (; used; used &= used - 1)
+		fwe_send(worker, __builtin_ctzll(used));
+	if (fw_unlikely(others_count))
+		fwe_hand_out(worker, port, others, reasons, others_count);
+}
+
+/* What somebody else sends by a port. */
+static __noinline __u32 fwe_source_look(struct fwe_worker *worker, const struct fwe_port *port)
+{
+	struct rte_mbuf *frames[FWE_BURST_MAX];
+	__u32 count =
+		worker->config.source(worker->config.context, port, frames, worker->config.burst);
+	__u32 sent = count ? rte_eth_tx_burst(port->id, port->tx_queue, frames, count) : 0;
+
+	worker->stats.sourced += sent;
+	if (fw_unlikely(sent < count)) {
+		worker->stats.tx_dropped += count - sent;
+		worker->stats.tx_dropped_at[port->number] += count - sent;
+		rte_pktmbuf_free_bulk(frames + sent, count - sent);
+	}
+	return count;
+}
+
+static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
+{
+	struct fwe_stats *stats = &worker->stats;
+	struct rte_mbuf *frames[FWE_BURST_MAX];
+	__u64 since = rte_rdtsc(), now;
+	__u32 all = 0;
+
+	if (fw_unlikely(FW_READ_ONCE(worker->memory) != worker->entered_with))
+		fwe_enter(worker);
+	fwe_clock_look(worker, since);
+	fw_env.framings = __atomic_load_n(&worker->framings, __ATOMIC_ACQUIRE);
+	for (__u32 i = 0; i < worker->config.ports_count; i++) {
+		const struct fwe_port *port = &worker->port[i];
+		__u32 count =
+			rte_eth_rx_burst(port->id, port->rx_queue, frames, worker->config.burst);
+		int ahead;
+
+		if (worker->config.source)
+			all += fwe_source_look(worker, port);
+		if (!count)
+			continue;
+		ahead = fwe_trial_ahead(&worker->trial);
+		fwe_forward(worker, port, frames, count, ahead);
+		now = rte_rdtsc();
+		stats->cycles += now - since;
+		stats->bursts++;
+		stats->ahead += ahead;
+		stats->packets += count;
+		all += count;
+		if (worker->config.ahead == FWE_AHEAD_AUTO)
+			fwe_trial_note(&worker->trial, now - since, count);
+		since = now;
+	}
+	stats->events_lost = worker->events.lost;
+	FW_WRITE_ONCE(stats->turns, stats->turns + 1);
+	return all;
+}
+
+__u32 fwe_worker_turn(struct fwe_worker *worker)
+{
+	if (!worker->entered)
+		fwe_enter(worker);
+	/* as often as it is asked to */
+	worker->clock_tsc -= worker->clock_every;
+	return fwe_turn(worker);
+}
+
+/* The longer there was nothing, the longer. */
+static void fwe_sleep(const struct fwe_worker *worker, __u32 turns)
+{
+	__u32 us = turns < 10 ? 1u << turns : 1024;
+
+	if (us > worker->config.sleep_us_max)
+		us = worker->config.sleep_us_max;
+	nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
+}
+
+int fwe_worker_run(void *argument)
+{
+	struct fwe_worker *worker = argument;
+
+	__u32 idle = 0;
+
+	fwe_enter(worker);
+	while (!__atomic_load_n(&worker->stop, __ATOMIC_ACQUIRE)) {
+		idle = fwe_turn(worker) ? 0 : idle + 1;
+		if (fw_unlikely(worker->config.sleep_us_max && idle > FWE_IDLE_TURNS))
+			fwe_sleep(worker, idle - FWE_IDLE_TURNS);
+	}
+	worker->entered = 0;
+	return 0;
+}
