@@ -12,6 +12,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         "cargo::rerun-if-changed={}",
         engine.join("../dataplane").display()
     );
+    // the loops of bench lookup
+    let loops = engine.join("../crates/lookup/native");
+    println!("cargo::rerun-if-changed={}", loops.display());
     println!("cargo::rerun-if-env-changed=CLANG");
     let dpdk = pkg_config::Config::new()
         .cargo_metadata(false)
@@ -24,6 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .files(sources(&engine)?)
         .file(engine.join("../dataplane/writer.c"))
         .includes(&dpdk.include_paths)
+        .include(loops)
         // as DPDK's own pkg-config file says: its inline functions need both
         .flag("-include")
         .flag("rte_config.h")

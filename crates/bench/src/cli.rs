@@ -6,6 +6,7 @@ mod dut;
 mod engine;
 mod flood;
 mod imx8;
+mod lookup;
 mod multicast;
 mod replay;
 mod report;
@@ -24,6 +25,7 @@ pub use dut::{GeneratorArgs, LoadArgs, LoopArgs, SinkArgs};
 pub use engine::{EngineArgs, Order};
 pub use flood::{FloodArgs, FloodKind, SetupArgs};
 pub use imx8::Imx8Args;
+pub use lookup::LookupArgs;
 pub use multicast::MulticastArgs;
 pub use replay::ReplayArgs;
 pub use report::{DiffArgs, ReportArgs};
@@ -34,7 +36,7 @@ pub use stream::{BulkArgs, Discipline, ShaperArgs};
 /// Measure
 ///
 /// Most commands build routers from network namespaces, have the kernel and Freeway forward the same frames by turns, and
-/// remove everything again. `loop`, `generator` and `sink` measure a router of any make. All but `diff` need root.
+/// remove everything again. `loop`, `generator` and `sink` measure a router of any make. All but `diff` and `lookup` need root.
 #[derive(Debug, Parser)]
 #[command(name = "freeway-bench", bin_name = "freeway bench", version, max_term_width = 100, after_help = EXIT_CODES)]
 #[command(
@@ -154,6 +156,14 @@ pub enum Command {
     /// Only MAC addresses are rewritten, and VLAN tags come off; what no router forwards is not sent, and counted by reason.
     #[command(after_help = replay::REPLAY_HELP)]
     Replay(ReplayArgs),
+    /// Measure longest prefix match: structures for a full table, and DPDK's
+    ///
+    /// IPv4 destinations in one process on one CPU: the structure that is meant for XDP, what else it could be, and, where
+    /// freeway-engine is, `rte_lpm` and `rte_fib`. One address at a time, each dependent on the one before, and 64 at a time; from
+    /// pages of 4 KiB and of 2 MiB. All answer a sample as a binary trie does before anything is timed. The prefixes are
+    /// the Internet's by origin (npm package @ip-location-db/asn, CC-BY-4.0, kept in ~/.cache/freeway-bench), with more
+    /// specific ones added or others left out. Forwards nothing and needs no root.
+    Lookup(LookupArgs),
     /// Measure all that this machine can, and write a page about it
     ///
     /// Runs the other bench commands, in a short form with --quick, and writes to the folder report.json with the figures

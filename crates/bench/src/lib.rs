@@ -14,6 +14,7 @@ mod flows;
 mod imx8;
 mod kirkwood;
 mod line;
+mod lookup;
 mod median;
 mod multicast;
 mod parallel;
@@ -57,6 +58,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Rfc9693(args) => rfc9693::rfc9693(&args),
         Command::Engine(args) => engine::engine(&args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Lookup(args) => lookup::lookup(&args),
         Command::Report(args) => report::report(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::Man { dir } => write_pages(Cli::command(), &dir),

@@ -7,6 +7,7 @@ pub mod eal;
 pub mod exchange;
 pub mod exits;
 pub mod ffi;
+pub mod lookup;
 pub mod memory;
 pub mod pages;
 pub mod port;

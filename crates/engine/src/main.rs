@@ -37,6 +37,14 @@ enum Command {
     Dpdk,
     /// Measure a worker between rings, as JSON; `freeway bench engine` has the words.
     Bench(BenchArgs),
+    /// Measure lookups of prefixes, as `freeway bench lookup` asks for; prints JSON.
+    BenchLookup {
+        #[command(flatten)]
+        job: freeway_lookup::Job,
+        /// CPU to measure on
+        #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+        cpu: usize,
+    },
 }
 
 #[derive(Args)]
@@ -99,6 +107,10 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Run { config, socket } => run::run(&run::Options { config, socket })?,
         Command::Dpdk => println!("{}", freeway_engine::eal::version()),
         Command::Bench(args) => bench(args)?,
+        Command::BenchLookup { job, cpu } => {
+            let tables = freeway_engine::lookup::measured(&job, cpu, &|words| progress(words));
+            print_json(&tables.map_err(|error| Stop::failure(error.to_string()))?)?;
+        }
     }
     Ok(())
 }

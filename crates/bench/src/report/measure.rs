@@ -25,7 +25,11 @@ pub fn measure(scenario: &Definition, quick: bool) -> Result<Outcome, Stop> {
         Command::Flood(args) => Outcome::Flood(crate::flood::measured(&args)?),
         Command::Setup(args) => Outcome::Setup(crate::setup::measured(&args)?),
         Command::Shaper(args) => Outcome::Shaper(crate::shaper::measured(&args)?),
-        Command::Loop(_) | Command::Generator(_) | Command::Sink(_) | Command::Engine(_) => {
+        Command::Loop(_)
+        | Command::Generator(_)
+        | Command::Sink(_)
+        | Command::Engine(_)
+        | Command::Lookup(_) => {
             return Err(Stop::failure("a report is of the built-in lab"));
         }
         Command::Report(_) | Command::Diff(_) => {

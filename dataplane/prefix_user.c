@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Longest prefix match as a library: what crates/prefix calls. */
+#include "prefix4.h"
+
+__u32 fw_user_prefix4(const struct fw_prefix4 *table, __u32 address);
+void fw_user_prefix4_burst(const struct fw_prefix4 *table, const __u32 *addresses, __u16 *nexthops,
+			   __u32 count);
+
+__u32 fw_user_prefix4(const struct fw_prefix4 *table, __u32 address)
+{
+	return fw_prefix4_lookup(table, address);
+}
+
+void fw_user_prefix4_burst(const struct fw_prefix4 *table, const __u32 *addresses, __u16 *nexthops,
+			   __u32 count)
+{
+	for (__u32 i = 0; i < count; i++)
+		nexthops[i] = fw_prefix4_lookup(table, addresses[i]);
+}
