@@ -102,6 +102,8 @@ install: man ## install, freeway-engine too where it was built, below DESTDIR an
 		install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/freeway.service
 	if [ -x $(ENGINE) ]; then \
 		install -D -m 0755 $(ENGINE) $(DESTDIR)$(PREFIX)/sbin/freeway-engine && \
+		$(ENGINE) man $(TARGET)/man && \
+		install -m 0644 $(TARGET)/man/freeway-engine*.1 $(DESTDIR)$(PREFIX)/share/man/man1/ && \
 		sed 's|/usr/sbin/freeway|$(PREFIX)/sbin/freeway|' packaging/freeway-engine.service | \
 			install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/freeway-engine.service || exit 1; \
 	fi

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use freeway_console::{Exit, Stop, print_json, progress, start};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use freeway_console::{Exit, Stop, print_json, progress, start, write_pages};
 use freeway_engine::bench::{Fault, Options, measure};
 use freeway_engine::ffi::{FWE_AHEAD_ALWAYS, FWE_AHEAD_AUTO, FWE_AHEAD_NEVER};
 use freeway_engine::pages::Pages;
@@ -35,6 +35,12 @@ enum Command {
     },
     /// Which DPDK this is built with.
     Dpdk,
+    /// Write man pages to a directory.
+    #[command(hide = true)]
+    Man {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// Measure a worker between rings, as JSON; `freeway bench engine` has the words.
     Bench(BenchArgs),
     /// Measure lookups of prefixes, as `freeway bench lookup` asks for; prints JSON.
@@ -105,6 +111,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<(), Stop> {
     match command {
         Command::Run { config, socket } => run::run(&run::Options { config, socket })?,
+        Command::Man { dir } => write_pages(Cli::command(), &dir)?,
         Command::Dpdk => println!("{}", freeway_engine::eal::version()),
         Command::Bench(args) => bench(args)?,
         Command::BenchLookup { job, cpu } => {

@@ -57,7 +57,8 @@ pub fn chunk(first: u32, ranges: &[Range]) -> Vec<u64> {
 fn lines(records: &[Vec<u64>]) -> (Vec<usize>, usize) {
     let mut end = (FW_P4_HEAD_WORDS as usize).next_multiple_of(LINE);
     // what is free at the end of lines
-    let mut free = Vec::from([FW_P4_HEAD_WORDS as usize..end]);
+    let mut free = Vec::new();
+    free.push(FW_P4_HEAD_WORDS as usize..end);
     let mut order: Vec<usize> = (0..records.len()).collect();
     order.sort_by_key(|record| std::cmp::Reverse(records[*record].len()));
     let mut places = vec![0; records.len()];

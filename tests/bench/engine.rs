@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway bench engine`: its fields, and what it refuses. That frames are what they should be, and none is lost, it looks at
+//! itself.
+#![allow(clippy::unwrap_used)]
+
+use freeway_testkit::freeway;
+use serde_json::Value;
+
+fn bench(words: &str) -> std::process::Output {
+    let mut command = freeway();
+    command.args(["bench", "engine"]);
+    command.args(words.split_whitespace()).output().unwrap()
+}
+
+#[test]
+fn a_worker_between_rings_has_its_figures() {
+    let Some(_machine) = freeway_testkit::machine() else {
+        return;
+    };
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let worker_cpu = usize::from(cpus > 1);
+    for family in ["4", "6"] {
+        let output = bench(&format!(
+            "--flows 1,300 --rules 3 --family {family} --pages small --runs 1 --json --worker-cpu {worker_cpu}"
+        ));
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words}");
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let counts = result["counts"].as_array().unwrap();
+        let flows: Vec<_> = counts
+            .iter()
+            .map(|of| of["flows"].as_u64().unwrap())
+            .collect();
+        assert_eq!(flows, [1, 300], "{result:#}");
+        for of in counts {
+            assert_eq!(of["rules"], 3);
+            for field in ["mpps", "macswap_mpps", "over_macswap", "cycles"] {
+                assert!(of[field].as_f64().unwrap() >= 0.0, "{field}: {of:#}");
+            }
+            for field in ["mean_us", "p99_us"] {
+                assert!(
+                    of[field].is_number() || of[field].is_null(),
+                    "{field}: {of:#}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    for (words, part) in [
+        ("--flows 0", "--flows"),
+        ("--burst 65", "--burst"),
+        ("--family 5", "--family"),
+        ("--pages large", "--pages"),
+        ("--seconds 0", "--seconds"),
+    ] {
+        let output = bench(words);
+        assert_eq!(output.status.code(), Some(64), "{words}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(part) && text.lines().count() == 1, "{text}");
+    }
+}
