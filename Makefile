@@ -75,7 +75,7 @@ lint: ## formatting and lints, changes nothing
 fmt: ## format Rust and C
 	@scripts/setup build engine test
 	$(CARGO) fmt --all
-	git ls-files -z -- 'dataplane/*.[ch]' 'engine/*.[ch]' 'crates/*/bpf/*.[ch]' | xargs -0 -r clang-format-19 -i
+	git ls-files -z -- 'dataplane/*.[ch]' 'engine/*.[ch]' 'crates/*/native/*.[ch]' 'crates/*/bpf/*.[ch]' | xargs -0 -r clang-format-19 -i
 
 .PHONY: man
 man: build ## man pages and completions, in target/man and target/completions

@@ -51,14 +51,13 @@ pub fn load(path: &Path) -> Result<(EngineConfig, Option<std::path::PathBuf>), S
     Ok((config, file.daemon.socket))
 }
 
-/// DPDK's arguments for it; `prefix` tells its files from those of other processes, `cpus` are all that there are.
+/// DPDK's arguments for it; `cpus` are all that there are.
 #[must_use]
-pub fn eal_arguments(config: &EngineConfig, prefix: &str, cpus: &[usize]) -> Vec<String> {
+pub fn eal_arguments(config: &EngineConfig, cpus: &[usize]) -> Vec<String> {
     let all: Vec<_> = cpus.iter().map(usize::to_string).collect();
     let mut arguments = vec![
         // the first lcore is the main thread, which is not to be bound; the second one forwards
         format!("--lcores=0@({}),1@{}", all.join(","), config.core),
-        format!("--file-prefix={prefix}"),
         "--log-level=lib.*:warning".into(),
         "--log-level=pmd.*:warning".into(),
         "-m".into(),
@@ -132,7 +131,7 @@ mod tests {
              [engine.port.wan0]\npci = \"0000:01:00.0\"\n",
         )
         .unwrap();
-        let arguments = eal_arguments(&config, "p", &[0, 1, 2, 3]).join(" ");
+        let arguments = eal_arguments(&config, &[0, 1, 2, 3]).join(" ");
         for wanted in [
             "--lcores=0@(0,1,2,3),1@3",
             "--no-huge",

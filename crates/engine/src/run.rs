@@ -54,8 +54,7 @@ pub fn run(options: &Options) -> Result<(), Stop> {
     check_huge_pages(&config)?;
     // before DPDK makes its threads, which inherit it
     let signals = signals().map_err(|error| Stop::failure(error.to_string()))?;
-    let prefix = format!("freeway-{}", netns::inode().unwrap_or(0));
-    let eal = Eal::start(&config::eal_arguments(&config, &prefix, &cpus)).map_err(|error| {
+    let eal = Eal::start(&config::eal_arguments(&config, &cpus)).map_err(|error| {
         let what = format!("DPDK does not start: {error}; see its messages above");
         Stop::new(Exit::Unavailable, what)
     })?;

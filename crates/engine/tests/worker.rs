@@ -553,6 +553,7 @@ fn a_worker_does_what_the_pipeline_does() {
         "--no-huge",
         "--no-pci",
         "--no-telemetry",
+        "--no-shconf",
         "-m",
         "64",
         "--log-level=error",
