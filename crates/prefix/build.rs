@@ -5,6 +5,8 @@ use std::env;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use libbpf_cargo::SkeletonBuilder;
+
 fn main() -> Result<(), Box<dyn Error>> {
     let dataplane = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../dataplane");
     let out = PathBuf::from(env::var("OUT_DIR")?);
@@ -27,9 +29,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         .generate_comments(false)
         .generate()?
         .write_to_file(out.join("prefix.rs"))?;
+    let clang = env::var("CLANG").unwrap_or_else(|_| "clang-19".into());
+    program(&clang, &dataplane, &out)?;
     let mut native = cc::Build::new();
     native
-        .compiler(env::var("CLANG").unwrap_or_else(|_| "clang-19".into()))
+        .compiler(clang)
         .file(dataplane.join("prefix_user.c"))
         .flag("-std=gnu11")
         .opt_level(2)
@@ -41,5 +45,26 @@ fn main() -> Result<(), Box<dyn Error>> {
             .flag("-fno-sanitize-recover=all");
     }
     native.compile("freeway_prefix");
+    Ok(())
+}
+
+/// The test's BPF program.
+fn program(clang: &str, dataplane: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
+    let source = "bpf/lookup.bpf.c";
+    println!("cargo::rerun-if-changed={source}");
+    // Debian keeps `asm/types.h` in a directory named after the architecture
+    let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
+    let arguments = [
+        format!("-idirafter/usr/include/{arch}-linux-gnu"),
+        "-mcpu=v3".into(),
+        "-Werror".into(),
+        format!("-I{}", dataplane.display()),
+    ];
+    SkeletonBuilder::new()
+        .source(source)
+        .obj(out.join("lookup.o"))
+        .clang(clang)
+        .clang_args(arguments)
+        .build()?;
     Ok(())
 }

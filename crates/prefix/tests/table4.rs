@@ -41,7 +41,7 @@ fn boundaries<'a>(prefixes: impl IntoIterator<Item = &'a Prefix4>) -> Vec<u32> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn every_boundary_is_as_the_trie_has_it(batches in prop::collection::vec(prop::collection::vec(change(), 1..60), 1..5)) {
