@@ -95,7 +95,7 @@ pub fn status() -> Status {
                     flows: 1960,
                 },
                 Holder {
-                    address: "2001:db8::9".into(),
+                    address: "2001:db8::/64".into(),
                     flows: 40,
                 },
             ],

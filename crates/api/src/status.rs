@@ -89,7 +89,7 @@ pub struct Shares {
 /// An address with flows in the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
-    /// IP address.
+    /// IPv4 address, or IPv6 prefix of 64 bits.
     pub address: String,
     /// Its flows, each direction counted.
     pub flows: u64,

@@ -206,9 +206,15 @@ impl Record {
         }
     }
 
-    /// Whose share of the table it takes: the address that opened the connection.
+    /// Whose share of the table it takes: the address that opened the connection; of IPv6 the first one of its /64, for a
+    /// host has as many there as it likes (RFC 8981).
     pub fn holder(&self) -> IpAddr {
-        self.orig().src
+        match self.orig().src {
+            IpAddr::V6(address) => {
+                Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+            }
+            address => address,
+        }
     }
 
     /// Its connection. Other zones than 0 are not learned.

@@ -19,7 +19,7 @@ const HOTTER: f32 = 2.0;
 /// A holder of flows, as `status` shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The address that opened the connections; without conntrack the flows' source.
+    /// The address that opened the connections; without conntrack the flows' source. Of IPv6 the first one of a /64.
     pub address: IpAddr,
     /// Its flows in the table, each direction counted.
     pub flows: u32,

@@ -6,9 +6,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 
 use freeway_abi::{FW_ST_ACTIVE, fw_candidate, fw_state};
+use freeway_kernel::model::Tuple;
 
 use super::{HZ, LAN, Seen, WAN, around, port};
-use crate::key::words_of;
+use crate::key::{FlowKey, words_of};
+use crate::record::Record;
 use crate::{Manager, Op, Settings, StateView};
 
 const UDP: u8 = 17;
@@ -310,4 +312,27 @@ fn flows_of_all_sizes_hit_nearly_as_often_as_they_can() {
         full.manager.stats().displaced
     );
     assert!(share >= 0.85 * oracle, "{share:.3} of {oracle:.3}");
+}
+
+#[test]
+fn a_prefix_of_ipv6_is_one_holder() {
+    let holder = |src: &str, dst: &str| {
+        let tuple = Tuple {
+            src: src.parse().unwrap(),
+            dst: dst.parse().unwrap(),
+            proto: UDP,
+            sport: 1,
+            dport: 2,
+        };
+        let key = FlowKey { tuple, port: LAN };
+        Record::new(&key, &tuple).unwrap().holder().to_string()
+    };
+    // an address is new for each connection, if a host likes
+    assert_eq!(holder("2001:db8:1:2::9", "2001:db8::1"), "2001:db8:1:2::");
+    assert_eq!(
+        holder("2001:db8:1:2:ffff::1", "2001:db8::1"),
+        "2001:db8:1:2::"
+    );
+    assert_eq!(holder("2001:db8:1:3::9", "2001:db8::1"), "2001:db8:1:3::");
+    assert_eq!(holder("192.0.2.9", "192.0.2.1"), "192.0.2.9");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Answers to questions.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use freeway_abi::{FW_R_FAST, REASONS};
@@ -106,7 +107,10 @@ impl Engine {
             greatest: greatest
                 .into_iter()
                 .map(|holder| Holder {
-                    address: holder.address.to_string(),
+                    address: match holder.address {
+                        IpAddr::V4(address) => address.to_string(),
+                        IpAddr::V6(prefix) => format!("{prefix}/64"),
+                    },
                     flows: holder.flows.into(),
                 })
                 .collect(),
