@@ -49,8 +49,8 @@ enum fw_p4_const {
 	/* A leaf: a next hop, 0 is none; or, with this bit, the number of a divided /24. */
 	FW_P4_LONG = 1 << 15,
 	FW_P4_NEXTHOP_MAX = FW_P4_LONG - 1,
-	/* No index of a chunk leads beyond it, but the verifier does not know: a record begins in 16
-	   bits of words, and its leaves have places of two octets. */
+	/* No index of a chunk leads beyond it, but the verifier does not know: a record begins in
+	   16 bits of words, and its leaves have places of two octets. */
 	FW_P4_BEYOND = (1 << 16) + 128,
 };
 
