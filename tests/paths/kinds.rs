@@ -361,7 +361,8 @@ impl WireguardGo {
         let program = Self(netns.spawn(&mut command).unwrap());
         until(
             "WireGuard's device is there",
-            Duration::from_secs(10),
+            // a program of somebody else's starts when it can
+            Duration::from_secs(60),
             || netns.tool(&format!("wg show {device}")).ok(),
         );
         program
