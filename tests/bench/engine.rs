@@ -34,10 +34,11 @@ fn a_worker_between_rings_has_its_figures() {
         assert_eq!(flows, [1, 300], "{result:#}");
         for of in counts {
             assert_eq!(of["rules"], 3);
-            for field in ["mpps", "macswap_mpps", "over_macswap", "cycles"] {
+            for field in ["mpps", "macswap_mpps", "cycles"] {
                 assert!(of[field].as_f64().unwrap() >= 0.0, "{field}: {of:#}");
             }
-            for field in ["mean_us", "p99_us"] {
+            // null where the machine was away for all of a sample
+            for field in ["over_macswap", "mean_us", "p99_us"] {
                 assert!(
                     of[field].is_number() || of[field].is_null(),
                     "{field}: {of:#}"

@@ -305,9 +305,10 @@ impl Bench {
         unsafe { slices.set_len(run.slices_count as usize) };
         room.truncate(run.latencies_count as usize);
         self.hold(&run, table.counted() - before)?;
-        let slices = slices.split_off(warm);
+        // a machine that was away has few, or none
+        let slices = slices.split_off(warm.min(slices.len()));
         let (mut kept, mut latencies) = undisturbed(&slices, &room);
-        let disturbed = 1.0 - kept.len() as f64 / (slices.len() - 1).max(1) as f64;
+        let disturbed = 1.0 - kept.len() as f64 / slices.len().saturating_sub(1).max(1) as f64;
         if kept.is_empty() {
             (kept, latencies) = (slices, room);
         }
@@ -394,7 +395,7 @@ impl Bench {
         for load in loads.into_iter().filter(|_| !options.rates_only) {
             // no load: one frame every 20 microseconds, of which none meets another
             let pps = if load > 0.0 {
-                engine.mpps * 1e6 * load
+                (engine.mpps * 1e6 * load).max(1e3)
             } else {
                 50e3
             };
