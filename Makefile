@@ -17,7 +17,7 @@ help: ## show this list
 .PHONY: build
 build: ## build the release programs, freeway and freeway-bench
 	@scripts/setup build
-	$(CARGO) build --release
+	$(CARGO) build --release -p freeway -p freeway-bench
 
 .PHONY: engine
 engine: ## build freeway-engine, which forwards on cores of its own with DPDK
@@ -27,7 +27,7 @@ engine: ## build freeway-engine, which forwards on cores of its own with DPDK
 .PHONY: demo
 demo: ## build, then show the same traffic without and with the fast path
 	@scripts/setup build test
-	$(CARGO) build --release
+	$(CARGO) build --release -p freeway -p freeway-bench
 	$(SUDO) $(FREEWAY) demo
 
 .PHONY: test

@@ -5,11 +5,13 @@ use std::ffi::{CStr, c_char};
 use std::ptr::{self, NonNull};
 
 use freeway_abi::{FW_R_FAST, fw_config, fw_control, fw_flow, fw_nexthop};
+use freeway_lookup::{Memory, Pages};
+use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::eal::Eal;
 use crate::ffi;
-use crate::pages::{HUGE_PAGE, Memory, Pages, Reserve};
+use crate::reserve::{HUGE_PAGE, Reserve};
 
 /// Frames on their way at once, as many as a card's ring holds.
 const IN_FLIGHT: u32 = 512;
@@ -149,15 +151,15 @@ impl Table {
         unsafe { ffi::fwe_bench_table(&raw mut *config, flows) };
         let short = |error| fault(format!("no memory for the flow table: {error}"));
         let places = config.flow_mask as usize + 1;
-        let table = Memory::new(places * size_of::<fw_flow>(), pages).map_err(short)?;
+        let table = Memory::new(pages, places * size_of::<fw_flow>()).map_err(short)?;
         // next hops, then the control's words, a page apart
-        let rest = Memory::new(8192, Pages::Small).map_err(short)?;
-        let nexthops = rest.cast::<fw_nexthop>();
+        let rest = Memory::new(Pages::Small, 8192).map_err(short)?;
+        let nexthops = rest.at().cast::<fw_nexthop>();
         let memory = ffi::fwe_memory {
-            flows: table.cast(),
+            flows: table.at().cast(),
             nexthops,
             // SAFETY: within the memory.
-            control: unsafe { rest.cast::<u8>().add(4096) }.cast::<fw_control>(),
+            control: unsafe { rest.at().add(4096) }.cast::<fw_control>(),
             config: &raw const *config,
             watch: ptr::null(),
             nexthops_max: ffi::FWE_BENCH_NEXTHOP,
@@ -246,13 +248,9 @@ impl Bench {
     }
 
     fn fill(&self, config: &ffi::fwe_bench_config, table: &Table) -> Result<(), Fault> {
-        let mut now = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: writes the structure it is given.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-        let tick = (now.tv_sec as u64 * 250) as u32;
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
+        let now = now.map_err(|error| fault(format!("no clock: {error}")))?;
+        let tick = (now.tv_sec() as u64 * 250) as u32;
         // SAFETY: the table is as large as its configuration says, and no worker runs.
         match unsafe { ffi::fwe_bench_fill(self.bench.as_ptr(), config, &table.memory, tick) } {
             0 => Ok(()),
@@ -429,21 +427,14 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
     // SAFETY: writes the structure it is given.
     unsafe { ffi::fwe_bench_table(&raw mut config, most) };
     let table_pages = ((config.flow_mask as usize + 1) * size_of::<fw_flow>()).div_ceil(HUGE_PAGE);
-    let (huge, reserve) = match options.pages {
-        Pages::Huge => match Reserve::free(table_pages + DPDK_PAGES) {
-            Ok(reserve) => (true, Some(reserve)),
-            Err(advice) => {
-                remarks.push(format!("the table is on pages of 4 KiB: {advice}"));
-                (false, None)
-            }
-        },
-        Pages::Small => (false, None),
+    let reserve = match options.pages {
+        Pages::Huge => Reserve::free(table_pages + DPDK_PAGES)
+            .inspect_err(|advice| remarks.push(format!("the table is on pages of 4 KiB: {advice}")))
+            .ok(),
+        Pages::Small => None,
     };
-    let pages = if huge { Pages::Huge } else { Pages::Small };
-    let pool = match &reserve {
-        Some(_) => None,
-        None => Some(Reserve::free(DPDK_PAGES)),
-    };
+    let pages = reserve.as_ref().map_or(Pages::Small, |_| Pages::Huge);
+    let pool = reserve.is_none().then(|| Reserve::free(DPDK_PAGES));
     let small_pool = matches!(pool, Some(Err(_)));
     if small_pool {
         remarks.push("buffers are on pages of 4 KiB, too".into());
@@ -493,7 +484,10 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
     drop(eal);
     Ok(Outcome {
         wire_bytes,
-        pages: if huge { "huge" } else { "small" },
+        pages: match pages {
+            Pages::Huge => "huge",
+            Pages::Small => "small",
+        },
         tsc_hz: bench.tsc_hz as u64,
         counts,
         remarks,

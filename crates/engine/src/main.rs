@@ -8,8 +8,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use freeway_console::{Exit, Stop, print_json, progress, start, write_pages};
 use freeway_engine::bench::{Fault, Options, measure};
 use freeway_engine::ffi::{FWE_AHEAD_ALWAYS, FWE_AHEAD_AUTO, FWE_AHEAD_NEVER};
-use freeway_engine::pages::Pages;
 use freeway_engine::run;
+use freeway_lookup::Pages;
 
 #[derive(Parser)]
 #[command(

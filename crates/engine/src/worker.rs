@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use freeway_abi::{FW_EV_WATCH, FW_R_FAST, Pod, fw_watch_event};
@@ -52,7 +52,6 @@ impl Used {
 pub struct Worker {
     worker: NonNull<fwe_worker>,
     clock: NonNull<fwe_clock>,
-    hz: u32,
     table: Used,
     /// Of the last report.
     reported: (Instant, u64),
@@ -66,10 +65,10 @@ impl Worker {
         nothing: Memory,
         idle: Idle,
     ) -> Result<Self, String> {
-        let hz = ticks_per_second();
+        // it stands until there is a table
         let clock = NonNull::from(Box::leak(Box::new(fwe_clock {
             origin_ns: 0,
-            hz,
+            hz: 0,
             pad: 0,
         })));
         let table = Used::new(nothing);
@@ -112,7 +111,6 @@ impl Worker {
         let worker = Self {
             worker,
             clock,
-            hz,
             table,
             reported: (Instant::now(), 0),
         };
@@ -139,13 +137,7 @@ impl Worker {
 
     /// Another table; returns when the one before is no longer used.
     pub fn set_table(&mut self, memory: Memory) {
-        let (clock_ns, tick) = memory.clock();
-        let elapsed_ns = i128::from(tick) * 1_000_000_000 / i128::from(self.hz);
-        let origin_ns = i128::from(clock_ns) - elapsed_ns;
-        let origin_ns = i64::try_from(origin_ns).unwrap_or(0);
-        // SAFETY: it lives as long as the worker, which reads it at any time.
-        let origin = unsafe { AtomicI64::from_ptr(&raw mut (*self.clock.as_ptr()).origin_ns) };
-        origin.store(origin_ns, Ordering::Release);
+        self.set_clock(&memory);
         let table = Used::new(memory);
         // SAFETY: lives until another one is no longer used.
         unsafe { fwe_worker_set_memory(self.as_ptr(), &raw const *table.view) };
@@ -154,6 +146,20 @@ impl Worker {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.table = table;
+    }
+
+    fn set_clock(&mut self, memory: &Memory) {
+        let (clock_ns, tick) = memory.clock();
+        let hz = memory.config().hz;
+        let elapsed_ns = i128::from(tick) * 1_000_000_000 / i128::from(hz);
+        let origin_ns = i64::try_from(i128::from(clock_ns) - elapsed_ns).unwrap_or(0);
+        let clock = self.clock.as_ptr();
+        // SAFETY: it lives as long as the worker, which reads it at any time: the table before forwards nothing by a time
+        // that is not its own, for its deadline is past, or the clock is the same.
+        unsafe {
+            AtomicI64::from_ptr(&raw mut (*clock).origin_ns).store(origin_ns, Ordering::Release);
+            AtomicU32::from_ptr(&raw mut (*clock).hz).store(hz, Ordering::Release);
+        }
     }
 
     /// Packets of the watched tuple that were forwarded since the last call. Of others the kernel's side tells.
@@ -216,11 +222,4 @@ impl Drop for Worker {
             drop(Box::from_raw(self.clock.as_ptr()));
         }
     }
-}
-
-/// CONFIG_HZ: the coarse clocks advance once a tick and say so (TICK_NSEC).
-fn ticks_per_second() -> u32 {
-    let clock = nix::time::ClockId::CLOCK_MONOTONIC_COARSE;
-    let tick_ns = nix::time::clock_getres(clock).map_or(4_000_000, |tick| tick.tv_nsec());
-    u32::try_from((1_000_000_000 + tick_ns / 2) / tick_ns.max(1)).unwrap_or(250)
 }

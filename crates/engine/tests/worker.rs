@@ -7,6 +7,7 @@
 #[path = "../../datapath/tests/support"]
 mod support {
     pub mod frame;
+    pub mod near;
     pub mod random;
     pub mod state;
 }
@@ -23,8 +24,9 @@ use freeway_abi::{
 use freeway_datapath::user::Pipeline;
 use freeway_engine::eal::Eal;
 use freeway_engine::ffi;
-use freeway_engine::pages::{Memory, Pages};
+use freeway_lookup::{Memory, Pages};
 use support::frame::Frame;
+use support::near;
 use support::random::Random;
 use support::state::{Flow, Tick};
 
@@ -105,7 +107,7 @@ impl Engine {
         unsafe { ffi::fwe_bench_table(&raw mut *config, FLOWS) };
         (config.hz, config.ct, config.ct_check_ticks) = (HZ, 1, HZ);
         let places = config.flow_mask as usize + 1;
-        let table = Memory::new(places * size_of::<fw_flow>(), Pages::Small).unwrap();
+        let table = Memory::new(Pages::Small, places * size_of::<fw_flow>()).unwrap();
         let control = Box::new(fw_control::default());
         let nexthops = vec![fw_nexthop::default(); FLOWS as usize + 1].into_boxed_slice();
         let clock = Box::new(ffi::fwe_clock {
@@ -126,7 +128,7 @@ impl Engine {
             .collect();
         let settings = ffi::fwe_config {
             memory: ffi::fwe_memory {
-                flows: table.cast(),
+                flows: table.at().cast(),
                 nexthops: nexthops.as_ptr(),
                 control: &raw const *control,
                 config: &raw const *config,
@@ -176,7 +178,12 @@ impl Engine {
             self.nexthops[number as usize] = *nexthop;
             // SAFETY: the table is as large as its configuration says.
             let place = unsafe {
-                ffi::fw_table_insert(self.table.cast(), &raw const *self.config, record, number)
+                ffi::fw_table_insert(
+                    self.table.at().cast(),
+                    &raw const *self.config,
+                    record,
+                    number,
+                )
             };
             assert_ne!(place, 0);
             self.places.push(place);
@@ -189,10 +196,10 @@ impl Engine {
         for place in self.places.drain(..) {
             // SAFETY: places that insert() gave.
             unsafe {
-                let flow = self.table.cast::<fw_flow>().add(place as usize);
+                let flow = self.table.at().cast::<fw_flow>().add(place as usize);
                 states.push(format!("{:?}", (*flow).state));
-                ffi::fw_table_remove(self.table.cast(), &raw const *self.config, place);
-                ffi::fw_table_release(self.table.cast(), place);
+                ffi::fw_table_remove(self.table.at().cast(), &raw const *self.config, place);
+                ffi::fw_table_release(self.table.at().cast(), place);
             }
         }
         states
@@ -311,61 +318,19 @@ fn nexthop(random: &mut Random, flow: &Flow) -> fw_nexthop {
 }
 
 fn frame(random: &mut Random, flow: &Flow) -> Vec<u8> {
-    let mut frame = Frame {
-        tos: flow.dscp | random.pick(&[0, 1, 2, 3]),
-        id: random.next() as u16,
-        frag: random.pick(&[0, 0x4000]),
-        tcp_flags: random.pick(&[0x10, 0x10, 0x18, 0xd0]),
-        seq: random.next() as u32,
-        ack: random.next() as u32,
-        payload: random.pick(&[0, 1, 2, 6, 18, 40, 64, 1000]),
-        padding: random.pick(&[0, 0, 6, 18]),
-        ..flow.frame()
-    };
+    let mut frame = near::plain(random, flow);
     if random.one_in(8) {
         frame.sport ^= 0x40;
     }
     if random.one_in(3) {
-        match random.below(16) {
-            0 => frame.dst_mac = "02:00:00:00:00:77".into(),
-            1 => frame.version_ihl = random.pick(&[0x44, 0x46, 0x55, 0x65]),
-            2 => frame.version = 4,
-            3 => frame.tos ^= random.pick(&[0x04, 0x80]),
-            4 => frame.frag = random.pick(&[0x2000, 1, 0x8000, 0x1fff]),
-            5 => frame.ttl = random.pick(&[0, 1, 63, 65]),
-            6 => frame.ip_check = Some(random.next() as u16),
-            7 => frame.ip_len = Some(random.pick(&[0, 7, 19, 20, 27, 28, 39, 40, 200, 65535])),
-            8 => frame.proto = random.pick(&[0, 1, 6, 17, 44, 50, 58]),
-            9 => frame.sport ^= 1,
-            10 => frame.doff = random.pick(&[0, 4, 5, 6, 15]),
-            11 => frame.tcp_flags = random.next() as u8,
-            12 => frame.udp_len = Some(random.pick(&[0, 7, 8, 9, 65535])),
-            13 => frame.l4_check = Some(random.pick(&[0, 1, 0xffff])),
-            14 => frame.flow_label ^= 1 << random.below(20),
-            _ => frame.ethertype = Some(random.pick(&[0x0800, 0x86dd, 0x8100, 0x0806])),
-        }
+        near::spoil(random, &mut frame);
     }
     let mut bytes = frame.bytes();
     if (flow.port == VLAN_PORT) != random.one_in(32) && bytes.len() >= 14 {
         let vlan = VLAN ^ u16::from(random.one_in(16));
         bytes.splice(12..12, [0x81, 0, 0, vlan as u8]);
     }
-    if random.one_in(16) && !bytes.is_empty() {
-        let at = random.below(bytes.len());
-        bytes[at] ^= 1 << random.below(8);
-    }
-    if random.one_in(16) {
-        bytes.truncate(random.below(bytes.len() + 1));
-    }
-    if random.one_in(64) {
-        bytes = (0..random.below(200))
-            .map(|_| random.next() as u8)
-            .collect();
-    }
-    // a ring takes no frame without an octet
-    if bytes.is_empty() {
-        bytes.push(0);
-    }
+    near::damage(random, &mut bytes);
     bytes
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A lab whose router's ports are the engine's.
 
-use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use freeway_lab::Lab;
@@ -14,6 +13,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
+use crate::log::Log;
 use crate::{Moment, POLL, program, until};
 
 /// DPDK starts in a second where the machine is not busy.
@@ -25,7 +25,7 @@ const END: Duration = Duration::from_secs(20);
 pub struct Engine {
     pub child: Child,
     config: NamedTempFile,
-    log: Option<JoinHandle<String>>,
+    log: Log,
 }
 
 /// The program, to be run anywhere.
@@ -87,17 +87,8 @@ impl Engine {
             .router()
             .spawn(command.stdout(Stdio::null()).stderr(Stdio::piped()))
             .unwrap();
-        let mut stderr = child.stderr.take().unwrap();
-        let log = thread::spawn(move || {
-            let mut text = String::new();
-            let _ = stderr.read_to_string(&mut text);
-            text
-        });
-        let mut engine = Engine {
-            child,
-            config,
-            log: Some(log),
-        };
+        let log = Log::of(&mut child);
+        let mut engine = Engine { child, config, log };
         let end = Moment::now() + START;
         while !has_carrier(lab, "lan0") || !has_carrier(lab, "wan0") {
             let ended = engine.child.try_wait().unwrap();
@@ -136,8 +127,7 @@ impl Engine {
 
     /// The log of one that has ended.
     pub fn log(&mut self) -> String {
-        let log = self.log.take();
-        log.map(|log| log.join().unwrap()).unwrap_or_default()
+        self.log.take()
     }
 }
 

@@ -11,6 +11,7 @@ pub mod invalidation;
 mod kernel;
 mod labs;
 pub mod large;
+mod log;
 mod machine;
 mod moment;
 pub mod objects;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A daemon in a lab's router.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use freeway_lab::{Lab, Netns};
@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::log::Log;
 use crate::{Moment, POLL, Stats, freeway, until};
 
 /// Loading programs takes a second or two where the machine is busy, attaching to hundreds of ports many.
@@ -25,7 +26,7 @@ const END: Duration = Duration::from_secs(10);
 pub struct Router {
     pub child: Child,
     pub netns: Netns,
-    log: Option<JoinHandle<String>>,
+    log: Log,
 }
 
 impl Router {
@@ -71,19 +72,14 @@ impl Router {
                     .stderr(Stdio::piped()),
             )
             .unwrap();
-        let mut stderr = child.stderr.take().unwrap();
-        let log = thread::spawn(move || {
-            let mut text = String::new();
-            let _ = stderr.read_to_string(&mut text);
-            text
-        });
+        let log = Log::of(&mut child);
         let mut config = child.stdin.take().unwrap();
         config.write_all(config_toml.as_bytes()).unwrap();
         drop(config);
         let mut router = Router {
             child,
             netns: netns.clone(),
-            log: Some(log),
+            log,
         };
         let end = Moment::now() + START;
         loop {
@@ -207,10 +203,7 @@ impl Router {
 
     /// The log of a daemon that has ended.
     pub fn log(&mut self) -> String {
-        self.log
-            .take()
-            .map(|log| log.join().unwrap())
-            .unwrap_or_default()
+        self.log.take()
     }
 
     /// The control socket and the lock of its namespace.

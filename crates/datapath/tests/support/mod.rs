@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod frame;
+pub mod near;
 pub mod random;
 pub mod router;
 pub mod state;
