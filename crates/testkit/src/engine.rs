@@ -135,6 +135,9 @@ impl Drop for Engine {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // DPDK's folder of a process that could not tidy up itself
+        let folder = format!("/var/run/dpdk/freeway-{}", self.child.id());
+        let _ = std::fs::remove_dir_all(folder);
     }
 }
 
