@@ -22,6 +22,11 @@ enum fw_const {
 	FW_OFFER_BITS = 16,
 	FW_OFFER_SETS = 1 << FW_OFFER_BITS,
 	FW_OFFER_WAYS = 4,
+	/* Sources that a CPU tells apart, by a hash; what one of them may show and offer in a
+	 * second before it has only what others leave. */
+	FW_SOURCES = 256,
+	FW_SOURCE_OBSERVATIONS = 8192,
+	FW_SOURCE_OFFERS = 4096,
 	/* As many as a link can have VLANs. */
 	FW_PORTS_MAX = 4096,
 	/* 802.1Q tags of a frame, of four octets each. */
@@ -537,6 +542,13 @@ struct fw_conn {
 };
 
 /* Budgets and scratch room of one CPU. */
+/* What hosts of one hash have shown and offered within the second that began with first_tick. */
+struct fw_source {
+	__u32 first_tick;
+	__u32 observations;
+	__u32 offers;
+};
+
 struct fw_cpu {
 	__u32 tick;
 	__u32 revalidated; /* in this tick, as the next three */
@@ -552,6 +564,7 @@ struct fw_cpu {
 	__u32 pad;
 	struct fw_conn conn; /* more than the BPF stack has room for */
 	struct fw_tuple watched;
+	struct fw_source sources[FW_SOURCES];
 };
 
 enum fw_event_kind {
@@ -699,7 +712,8 @@ FW_ABI_SIZE(fw_offer_set, 32);
 FW_ABI_SIZE(fw_observation_set, 32);
 FW_ABI_SIZE(fw_limit, 8);
 FW_ABI_SIZE(fw_policer, 24);
-FW_ABI_SIZE(fw_cpu, 176);
+FW_ABI_SIZE(fw_source, 12);
+FW_ABI_SIZE(fw_cpu, 3248);
 FW_ABI_SIZE(fw_conn, 92);
 FW_ABI_SIZE(fw_event, 16);
 FW_ABI_SIZE(fw_candidate, 296);

@@ -220,7 +220,7 @@ static __always_inline enum fw_reason fw_crossing_offer(struct __sk_buff *ctx, _
 	offer = fw_stations_offer(fw_stations_hash(&crossing->key));
 	hash = fw_mix(offer.hash, (__u64)fw_port(ctx) << 32 | *(const fw_u32_any *)&tag);
 	hash = fw_mix(hash, crossing->epoch);
-	reason = fw_offer(&offer, hash, token, now, &made, &first_tick);
+	reason = fw_offer(&offer, hash, NULL, token, now, &made, &first_tick);
 	if (reason || !made)
 		return reason;
 	event = fw_event_reserve(sizeof(*event));

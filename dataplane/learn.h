@@ -114,7 +114,8 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 		 * copies */
 		hash = group ? fw_mix(key.hash, slot->epoch)
 			     : fw_hash_action(ctx, key.hash, slot, &out, data, p);
-		reason = fw_offer(&key, hash, token, now, &offer, &first_tick);
+		reason = fw_offer(&key, hash, fw_source_had(slot->key.saddr_be, slot->family, now),
+				  token, now, &offer, &first_tick);
 		if (reason || !offer)
 			return reason;
 		slot->offered = group;

@@ -161,8 +161,8 @@ __noinline __u32 fw_group_left(struct __sk_buff *ctx, __u32 token)
 		return FW_R_LEARN_EPOCH;
 	offer = fw_group_offer(&crossing->key, &group);
 	if (!copy) {
-		offered = fw_offer(&offer, fw_mix(offer.hash, crossing->epoch), token, now, &made,
-				   &first_tick);
+		offered = fw_offer(&offer, fw_mix(offer.hash, crossing->epoch), NULL, token, now,
+				   &made, &first_tick);
 		if (offered || !made)
 			return reason ? reason : offered;
 		fw_offer_made(made, now);

@@ -260,6 +260,11 @@ void fw_user_set_full(struct fw_env *env, __u32 full)
 	env->event_full = full;
 }
 
+void fw_user_set_crowded(struct fw_env *env, __u32 crowded)
+{
+	env->event_crowded = crowded;
+}
+
 __u32 fw_user_event(struct fw_env *env, void *event, __u32 size)
 {
 	__u32 len = env->event_len;

@@ -58,6 +58,8 @@ __u32 fw_user_seen(struct fw_env *env, __u32 index);
 void fw_user_forget(struct fw_env *env, __u32 index);
 /* Non-zero: there is no room for events. */
 void fw_user_set_full(struct fw_env *env, __u32 full);
+/* Non-zero: half of the room is taken. */
+void fw_user_set_crowded(struct fw_env *env, __u32 crowded);
 /* The last event, taken; its length, or 0. */
 __u32 fw_user_event(struct fw_env *env, void *event, __u32 size);
 

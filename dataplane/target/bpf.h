@@ -200,6 +200,12 @@ static __always_inline __u32 fw_cpu_id(void)
 	return bpf_get_smp_processor_id();
 }
 
+/* Half of the ring waits for its reader. */
+static __always_inline int fw_events_crowded(void)
+{
+	return bpf_ringbuf_query(&fw_events, BPF_RB_AVAIL_DATA) >= FW_EVENTS_SIZE / 2;
+}
+
 static __always_inline void *fw_event_reserve(__u32 size)
 {
 	switch (size) {

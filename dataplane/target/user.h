@@ -58,6 +58,7 @@ struct fw_env {
 	/* the last event, event_len bytes */
 	__u32 event_len;
 	__u32 event_full;     /* simulate a full ring */
+	__u32 event_crowded;  /* simulate one that is half full */
 	__u32 no_hit;         /* every frame takes the pipeline */
 	__u32 leaves_closing; /* the kernel judges what closes a connection */
 	__u64 hits;           /* frames that did not, for they were plain hits */
@@ -223,6 +224,11 @@ static __always_inline const struct fw_watch *fw_watch_get(void)
 static __always_inline void fw_count(enum fw_reason reason)
 {
 	fw_env->counts[reason]++;
+}
+
+static __always_inline int fw_events_crowded(void)
+{
+	return fw_env->event_crowded;
 }
 
 static __always_inline void *fw_event_reserve(__u32 size)

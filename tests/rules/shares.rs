@@ -63,3 +63,36 @@ fn a_host_of_few_flows_becomes_fast_beside_one_of_many() {
     running.stop().unwrap();
     router.stop();
 }
+
+#[test]
+fn a_scan_costs_the_scanner() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    let router = Router::start_with(&lab, &format!("[flows]\nmax = {ROOM}\n"));
+    let scan = FlowSpec {
+        near_fixed: true,
+        ..lab.flows(Proto::Udp, 30_000, 64)
+    };
+    let IpAddr::V4(scanner) = scan.near else {
+        panic!()
+    };
+    let other = IpAddr::V4(Ipv4Addr::from(u32::from(scanner) + 99));
+    let few = FlowSpec {
+        flows: FEW,
+        near: other,
+        ..scan
+    };
+    let scan = Arc::new(Generator::new(lab.client_port(), &scan).unwrap());
+    let running = scan.start(Load::paced(Until::Stopped, 40_000)).unwrap();
+    until("the scanner has had its share", PATIENCE, || {
+        (router.stats().reason("learn_source") > 0).then_some(())
+    });
+    let few = Arc::new(Generator::new(lab.client_port(), &few).unwrap());
+    let few = few.start(Load::paced(Until::Stopped, 40)).unwrap();
+    until("the few are fast", PATIENCE, || {
+        (router.flows(&format!("src {other}")).len() == FEW as usize).then_some(())
+    });
+    few.stop().unwrap();
+    running.stop().unwrap();
+    router.stop();
+}

@@ -54,6 +54,7 @@ unsafe extern "C" {
     fn fw_user_seen(env: *mut Env, index: u32) -> u32;
     fn fw_user_forget(env: *mut Env, index: u32);
     fn fw_user_set_full(env: *mut Env, full: u32);
+    fn fw_user_set_crowded(env: *mut Env, crowded: u32);
     fn fw_user_event(env: *mut Env, event: *mut u8, size: u32) -> u32;
     fn fw_user_set_framing(
         env: *mut Env,
@@ -209,6 +210,12 @@ impl Pipeline {
     pub fn set_full(&mut self, full: bool) {
         // SAFETY: a plain write.
         unsafe { fw_user_set_full(self.0.as_ptr(), full.into()) }
+    }
+
+    /// Whether half of the room for events is taken.
+    pub fn set_crowded(&mut self, crowded: bool) {
+        // SAFETY: a plain write.
+        unsafe { fw_user_set_crowded(self.0.as_ptr(), crowded.into()) }
     }
 
     /// Packets counted under a reason.

@@ -5,9 +5,11 @@
 
 mod support;
 
+use std::net::IpAddr;
+
 use freeway_abi::{
-    FW_EV_CANDIDATE, FW_EV_CHANGED, FW_KEY_IP6, FW_R_COUNT, FW_R_LEARN_OFFERED, REASONS,
-    fw_candidate, fw_conn,
+    FW_EV_CANDIDATE, FW_EV_CHANGED, FW_KEY_IP6, FW_OFFER_SETS, FW_R_COUNT, FW_R_LEARN_OFFERED,
+    FW_SOURCE_OFFERS, REASONS, fw_candidate, fw_conn,
 };
 use freeway_datapath::DataplaneEvent;
 use serde::Deserialize;
@@ -429,6 +431,83 @@ fn a_candidate_that_found_no_room_is_offered_with_the_next_packet() {
         target.0.set_full(false);
         assert_eq!(observe(&mut target, &pair), "learned", "{base}");
         assert_eq!(observe(&mut target, &pair), "learn_offered", "{base}");
+    }
+}
+
+/// The same pair from a host of that number, of a flow of its own.
+fn of_host(pair: &(Frame, Frame), host: u16, flow: u32) -> (Frame, Frame) {
+    let mut pair = pair.clone();
+    let octets = host.to_be_bytes();
+    for frame in [&mut pair.0, &mut pair.1] {
+        frame.src = match frame.src {
+            IpAddr::V4(_) => [10, 0, octets[0], octets[1]].into(),
+            // whatever a host of IPv6 chooses below its prefix
+            IpAddr::V6(_) => {
+                let low = flow as u16;
+                [0x2001, 0xdb8, 1, host, 1, 2, 3, low].into()
+            }
+        };
+        (frame.sport, frame.dport) = (flow as u16, 1024 + (flow >> 16) as u16);
+    }
+    pair
+}
+
+#[test]
+fn a_source_of_many_offers_leaves_half_of_the_room_to_others() {
+    type Press = fn(&mut Native);
+    let presses: [Press; 2] = [
+        |target| target.0.set_crowded(true),
+        |target| target.0.control().offer_budget = 2 * FW_SOURCE_OFFERS,
+    ];
+    for (base, press) in ["udp4", "udp6"].into_iter().zip(presses) {
+        let pair = pair(base);
+        let mut target = ready(&pair);
+        target.0.control().offer_budget = u32::MAX;
+        let host_shows = |target: &mut Native, host, flow| {
+            let pair = of_host(&pair, host, flow);
+            target.conn(&Conn::default().record(&pair.0, &pair.1));
+            assert_eq!(observe(target, &pair), "learn_once", "{base} {host} {flow}");
+            observe(target, &pair)
+        };
+        for flow in 0..FW_SOURCE_OFFERS {
+            assert_eq!(host_shows(&mut target, 1, flow), "learned", "{base} {flow}");
+        }
+        assert_eq!(host_shows(&mut target, 1, 50_000), "learned", "no need");
+        press(&mut target);
+        assert_eq!(host_shows(&mut target, 1, 50_001), "learn_source", "{base}");
+        for flow in 0..100 {
+            assert_eq!(host_shows(&mut target, 2, flow), "learned", "{base} {flow}");
+        }
+        let later = target.now().wrapping_add(target.hz());
+        target.0.set_now(later);
+        assert_eq!(
+            host_shows(&mut target, 1, 50_002),
+            "learned",
+            "a new second"
+        );
+    }
+}
+
+#[test]
+fn a_source_of_many_flows_leaves_half_of_the_places_to_others() {
+    let pair = pair("udp4");
+    let mut target = ready(&pair);
+    let mut shown = |host, flow| {
+        let pair = of_host(&pair, host, flow);
+        target.conn(&Conn::default().record(&pair.0, &pair.1));
+        observe(&mut target, &pair)
+    };
+    let mut refused = 0;
+    for flow in 0..3 * FW_OFFER_SETS {
+        match shown(1, flow) {
+            "learn_source" => refused += 1,
+            reason => assert_eq!(reason, "learn_once", "{flow}"),
+        }
+    }
+    assert!(refused > FW_OFFER_SETS / 2, "{refused}");
+    for flow in 0..1000 {
+        assert_eq!(shown(2, flow), "learn_once", "{flow}");
+        assert_eq!(shown(2, flow), "learned", "{flow}");
     }
 }
 
