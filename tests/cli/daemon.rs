@@ -2,15 +2,16 @@
 //! The daemon in a lab's router: one in each namespace, its answers, its end, and what is left behind.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use freeway_lab::{Lab, Options, Proto, Topology};
-use freeway_testkit::Moment;
+use freeway_testkit::{Moment, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
@@ -98,7 +99,7 @@ impl Drop for Router {
     fn drop(&mut self) {
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
-        for end in ["sock", "lock"] {
+        for end in ["sock", "lock", "sock.engine"] {
             let _ = std::fs::remove_file(self.file(end));
         }
     }
@@ -149,6 +150,81 @@ fn a_daemon_serves_its_namespace_and_leaves_nothing() {
     assert!(router.stop(Signal::SIGTERM).success());
     assert!(!router.file("sock").exists() && !router.file("lock").exists());
     assert_eq!(router.ask(&["status"]).status.code(), Some(2));
+}
+
+/// `freeway top` on a terminal of 80 columns and 24 lines.
+struct OnTerminal {
+    script: Child,
+    shown: Arc<Mutex<Vec<u8>>>,
+}
+
+impl OnTerminal {
+    fn start(router: &Router) -> Self {
+        let program = program();
+        let top = format!(
+            "stty rows 24 cols 80; exec '{}' top --interval 0.2",
+            program.get_program().to_str().unwrap()
+        );
+        let mut command = Command::new("script");
+        command.args(["-qfec", &top, "/dev/null"]);
+        command.env("TERM", "xterm").env("SHELL", "/bin/sh");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut script = router.lab.router().spawn(&mut command).unwrap();
+        let mut screen = script.stdout.take().unwrap();
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let all = shown.clone();
+        std::thread::spawn(move || {
+            let mut some = [0; 4096];
+            while let Ok(count @ 1..) = screen.read(&mut some) {
+                all.lock().unwrap().extend_from_slice(&some[..count]);
+            }
+        });
+        let terminal = Self { script, shown };
+        terminal.wait_for("Packets by");
+        terminal
+    }
+
+    fn has(&self, words: &str) -> bool {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).contains(words)
+    }
+
+    #[track_caller]
+    fn wait_for(&self, words: &str) {
+        until(words, Duration::from_secs(60), || {
+            self.has(words).then_some(())
+        });
+    }
+
+    /// It has ended well, and the terminal has its first screen and its cursor again.
+    #[track_caller]
+    fn check_end(mut self) {
+        let ended = until("the end of top", Duration::from_secs(60), || {
+            self.script.try_wait().unwrap()
+        });
+        assert!(ended.success(), "{ended}");
+        for restored in ["\x1b[?1049l", "\x1b[?25h"] {
+            self.wait_for(restored);
+        }
+    }
+}
+
+#[test]
+fn top_leaves_the_terminal_as_it_was() {
+    if !is_root() {
+        return;
+    }
+    let router = Router::start();
+    let mut by_key = OnTerminal::start(&router);
+    let mut keys = by_key.script.stdin.take().unwrap();
+    // another order, held, and the end
+    keys.write_all(b"s q").unwrap();
+    by_key.check_end();
+    let by_signal = OnTerminal::start(&router);
+    let script = by_signal.script.id();
+    let children = std::fs::read_to_string(format!("/proc/{script}/task/{script}/children"));
+    let top: i32 = children.unwrap().trim().parse().unwrap();
+    kill(Pid::from_raw(top), Signal::SIGTERM).unwrap();
+    by_signal.check_end();
 }
 
 #[test]

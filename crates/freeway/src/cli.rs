@@ -48,7 +48,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Show live what is forwarded: by port, by reason, and the busiest flows
     ///
-    /// On a terminal until q is pressed; elsewhere, and with --once or --json, one page. Rates are L2, without FCS.
+    /// On a terminal until q is pressed: s sorts flows by something else, the arrows scroll, space holds the page.
+    /// Elsewhere, and with --once or --json, one page. Rates are L2, without FCS.
     Top(TopArgs),
     /// Switch the fast path on
     On(ShowArgs),

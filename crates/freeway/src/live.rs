@@ -51,29 +51,63 @@ pub fn show(
     }
 }
 
+/// Signals that end a page, as data: the terminal is restored before the program ends.
+pub struct Signals {
+    descriptor: SignalFd,
+    blocked: SigSet,
+}
+
+impl Signals {
+    /// Until it is dropped.
+    pub fn block() -> Result<Signals, Stop> {
+        Signals::of(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
+    }
+
+    fn of(signals: &[Signal]) -> Result<Signals, Stop> {
+        let failed = |error: Errno| Stop::failure(format!("cannot prepare the terminal: {error}"));
+        let blocked: SigSet = signals.iter().copied().collect();
+        blocked.thread_block().map_err(failed)?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let descriptor = SignalFd::with_flags(&blocked, flags).map_err(failed)?;
+        Ok(Signals {
+            descriptor,
+            blocked,
+        })
+    }
+
+    /// True if one came.
+    pub fn came(&mut self) -> Result<bool, Stop> {
+        Ok(self.next()?.is_some())
+    }
+
+    fn next(&mut self) -> Result<Option<u32>, Stop> {
+        let failed = |error: Errno| Stop::failure(format!("cannot read the terminal: {error}"));
+        let signal = self.descriptor.read_signal().map_err(failed)?;
+        Ok(signal.map(|signal| signal.ssi_signo))
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        let _ = self.blocked.thread_unblock();
+    }
+}
+
 /// The terminal's other screen, without cursor, echo and line editing; dropping it restores what was.
 struct Screen {
     before: Termios,
-    signals: SignalFd,
-    blocked: SigSet,
+    signals: Signals,
 }
 
 impl Screen {
     fn open() -> Result<Screen, Stop> {
         let failed = |error: Errno| Stop::failure(format!("cannot prepare the terminal: {error}"));
-        // Signals come as data, so that the terminal is restored.
-        let mut blocked = SigSet::empty();
-        for signal in [
+        let signals = Signals::of(&[
             Signal::SIGTERM,
             Signal::SIGINT,
             Signal::SIGHUP,
             Signal::SIGWINCH,
-        ] {
-            blocked.add(signal);
-        }
-        blocked.thread_block().map_err(failed)?;
-        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
-        let signals = SignalFd::with_flags(&blocked, flags).map_err(failed)?;
+        ])?;
         let stdin = io::stdin();
         let before = termios::tcgetattr(&stdin).map_err(failed)?;
         let mut raw = before.clone();
@@ -81,11 +115,7 @@ impl Screen {
         raw.control_chars[SpecialCharacterIndices::VMIN as usize] = 0;
         raw.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
         termios::tcsetattr(&stdin, SetArg::TCSANOW, &raw).map_err(failed)?;
-        let screen = Screen {
-            before,
-            signals,
-            blocked,
-        };
+        let screen = Screen { before, signals };
         write(b"\x1b[?1049h\x1b[?25l\x1b[2J")?;
         Ok(screen)
     }
@@ -119,16 +149,16 @@ impl Screen {
             let stdin = io::stdin();
             let mut fds = [
                 PollFd::new(stdin.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.signals.descriptor.as_fd(), PollFlags::POLLIN),
             ];
             match poll(&mut fds, timeout) {
                 Ok(0) => return Ok(false),
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(failed(error)),
             }
-            if let Some(signal) = self.signals.read_signal().map_err(failed)? {
+            if let Some(signal) = self.signals.next()? {
                 // another size: at once
-                return Ok(signal.ssi_signo != Signal::SIGWINCH as u32);
+                return Ok(signal != Signal::SIGWINCH as u32);
             }
             match key(stdin.as_fd()).map_err(failed)? {
                 Some(b'q' | b'Q' | 0x1b | 0x03 | 0x04) => return Ok(true),
@@ -155,7 +185,6 @@ impl Drop for Screen {
         // A terminal that is gone needs nothing.
         let _ = write(b"\x1b[?25h\x1b[?1049l");
         let _ = termios::tcsetattr(io::stdin(), SetArg::TCSANOW, &self.before);
-        let _ = self.blocked.thread_unblock();
     }
 }
 

@@ -9,6 +9,7 @@ mod lab;
 mod live;
 mod render;
 mod show;
+mod top;
 
 use std::process::ExitCode;
 

@@ -36,7 +36,6 @@ pub fn stats(args: &StatsArgs) -> Result<(), Stop> {
 pub fn top(args: &TopArgs) -> Result<(), Stop> {
     let client = client(&args.show)?;
     let interval = Duration::from_secs_f64(args.interval);
-    let mut history = History::default();
     let ask = || client.top(TopQuery { flows: TOP_FLOWS });
     if args.once || args.show.json || !live::in_place() {
         let mut top = ask()?;
@@ -46,16 +45,12 @@ pub fn top(args: &TopArgs) -> Result<(), Stop> {
             top = ask()?;
         }
         return show(args.show.json, &top, |terminal| {
+            let mut history = History::default();
             render::remember(&mut history, &top);
-            let lines = None;
-            render::top(&top, &history, Room { terminal, lines })
+            render::top(&top, &history, terminal)
         });
     }
-    live::show(interval, |room| {
-        let top = ask()?;
-        render::remember(&mut history, &top);
-        Ok(render::top(&top, &history, room))
-    })
+    crate::top::run(interval, ask)
 }
 
 /// `freeway flows`.

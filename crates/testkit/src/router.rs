@@ -206,10 +206,11 @@ impl Router {
         self.log.take()
     }
 
-    /// The control socket and the lock of its namespace.
-    pub fn files(&self) -> [PathBuf; 2] {
+    /// The control socket, the lock of its namespace, and the engine's socket.
+    pub fn files(&self) -> [PathBuf; 3] {
         let inode = std::fs::metadata(self.netns.path()).unwrap().ino();
-        ["sock", "lock"].map(|end| PathBuf::from(format!("/run/freeway/netns-{inode}.{end}")))
+        ["sock", "lock", "sock.engine"]
+            .map(|end| PathBuf::from(format!("/run/freeway/netns-{inode}.{end}")))
     }
 }
 

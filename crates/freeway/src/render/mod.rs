@@ -15,4 +15,4 @@ pub use flows::{flow, tail};
 pub use spark::History;
 pub use stats::stats;
 pub use status::status;
-pub use top::{remember, top};
+pub use top::{flow_name, remember, to_kernel, top};

@@ -11,12 +11,31 @@ const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 const ASCII: [char; 8] = ['_', '.', ',', '-', '=', '+', '*', '#'];
 
 /// The last values by name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct History {
     values: HashMap<String, VecDeque<f64>>,
+    characters: [char; 8],
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            values: HashMap::new(),
+            characters: if has_blocks() { BLOCKS } else { ASCII },
+        }
+    }
 }
 
 impl History {
+    /// Whatever the locale.
+    #[cfg(test)]
+    pub fn ascii() -> Self {
+        Self {
+            values: HashMap::new(),
+            characters: ASCII,
+        }
+    }
+
     /// A new frame: who is not named in it was at 0.
     pub fn begin(&mut self) {
         for values in self.values.values_mut() {
@@ -44,7 +63,6 @@ impl History {
 
     /// The values as a line, the highest of them at full height; the newest is at the right.
     pub fn line(&self, name: &str) -> String {
-        let characters = if has_blocks() { BLOCKS } else { ASCII };
         let none = VecDeque::new();
         let values = self.values.get(name).unwrap_or(&none);
         let highest = values.iter().copied().fold(0.0, f64::max);
@@ -53,7 +71,7 @@ impl History {
                 return ' ';
             }
             let step = (value / highest * 8.0).ceil() as usize;
-            characters[step.clamp(1, 8) - 1]
+            self.characters[step.clamp(1, 8) - 1]
         };
         let line: String = values.iter().map(character).collect();
         format!("{line:>WIDTH$}")

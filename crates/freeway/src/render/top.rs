@@ -2,16 +2,11 @@
 //! The page of `freeway top`.
 
 use freeway_api::{Flow, Rate, ReasonRate, Top, ends};
-use freeway_console::{Page, Tone, bit_rate, count, duration, plural, rate};
+use freeway_console::{Page, Terminal, Tone, bit_rate, count, duration, plural, rate};
 
 use super::spark::History;
-use crate::live::Room;
 
-/// Lines of reasons at most where there is little room.
-const REASONS: usize = 6;
-/// Lines of ports at most where there is little room.
-const PORTS: usize = 6;
-/// Flows shown where nobody says how much room there is.
+/// Flows shown.
 const FLOWS: usize = 20;
 
 /// Remembers a frame for the sparklines.
@@ -32,8 +27,8 @@ pub fn remember(history: &mut History, top: &Top) {
 }
 
 /// The whole page.
-pub fn top(top: &Top, history: &History, room: Room) -> String {
-    let mut page = Page::new(room.terminal);
+pub fn top(top: &Top, history: &History, terminal: Terminal) -> String {
+    let mut page = Page::new(terminal);
     let (tone, word) = if top.on {
         (Tone::Good, "on")
     } else {
@@ -77,7 +72,6 @@ pub fn top(top: &Top, history: &History, room: Room) -> String {
         ],
     ];
     page.table(0, &[1, 2], &rows);
-    let mut left = room.lines.map(|lines| lines.saturating_sub(5));
     page.gap();
     let mut rows = vec![head(
         &page,
@@ -90,8 +84,7 @@ pub fn top(top: &Top, history: &History, room: Room) -> String {
             "",
         ],
     )];
-    let ports = top.ports.len().min(left.map_or(usize::MAX, |_| PORTS));
-    for port in &top.ports[..ports] {
+    for port in &top.ports {
         let Rate {
             packets_per_s,
             bits_per_s,
@@ -106,10 +99,8 @@ pub fn top(top: &Top, history: &History, room: Room) -> String {
         ]);
     }
     page.table(0, &[1, 2, 3, 4], &rows);
-    take(&mut left, rows.len() + 1);
     let mut reasons: Vec<&ReasonRate> = top.reasons.iter().collect();
     reasons.sort_by(|a, b| b.packets_per_s.total_cmp(&a.packets_per_s));
-    reasons.truncate(left.map_or(usize::MAX, |left| REASONS.min(left / 2)));
     if !reasons.is_empty() {
         page.gap();
         let mut rows = vec![head(&page, &["Reason", "packets/s", "", ""])];
@@ -118,22 +109,18 @@ pub fn top(top: &Top, history: &History, room: Room) -> String {
                 reason.name.clone(),
                 rate(reason.packets_per_s),
                 history.line(&format!("reason {}", reason.name)),
-                cut(&reason.words, room.terminal.width.saturating_sub(46)),
+                cut(&reason.words, terminal.width.saturating_sub(46)),
             ]
         }));
         page.table(0, &[1], &rows);
-        take(&mut left, rows.len() + 1);
     }
-    let flows = left
-        .map_or(FLOWS, |left| left.saturating_sub(2))
-        .min(top.flows.len());
-    if flows > 0 {
+    if !top.flows.is_empty() {
         page.gap();
         let mut rows = vec![head(&page, &["Flow", "packets/s", "bit/s", ""])];
-        for busy in &top.flows[..flows] {
+        for busy in top.flows.iter().take(FLOWS) {
             let name = flow_name(&busy.flow);
             rows.push(vec![
-                cut(&name, room.terminal.width.saturating_sub(38)),
+                cut(&name, terminal.width.saturating_sub(38)),
                 rate(busy.rate.packets_per_s),
                 bit_rate(busy.rate.bits_per_s),
                 history.line(&name),
@@ -144,19 +131,14 @@ pub fn top(top: &Top, history: &History, room: Room) -> String {
     page.finish()
 }
 
-fn take(left: &mut Option<usize>, lines: usize) {
-    if let Some(left) = left {
-        *left = left.saturating_sub(lines);
-    }
-}
-
 /// Packets a second that the data plane gave to the kernel.
-fn to_kernel(top: &Top) -> f64 {
+pub fn to_kernel(top: &Top) -> f64 {
     let punts = top.reasons.iter().filter(|reason| reason.stage == "punt");
     punts.map(|reason| reason.packets_per_s).sum()
 }
 
-fn flow_name(flow: &Flow) -> String {
+/// How a flow is named here.
+pub fn flow_name(flow: &Flow) -> String {
     let words = ends(flow.proto, (flow.src, flow.sport), (flow.dst, flow.dport));
     format!("{} {words}", flow.proto)
 }
@@ -177,31 +159,24 @@ fn cut(text: &str, room: usize) -> String {
 mod tests {
     use super::*;
     use freeway_api::fake;
-    use freeway_console::Terminal;
     use freeway_testkit::check_fits;
 
     #[test]
     fn ports_reasons_and_flows() {
         let mut history = History::default();
         remember(&mut history, &fake::top());
-        for lines in [None, Some(24)] {
-            let room = Room {
-                terminal: Terminal::PIPE,
-                lines,
-            };
-            let text = top(&fake::top(), &history, room);
-            check_fits(&text);
-            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            for words in [
-                "Freeway is on: 2,001 flows in a table for 65,536, rates over 1",
-                "fast path 81,234 975 Mbit/s",
-                "kernel 13",
-                "lan0 80,000 960 Mbit/s 1,234 14.8 Mbit/s",
-                "miss 13",
-                "tcp 192.0.2.2:40000 > 198.51.100.2:5201 80,000 960 Mbit/s",
-            ] {
-                assert!(flat.contains(words), "{words}: {text}");
-            }
+        let text = top(&fake::top(), &history, Terminal::PIPE);
+        check_fits(&text);
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for words in [
+            "Freeway is on: 2,001 flows in a table for 65,536, rates over 1",
+            "fast path 81,234 975 Mbit/s",
+            "kernel 13",
+            "lan0 80,000 960 Mbit/s 1,234 14.8 Mbit/s",
+            "miss 13",
+            "tcp 192.0.2.2:40000 > 198.51.100.2:5201 80,000 960 Mbit/s",
+        ] {
+            assert!(flat.contains(words), "{words}: {text}");
         }
     }
 
@@ -212,13 +187,8 @@ mod tests {
         let mut busy = many.flows[0].clone();
         (busy.flow.src, busy.flow.dst) = (long, long);
         many.flows = vec![busy; 50];
-        let room = Room {
-            terminal: Terminal::PIPE,
-            lines: Some(24),
-        };
-        let text = top(&many, &History::default(), room);
+        let text = top(&many, &History::default(), Terminal::PIPE);
         check_fits(&text);
-        assert!(text.lines().count() <= 24, "{text}");
         assert!(text.contains(".."), "{text}");
     }
 }
