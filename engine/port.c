@@ -2,6 +2,7 @@
 /* Ports and the memory of their frames. */
 #include <errno.h>
 #include <string.h>
+#include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
@@ -14,12 +15,39 @@ enum {
 	FWE_DESCRIPTORS = 1024,
 };
 
+/*
+ * Where devices go by virtual addresses, or there are no huge pages to go by others, buffers lie
+ * side by side: net_af_xdp maps as much memory as they have octets, and loses what lies beyond.
+ */
+static unsigned int fwe_pool_flags(void)
+{
+	int by_address = rte_eal_iova_mode() == RTE_IOVA_VA || !rte_eal_has_hugepages();
+
+	return by_address ? RTE_MEMPOOL_F_NO_IOVA_CONTIG : 0;
+}
+
 struct rte_mempool *fwe_pool_new(uint32_t frames, uint16_t room)
 {
-	/* a thread that is preempted in the pool must not hold up a worker: ring_mt_rts */
-	return rte_pktmbuf_pool_create_by_ops("fwe_frames", frames, FWE_POOL_CACHE, 0,
-					      RTE_PKTMBUF_HEADROOM + room, SOCKET_ID_ANY,
-					      "ring_mt_rts");
+	struct rte_pktmbuf_pool_private about = {
+		.mbuf_data_room_size = RTE_PKTMBUF_HEADROOM + room,
+	};
+	struct rte_mempool *pool = rte_mempool_create_empty(
+		"fwe_frames", frames, sizeof(struct rte_mbuf) + about.mbuf_data_room_size,
+		FWE_POOL_CACHE, sizeof(about), SOCKET_ID_ANY, fwe_pool_flags());
+
+	if (!pool)
+		return NULL;
+	/* a thread that is preempted in the pool must not hold up a worker */
+	if (rte_mempool_set_ops_byname(pool, "ring_mt_rts", NULL))
+		goto failed;
+	rte_pktmbuf_pool_init(pool, &about);
+	if (rte_mempool_populate_default(pool) < 0)
+		goto failed;
+	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+	return pool;
+failed:
+	rte_mempool_free(pool);
+	return NULL;
 }
 
 void fwe_pool_free(struct rte_mempool *pool)

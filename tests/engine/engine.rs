@@ -35,12 +35,7 @@ impl Site {
     }
 
     fn daemon(lab: &Lab) -> Router {
-        let by_engine = |status: &Value| {
-            let ports = status["ports"].as_array().unwrap();
-            let fast = |port: &Value| port["state"] == "fast" && port["path"] == "engine";
-            ports.len() == 2 && ports.iter().all(fast)
-        };
-        Router::start_until(lab.router(), "", freeway(), &["lan0", "wan0"], by_engine)
+        Engine::daemon(lab.router(), "", &["lan0", "wan0"])
     }
 
     fn ends(&self) -> (UdpSocket, UdpSocket) {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use freeway_lab::twins::{Kind, PORTS, host_mac, router_mac, write_sysctls};
-use freeway_lab::{Capture, Injector, Twins};
+use freeway_lab::{Capture, Injector, Netns, Twins};
 use freeway_testkit::Moment;
 use serde_json::Value;
 
@@ -17,6 +17,7 @@ use crate::flow::{Flow, TCP, UDP, Way};
 use crate::frame::{Plan, Sum, View};
 use crate::ruleset::{self, Rule};
 use crate::setup::{Pace, Setup, base_commands, lan, uplink};
+use freeway_testkit::engine::{Device, Engine, Face, take_ports_of};
 use freeway_testkit::{Router, Stats, freeway};
 
 /// Without Freeway, and with it.
@@ -40,6 +41,28 @@ const PAUSE_MAX: Duration = Duration::from_secs(6);
 /// For a router to answer: a machine under load, not a broken one.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The engine tells what it has forwarded once a second.
+const TOLD: Duration = Duration::from_millis(2500);
+
+/// Who forwards at Freeway's router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The configuration's `path` of all ports.
+    Path(&'static str),
+    /// An engine that has the ports.
+    Engine,
+}
+
+impl By {
+    /// Whose frames are told as fast.
+    pub fn whose(self) -> &'static str {
+        match self {
+            By::Path(_) => "Freeway's",
+            By::Engine => "the engine's",
+        }
+    }
+}
+
 /// A frame that left a router at a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
@@ -56,6 +79,7 @@ pub struct Outcome {
     pub sent: BTreeMap<u32, Vec<Vec<u8>>>,
     pub frames: usize,
     pub ways: Vec<[Option<Way>; 2]>,
+    /// By the path that is looked at.
     pub fast: u64,
     /// The machine was so slow that connections may have timed out.
     pub stalled: bool,
@@ -68,6 +92,7 @@ pub struct Outcome {
 pub struct Bench {
     twins: Twins,
     daemon: Router,
+    engine: Option<Engine>,
     injectors: [Vec<Injector>; 2],
     captures: [Vec<Capture>; 2],
     undo: Vec<String>,
@@ -79,9 +104,10 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// `path` is the configuration's, for all ports.
-    pub fn build(path: &str, kinds: [Kind; 3]) -> Self {
+    /// The number is this bench's among those of the machine.
+    pub fn build(by: By, number: usize, kinds: [Kind; 3]) -> Self {
         let twins = Twins::build(kinds).unwrap();
+        let engine = (by == By::Engine).then(|| engine(&twins.routers()[FREEWAY], number));
         for router in twins.routers() {
             router
                 .tool_with_input("ip -batch -", &base_commands())
@@ -100,25 +126,54 @@ impl Bench {
                 .collect()
         });
         let router = &twins.routers()[FREEWAY];
+        let path = match by {
+            By::Path(path) => path,
+            By::Engine => "auto",
+        };
         let config = twins.config_toml(&format!("path = \"{path}\"\n"));
         let links = twins.links();
         let links: Vec<&str> = links.iter().map(String::as_str).collect();
-        let daemon = Router::start_in(router, &config, freeway(), &links);
+        let daemon = match by {
+            By::Path(_) => Router::start_in(router, &config, freeway(), &links),
+            By::Engine => Engine::daemon(router, &config, &links),
+        };
         Self {
             twins,
             daemon,
+            engine,
             injectors,
             captures,
             undo: Vec::new(),
             v6: false,
             threaded: false,
-            polled: path != "tc" && kinds == [Kind::Wire; 3],
+            polled: by == By::Path("auto") && kinds == [Kind::Wire; 3],
             asked: 0,
         }
     }
 
     pub fn stop(self) {
         self.daemon.stop();
+        if let Some(engine) = self.engine {
+            engine.stop();
+        }
+    }
+
+    /// Frames that the engine has forwarded, or with another path all that were fast.
+    fn fast(&self) -> u64 {
+        let fast = self.daemon.stats().fast();
+        if self.engine.is_none() {
+            return fast;
+        }
+        let end = Instant::now() + TOLD;
+        loop {
+            let status = self.daemon.status();
+            let forwarded = status["engine"]["counts"]["forwarded"].as_u64().unwrap();
+            // those of tc are in the table, too
+            if forwarded >= fast || Instant::now() > end {
+                return forwarded;
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Names of the ports that XDP serves.
@@ -164,6 +219,7 @@ impl Bench {
         };
         run.open();
         let before = run.bench.daemon.stats();
+        let fast_before = run.bench.fast();
         run.send(&case.traffic.first);
         run.wait_learned();
         run.send(&case.traffic.rest);
@@ -182,6 +238,7 @@ impl Bench {
             ..
         } = run;
         let last_fast = middle.is_some_and(|middle| after.fast() - middle.fast() == sent as u64);
+        let fast = self.fast() - fast_before;
         Outcome {
             kinds: self.twins.kinds(),
             left,
@@ -189,7 +246,7 @@ impl Bench {
             frames,
             ways,
             stalled: case.setup.brief && pause > PAUSE_MAX,
-            fast: after.fast() - before.fast(),
+            fast,
             last_fast,
             reasons: reasons(&before, &after),
         }
@@ -300,6 +357,14 @@ impl Bench {
     }
 }
 
+/// Takes the ports of a router.
+fn engine(router: &Netns, number: usize) -> Engine {
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let faces = std::array::from_fn::<Face, 3, _>(|port| (PORTS[port], router_mac(port)));
+    let config = take_ports_of(router, number % cpus, Device::AfXdp, &faces);
+    Engine::start_in(router, &config, &faces)
+}
+
 /// The hardware address that a question is asked for.
 fn asker(number: u32) -> [u8; 6] {
     let [a, b, c, d] = number.to_be_bytes();
@@ -329,7 +394,7 @@ fn answers(frame: &[u8], number: u32) -> bool {
 }
 
 /// The ruleset's number in the kernel.
-fn generation(netns: &freeway_lab::Netns) -> u64 {
+fn generation(netns: &Netns) -> u64 {
     let rules = netns.enter(freeway_kernel::nft::Ruleset::read).unwrap();
     rules.unwrap().generation.into()
 }

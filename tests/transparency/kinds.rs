@@ -10,11 +10,11 @@ use freeway_lab::Twins;
 use freeway_lab::twins::{Kind, PORTS};
 use freeway_testkit::Moment;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, By};
 use crate::case::Case;
 use crate::setup::{Nat, Pace, Setup, Uplinks};
+use crate::suite::{Extent, conclude, examine};
 use crate::tally::Tally;
-use crate::{Extent, conclude, examine};
 
 /// Seeds count up from here, from another one for each pair.
 const SEED: u64 = 0x7000;
@@ -139,13 +139,14 @@ fn ports_of_other_kinds_send_what_the_kernel_sends() {
         return;
     };
     let frames = Extent::read().frames;
-    let tally = Mutex::new(Tally::default());
+    let by = By::Path("auto");
+    let tally = Mutex::new(Tally::of(by.whose()));
     let start = Instant::now();
     let mut cases = 0;
     for (number, [lan, wan]) in pairs(&kinds()).into_iter().enumerate() {
         let kinds = [lan, wan, Kind::Wire];
         let mut seed = SEED + SEEDS_OF_A_PAIR * (8 * lan as u64 + wan as u64);
-        let mut bench = Bench::build("auto", kinds);
+        let mut bench = Bench::build(by, 0, kinds);
         cases += dial(&mut bench, kinds, &tally, &mut seed, frames);
         let fit: Vec<&str> = (PORTS.into_iter().zip(kinds))
             .filter_map(|(port, kind)| for_xdp(kind).then_some(port))

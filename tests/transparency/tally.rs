@@ -10,10 +10,13 @@ use crate::setup::Pace;
 
 #[derive(Debug, Default)]
 pub struct Tally {
+    /// Whose the fast frames are, in words.
+    whose: &'static str,
     pub setups: usize,
     /// Setups with enough fast frames.
     pub fast_setups: usize,
-    frames: usize,
+    /// That were sent.
+    pub frames: usize,
     left: usize,
     fast: u64,
     /// Fast and all frames of setups that explain no less.
@@ -36,6 +39,18 @@ pub fn share(outcome: &Outcome) -> f64 {
 }
 
 impl Tally {
+    pub fn of(whose: &'static str) -> Self {
+        Self {
+            whose,
+            ..Self::default()
+        }
+    }
+
+    /// The fast path's share of what left in setups that let it have all.
+    pub fn learnable_share(&self) -> f64 {
+        self.learnable.0 as f64 / self.learnable.1.max(1) as f64
+    }
+
     pub fn add(&mut self, case: &Case, outcome: &Outcome, comparison: &Comparison) {
         self.setups += 1;
         self.frames += outcome.frames;
@@ -53,7 +68,7 @@ impl Tally {
         self.translated += comparison.translated;
         self.repacked += comparison.repacked;
         let share = share(outcome);
-        if share >= crate::share_min(case) {
+        if share >= crate::suite::share_min(case) {
             self.fast_setups += 1;
             return;
         }
@@ -82,19 +97,20 @@ impl fmt::Display for Tally {
             writeln!(f, "row: not fast: {slow}")?;
         }
         let percent = |part: u64, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
-        let (fast, left, setups) = self.learnable;
+        let (_, _, setups) = self.learnable;
         writeln!(
             f,
-            "row: {} setups, {} frames sent, {} left, none differs; {:.1} % of what left was Freeway's",
+            "row: {} setups, {} frames sent, {} left, none differs; {:.1} % of what left was {}",
             self.setups,
             self.frames,
             self.left,
-            percent(self.fast, self.left)
+            percent(self.fast, self.left),
+            self.whose
         )?;
         writeln!(
             f,
             "row: {setups} of the setups let it have its share: {:.1} %; {} setups of all have enough",
-            percent(fast, left),
+            100.0 * self.learnable_share(),
             self.fast_setups
         )?;
         writeln!(

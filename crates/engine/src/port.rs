@@ -56,11 +56,53 @@ impl Drop for Pool {
     }
 }
 
+/// A device that has been started.
+#[derive(Debug)]
+struct Device(u16);
+
+impl Device {
+    fn start(name: &str, config: &EnginePort, pool: &Pool) -> Result<Self, String> {
+        let device = device(config);
+        let found = CString::new(device).map_err(|_| format!("{device:?} is no device"))?;
+        // SAFETY: a string; DPDK has been started.
+        let number = u16::try_from(unsafe { fwe_port_find(found.as_ptr()) }).map_err(|_| {
+            format!("engine.port.{name}: DPDK has no device {device}: see its messages above")
+        })?;
+        let mac = config.mac.as_deref().and_then(mac_of);
+        let mtu = config.mtu.unwrap_or(0) as u16;
+        let own = mac.as_ref().map_or(std::ptr::null(), |mac| mac.as_ptr());
+        // SAFETY: six octets or none; the pool lives as long as the port.
+        match unsafe { fwe_port_start(number, own, mtu, pool.as_ptr()) } {
+            0 => Ok(Self(number)),
+            rc => {
+                let why = io::Error::from_raw_os_error(-rc);
+                Err(format!("engine.port.{name}: cannot start {device}: {why}"))
+            }
+        }
+    }
+
+    /// Its own MAC address and MTU.
+    fn look(&self) -> Option<([u8; 6], u32)> {
+        let mut mac = [0; 6];
+        // SAFETY: room for six octets.
+        let rc = unsafe { fwe_port_mac(self.0, mac.as_mut_ptr()) };
+        // SAFETY: takes a number.
+        let mtu = u32::try_from(unsafe { fwe_port_mtu(self.0) }).ok()?;
+        (rc == 0).then_some((mac, mtu))
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: started, and no worker uses it any more.
+        unsafe { fwe_port_stop(self.0) };
+    }
+}
+
 /// One port of the engine.
 #[derive(Debug)]
 pub struct Port {
-    /// DPDK's number.
-    pub number: u16,
+    device: Device,
     /// Its face in the kernel.
     pub tap: Tap,
     /// Of that.
@@ -70,49 +112,31 @@ pub struct Port {
 impl Port {
     /// Starts the device and makes its TAP, which goes again unless it is kept.
     pub fn start(name: &str, config: &EnginePort, pool: &Pool) -> Result<Self, String> {
-        let device = device(config);
-        let found = CString::new(device).map_err(|_| format!("{device:?} is no device"))?;
-        // SAFETY: a string; DPDK has been started.
-        let number = u16::try_from(unsafe { fwe_port_find(found.as_ptr()) }).map_err(|_| {
-            format!("engine.port.{name}: DPDK has no device {device}: see its messages above")
-        })?;
+        let started = Device::start(name, config, pool)?;
+        let (mac, mtu) = started
+            .look()
+            .ok_or_else(|| format!("{} does not say its MAC address and MTU", device(config)))?;
+        let mac = config.mac.as_deref().and_then(mac_of).unwrap_or(mac);
+        // its address at once: with another one the kernel forgets the neighbours that were told to it meanwhile
         let tap = Tap::open(name)?;
-        let mac = config.mac.as_deref().and_then(mac_of);
-        let mtu = config.mtu.unwrap_or(0) as u16;
-        let own = mac.as_ref().map_or(std::ptr::null(), |mac| mac.as_ptr());
-        // SAFETY: six octets or none; the pool lives as long as the port.
-        let rc = unsafe { fwe_port_start(number, own, mtu, pool.as_ptr()) };
-        if rc != 0 {
-            let why = io::Error::from_raw_os_error(-rc);
-            return Err(format!("engine.port.{name}: cannot start {device}: {why}"));
-        }
-        let port = Self {
-            number,
+        tap.resemble(mac, config.mtu.unwrap_or(mtu))?;
+        Ok(Self {
+            device: started,
             ifindex: tap.ifindex()?,
             tap,
-        };
-        let (device_mac, device_mtu) = port.look(device)?;
-        let mtu = config.mtu.unwrap_or(device_mtu);
-        port.tap.resemble(mac.unwrap_or(device_mac), mtu)?;
-        Ok(port)
+        })
     }
 
-    fn look(&self, device: &str) -> Result<([u8; 6], u32), String> {
-        let mut mac = [0; 6];
-        // SAFETY: room for six octets.
-        let rc = unsafe { fwe_port_mac(self.number, mac.as_mut_ptr()) };
-        // SAFETY: takes a number.
-        let mtu = unsafe { fwe_port_mtu(self.number) };
-        match (rc, u32::try_from(mtu)) {
-            (0, Ok(mtu)) => Ok((mac, mtu)),
-            _ => Err(format!("{device} does not say its MAC address and MTU")),
-        }
+    /// DPDK's number.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.device.0
     }
 
     /// The TAP says that there is a link if the device has one.
     pub fn follow_link(&mut self) -> Result<(), String> {
         // SAFETY: takes a number.
-        let up = unsafe { fwe_port_has_link(self.number) } != 0;
+        let up = unsafe { fwe_port_has_link(self.number()) } != 0;
         self.tap.set_carrier(up)
     }
 }
@@ -120,7 +144,5 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         let _ = self.tap.set_carrier(false);
-        // SAFETY: started, and no worker uses it any more.
-        unsafe { fwe_port_stop(self.number) };
     }
 }

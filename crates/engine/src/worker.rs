@@ -75,7 +75,7 @@ impl Worker {
         let ports: Vec<fwe_port> = ports
             .iter()
             .map(|port| fwe_port {
-                id: port.number,
+                id: port.number(),
                 rx_queue: 0,
                 tx_queue: 0,
                 number: 0,

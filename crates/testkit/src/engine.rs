@@ -6,15 +6,15 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use freeway_lab::Lab;
 use freeway_lab::frame::{MAC_LAN, MAC_WAN, mac_text};
+use freeway_lab::{Lab, Netns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
 use crate::log::Log;
-use crate::{Moment, POLL, program, until};
+use crate::{Moment, POLL, Router, freeway, program, until};
 
 /// DPDK starts in a second where the machine is not busy.
 const START: Duration = Duration::from_secs(60);
@@ -32,31 +32,59 @@ pub struct Engine {
 pub fn engine() -> Command {
     let mut command = Command::new(program("freeway-engine"));
     command.env("NO_COLOR", "1");
+    // which would pin what it loads in the machine's own file system
+    command.env("LIBXDP_SKIP_DISPATCHER", "1");
     command
 }
 
-/// Hands the devices of the router's ports to an engine's: they get other names, and no addresses. Returns the
-/// configuration of that engine.
+/// What DPDK reaches a port by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// A packet socket, which puts IPv4 fragments together.
+    AfPacket,
+    /// An AF_XDP socket.
+    AfXdp,
+}
+
+impl Device {
+    fn vdev(self, number: usize, name: &str) -> String {
+        match self {
+            Device::AfPacket => format!("net_af_packet{number},iface={name}"),
+            // what busy polling needs is set in another namespace's /sys
+            Device::AfXdp => format!("net_af_xdp{number},iface={name},busy_budget=0"),
+        }
+    }
+}
+
+/// A port that is to be an engine's: its name, and the MAC address that it keeps.
+pub type Face = (&'static str, [u8; 6]);
+
+/// Those of a lab's router.
+const OF_LAB: [Face; 2] = [("lan0", MAC_LAN), ("wan0", MAC_WAN)];
+
+/// As [`take_ports_of`], for the ports of a lab's router, and the first CPU.
 pub fn take_ports(lab: &Lab) -> String {
+    take_ports_of(lab.router(), 0, Device::AfPacket, &OF_LAB)
+}
+
+/// Hands the devices of a router's ports to an engine's on that CPU: they get other names, and no addresses. Returns the
+/// configuration of that engine.
+pub fn take_ports_of(router: &Netns, core: usize, device: Device, ports: &[Face]) -> String {
     let mut config =
-        String::from("[engine]\ncore = 0\nhuge_pages = false\nmemory_mib = 64\nidle = \"sleep\"\n");
-    for (number, (name, mac)) in [("lan0", MAC_LAN), ("wan0", MAC_WAN)]
-        .into_iter()
-        .enumerate()
-    {
-        let tool = |line: &str| lab.router().tool(line).unwrap();
+        format!("[engine]\ncore = {core}\nhuge_pages = false\nmemory_mib = 64\nidle = \"sleep\"\n");
+    for (number, (name, mac)) in ports.iter().enumerate() {
+        let tool = |line: &str| router.tool(line).unwrap();
         tool(&format!("ip link set {name} down"));
         tool(&format!("ip address flush dev {name}"));
         // packet sockets are given merged frames, longer than their buffers
         tool(&format!("ethtool -K {name} gro off"));
-        // what is for the TAP's address, the kernel drops there
+        // what is for the TAP's address, the kernel drops there; it answers no question of who has an address
         tool(&format!(
-            "ip link set {name} name d{name} address 02:00:00:00:aa:0{number} promisc on up"
+            "ip link set {name} name d{name} address 02:00:00:00:aa:0{number} arp off promisc on up"
         ));
-        config += &format!(
-            "[engine.port.{name}]\nvdev = \"net_af_packet{number},iface=d{name}\"\nmac = \"{}\"\n",
-            mac_text(mac)
-        );
+        let vdev = device.vdev(number, &format!("d{name}"));
+        let mac = mac_text(*mac);
+        config += &format!("[engine.port.{name}]\nvdev = \"{vdev}\"\nmac = \"{mac}\"\n");
     }
     config
 }
@@ -65,32 +93,43 @@ impl Engine {
     /// Starts an engine for the ports of a lab that has been taken from the kernel, waits for its TAPs, and gives them the
     /// addresses that the ports had.
     pub fn start(lab: &Lab, config_toml: &str) -> Engine {
-        let engine = Self::start_again(lab, config_toml);
+        let engine = Self::start_in(lab.router(), config_toml, &OF_LAB);
         let plan = lab.topology().family.plan();
         let nodad = if plan.lan.is_ipv6() { " nodad" } else { "" };
         for (name, address) in [("lan0", plan.lan), ("wan0", plan.wan)] {
-            let tool = |line: &str| lab.router().tool(line).unwrap();
-            tool(&format!("ip link set {name} up"));
             let len = plan.prefix_len;
-            tool(&format!("ip address add {address}/{len} dev {name}{nodad}"));
+            let line = format!("ip address add {address}/{len} dev {name}{nodad}");
+            lab.router().tool(&line).unwrap();
+        }
+        engine
+    }
+
+    /// Starts an engine for ports that have been taken from the kernel; its TAPs are up.
+    pub fn start_in(router: &Netns, config_toml: &str, ports: &[Face]) -> Engine {
+        let engine = Self::run(router, config_toml, ports);
+        for (name, _) in ports {
+            router.tool(&format!("ip link set {name} up")).unwrap();
         }
         engine
     }
 
     /// Starts one whose TAPs may be there with all that was configured on them.
     pub fn start_again(lab: &Lab, config_toml: &str) -> Engine {
+        Self::run(lab.router(), config_toml, &OF_LAB)
+    }
+
+    fn run(router: &Netns, config_toml: &str, ports: &[Face]) -> Engine {
         let config = NamedTempFile::new().unwrap();
         std::fs::write(config.path(), config_toml).unwrap();
         let mut command = engine();
         command.args(["run", "--config"]).arg(config.path());
-        let mut child = lab
-            .router()
+        let mut child = router
             .spawn(command.stdout(Stdio::null()).stderr(Stdio::piped()))
             .unwrap();
         let log = Log::of(&mut child);
         let mut engine = Engine { child, config, log };
         let end = Moment::now() + START;
-        while !has_carrier(lab, "lan0") || !has_carrier(lab, "wan0") {
+        while !ports.iter().all(|port| is_there(router, port)) {
             let ended = engine.child.try_wait().unwrap();
             if ended.is_some() || Moment::now() > end {
                 let _ = engine.child.kill();
@@ -99,6 +138,16 @@ impl Engine {
             thread::sleep(POLL);
         }
         engine
+    }
+
+    /// Starts a daemon in its router, and waits until the ports are the engine's.
+    pub fn daemon(router: &Netns, config_toml: &str, ports: &[&str]) -> Router {
+        let by_engine = |status: &Value| {
+            let there = status["ports"].as_array().unwrap();
+            let fast = |port: &Value| port["state"] == "fast" && port["path"] == "engine";
+            there.len() == ports.len() && there.iter().all(fast)
+        };
+        Router::start_until(router, config_toml, freeway(), ports, by_engine)
     }
 
     /// Its configuration.
@@ -141,10 +190,12 @@ impl Drop for Engine {
     }
 }
 
-/// True if the interface is there, and has a link, or would have one if it were up.
-fn has_carrier(lab: &Lab, name: &str) -> bool {
-    let shown = lab.router().tool(&format!("ip -j link show dev {name}"));
+/// True if the port's TAP is there as the engine wants it, and has a link, or would have one if it were up.
+fn is_there(router: &Netns, (name, mac): &Face) -> bool {
+    let shown = router.tool(&format!("ip -j link show dev {name}"));
     let shown: Option<Value> = shown.ok().and_then(|text| serde_json::from_str(&text).ok());
-    let flags = shown.map(|links| links[0]["flags"].to_string());
-    flags.is_some_and(|flags| !flags.contains("NO-CARRIER"))
+    shown.is_some_and(|links| {
+        links[0]["address"] == mac_text(*mac)
+            && !links[0]["flags"].to_string().contains("NO-CARRIER")
+    })
 }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The cases of `main.rs` with the engine in the place of Freeway's programs: its ports are `net_af_xdp` on the veths,
+//! and what the routers' ports were is TAPs (`net_af_packet` puts IPv4 fragments together, docs/engine.md). Setups, frames and
+//! comparison are the same ones. Of the default cases it has some, with more frames each.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+// some of it is for ports of other kinds
+#[allow(dead_code)]
+mod bench;
+mod case;
+mod compare;
+mod flow;
+mod frame;
+mod record;
+mod ruleset;
+mod setup;
+mod shrink;
+mod suite;
+mod tally;
+mod traffic;
+
+use bench::By;
+use suite::{Extent, SHARE_MIN, same};
+
+/// Of the default blocks.
+const BLOCKS: usize = 6;
+const FRAMES: usize = 4400;
+
+#[test]
+fn engine_sends_what_the_kernel_sends() {
+    let mut extent = Extent::read();
+    let asked = ["FREEWAY_CASES", "FREEWAY_SEED", "FREEWAY_FRAMES"];
+    let default = asked.iter().all(|name| std::env::var_os(name).is_none());
+    let long = freeway_testkit::long();
+    if default && !long {
+        extent.blocks.truncate(BLOCKS);
+        extent.frames = FRAMES;
+    }
+    let Some(tally) = same(By::Engine, extent) else {
+        return;
+    };
+    if default {
+        let wanted = if long { 1_000_000 } else { 100_000 };
+        assert!(tally.frames >= wanted, "{} frames", tally.frames);
+        let share = tally.learnable_share();
+        assert!(share >= SHARE_MIN, "the engine had {:.1} %", 100.0 * share);
+    }
+}
