@@ -1,30 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A worker between rings does what the native pipeline does, one frame at a time and in bursts: the same reasons, bytes,
-//! states and counters. `FREEWAY_SEED` replays a run. DPDK starts once in a process, so this is one test.
+//! states and counters; and what the vectors of tests/vectors say. `FREEWAY_SEED` replays a run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[allow(dead_code)]
 #[path = "../../datapath/tests/support"]
 mod support {
+    pub mod common;
     pub mod frame;
     pub mod near;
     pub mod random;
     pub mod state;
+    pub mod target;
+    pub mod vectors;
+
+    pub use common::{directory, over, read};
 }
 
-use std::collections::VecDeque;
-use std::ffi::c_void;
+#[path = "worker/rings.rs"]
+mod rings;
+#[path = "worker/vectors.rs"]
+mod vectors;
+
 use std::net::IpAddr;
-use std::ptr;
 
 use freeway_abi::{
-    FW_R_COUNT, FW_R_FAST, FW_R_MISS, FW_ST_ACTIVE, fw_config, fw_control, fw_flow, fw_framed,
-    fw_framing, fw_nexthop, fw_tag,
+    FW_R_COUNT, FW_R_FAST, FW_R_MISS, FW_ST_ACTIVE, fw_control, fw_framed, fw_framing, fw_nexthop,
+    fw_tag,
 };
 use freeway_datapath::user::Pipeline;
-use freeway_engine::eal::Eal;
 use freeway_engine::ffi;
-use freeway_lookup::{Memory, Pages};
+use rings::{Between, HZ, NOW, PORTS, ROOM, alone};
 use support::frame::Frame;
 use support::near;
 use support::random::Random;
@@ -34,12 +40,7 @@ const FRAMES: usize = 120_000;
 const BURST: usize = 32;
 /// Flows of a batch, each with a next hop.
 const FLOWS: u32 = 8;
-const NOW: u32 = 0xffff_ff00;
-const HZ: u32 = 250;
-const ROOM: u32 = 128;
-const BUFFERS: u32 = 1023;
-/// ifindex of the ports, and of a VLAN at the first one.
-const PORTS: [u32; 3] = [1, 2, 3];
+/// A VLAN at the first port.
 const VLAN_PORT: u32 = 9;
 const VLAN: u16 = 77;
 
@@ -61,198 +62,6 @@ fn framing() -> (fw_framing, fw_framed) {
         ..Default::default()
     };
     (framing, framed)
-}
-
-/// What a worker's ports have, of the engine's memory.
-struct Engine {
-    rings: *mut ffi::fwe_rings,
-    worker: *mut ffi::fwe_worker,
-    table: Memory,
-    control: Box<fw_control>,
-    nexthops: Box<[fw_nexthop]>,
-    config: Box<fw_config>,
-    _clock: Box<ffi::fwe_clock>,
-    places: Vec<u32>,
-    // at a place that stays: the worker has its address
-    #[allow(clippy::box_collection)]
-    exceptions: Box<VecDeque<(Vec<u8>, u32)>>,
-    framings: *mut freeway_engine::ffi::fw_engine_framings,
-}
-
-/// The worker's exceptions are read, and freed.
-unsafe extern "C" fn exception(
-    context: *mut c_void,
-    _port: *const ffi::fwe_port,
-    frames: *mut *mut ffi::rte_mbuf,
-    reasons: *const u8,
-    count: u32,
-) {
-    // SAFETY: the context is what the worker was given, and there are so many frames.
-    unsafe {
-        let to = &mut *context.cast::<VecDeque<(Vec<u8>, u32)>>();
-        for i in 0..count as usize {
-            let mut frame = vec![0; 4096];
-            let len = ffi::fwe_frame_read(*frames.add(i), frame.as_mut_ptr().cast(), 4096);
-            frame.truncate(len as usize);
-            to.push_back((frame, (*reasons.add(i)).into()));
-        }
-        ffi::fwe_frames_free(frames, count);
-    }
-}
-
-impl Engine {
-    fn new(rings: *mut ffi::fwe_rings, burst: u32, ahead: u32) -> Self {
-        let mut config = Box::new(fw_config::default());
-        // SAFETY: writes the structure it is given.
-        unsafe { ffi::fwe_bench_table(&raw mut *config, FLOWS) };
-        (config.hz, config.ct, config.ct_check_ticks) = (HZ, 1, HZ);
-        let places = config.flow_mask as usize + 1;
-        let table = Memory::new(Pages::Small, places * size_of::<fw_flow>()).unwrap();
-        let control = Box::new(fw_control::default());
-        let nexthops = vec![fw_nexthop::default(); FLOWS as usize + 1].into_boxed_slice();
-        let clock = Box::new(ffi::fwe_clock {
-            origin_ns: NOW.into(),
-            hz: 0,
-            pad: 0,
-        });
-        let mut exceptions = Box::new(VecDeque::new());
-        let ports: Vec<_> = (0..3)
-            .map(|port| ffi::fwe_port {
-                // SAFETY: there are three.
-                id: unsafe { ffi::fwe_rings_port(rings, port) },
-                rx_queue: 0,
-                tx_queue: 0,
-                number: 0,
-                ifindex: PORTS[port as usize],
-            })
-            .collect();
-        let settings = ffi::fwe_config {
-            memory: ffi::fwe_memory {
-                flows: table.at().cast(),
-                nexthops: nexthops.as_ptr(),
-                control: &raw const *control,
-                config: &raw const *config,
-                watch: ptr::null(),
-                nexthops_max: FLOWS,
-                pad: 0,
-            },
-            clock: &raw const *clock,
-            ports: ports.as_ptr(),
-            ports_count: 3,
-            burst,
-            ahead,
-            numa: -1,
-            exception: Some(exception),
-            source: None,
-            sleep_us_max: 0,
-            context: (&raw mut *exceptions).cast(),
-        };
-        let mut error = ptr::null();
-        // SAFETY: what is pointed to lives as long as the worker.
-        let worker = unsafe { ffi::fwe_worker_new(&raw const settings, &raw mut error) };
-        assert!(!worker.is_null());
-        let (framing, framed) = framing();
-        // SAFETY: one of each; the worker lives.
-        let framings = unsafe {
-            let framings = ffi::fwe_framings_new(&raw const framing, &raw const framed, 1);
-            ffi::fwe_worker_set_framings(worker, framings);
-            framings
-        };
-        Self {
-            rings,
-            worker,
-            table,
-            control,
-            nexthops,
-            config,
-            _clock: clock,
-            places: Vec::new(),
-            exceptions,
-            framings,
-        }
-    }
-
-    fn prepare(&mut self, records: &[(fw_flow, fw_nexthop)], on: u32, deadline: u32) {
-        *self.control = control(on, deadline);
-        for (number, (record, nexthop)) in (1..).zip(records) {
-            self.nexthops[number as usize] = *nexthop;
-            // SAFETY: the table is as large as its configuration says.
-            let place = unsafe {
-                ffi::fw_table_insert(
-                    self.table.at().cast(),
-                    &raw const *self.config,
-                    record,
-                    number,
-                )
-            };
-            assert_ne!(place, 0);
-            self.places.push(place);
-        }
-    }
-
-    /// States of the batch's flows, which leave the table.
-    fn end(&mut self) -> Vec<String> {
-        let mut states = Vec::new();
-        for place in self.places.drain(..) {
-            // SAFETY: places that insert() gave.
-            unsafe {
-                let flow = self.table.at().cast::<fw_flow>().add(place as usize);
-                states.push(format!("{:?}", (*flow).state));
-                ffi::fw_table_remove(self.table.at().cast(), &raw const *self.config, place);
-                ffi::fw_table_release(self.table.at().cast(), place);
-            }
-        }
-        states
-    }
-
-    fn put(&self, port: u32, frame: &[u8], segment: u32) -> bool {
-        let (at, len) = (frame.as_ptr().cast(), frame.len() as u32);
-        // SAFETY: so long is the frame.
-        unsafe { ffi::fwe_rings_put(self.rings, port, at, len, segment) == 0 }
-    }
-
-    fn turn(&self) -> u32 {
-        // SAFETY: on the one thread of this worker.
-        unsafe { ffi::fwe_worker_turn(self.worker) }
-    }
-
-    fn take(&self, port: u32) -> Option<Vec<u8>> {
-        let mut frame = vec![0; 4096];
-        // SAFETY: so long is the buffer.
-        let len = unsafe { ffi::fwe_rings_take(self.rings, port, frame.as_mut_ptr().cast(), 4096) };
-        frame.truncate(usize::try_from(len).ok()?);
-        Some(frame)
-    }
-
-    fn stats(&self) -> &ffi::fwe_stats {
-        // SAFETY: the worker lives, and does nothing meanwhile.
-        unsafe { &*ffi::fwe_worker_stats(self.worker) }
-    }
-
-    fn events(&self) -> u64 {
-        let mut event = [0u8; 128];
-        let mut count = 0;
-        // SAFETY: so long is the buffer.
-        while unsafe { ffi::fwe_worker_event(self.worker, event.as_mut_ptr().cast(), 128) } > 0 {
-            count += 1;
-        }
-        count
-    }
-
-    fn missing(&self) -> u32 {
-        // SAFETY: it lives.
-        unsafe { ffi::fwe_rings_missing(self.rings) }
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        // SAFETY: the worker has ended, and nothing is used any more.
-        unsafe {
-            ffi::fwe_worker_free(self.worker);
-            ffi::fwe_framings_free(self.framings);
-        }
-    }
 }
 
 fn control(on: u32, deadline_tick: u32) -> fw_control {
@@ -347,7 +156,7 @@ fn expected(native: &mut Pipeline, frames: &[Vec<u8>]) -> Vec<Outcome> {
 }
 
 /// Each frame of the batch left as it should, in order, and nothing else did.
-fn hold(engine: &mut Engine, frames: &[Vec<u8>], wanted: &[Outcome], at: &str) {
+fn hold(engine: &mut Between, frames: &[Vec<u8>], wanted: &[Outcome], at: &str) {
     for (number, (reason, frame, port)) in wanted.iter().enumerate() {
         let words = || format!("{at}, frame {number} of the batch: {:02x?}", frames[number]);
         match port {
@@ -368,12 +177,13 @@ fn hold(engine: &mut Engine, frames: &[Vec<u8>], wanted: &[Outcome], at: &str) {
 
 fn random_frames(rings: *mut ffi::fwe_rings, burst: usize, ahead: u32, seed: u64) {
     let mut random = Random(seed);
-    let mut engine = Engine::new(rings, burst as u32, ahead);
+    let mut engine = Between::new(rings, burst as u32, ahead);
     let mut native = Pipeline::new(FLOWS, FLOWS).unwrap();
     native.set_now(NOW);
     native.set_leaves_closing(true);
     let (framing, framed) = framing();
     assert!(native.set_framing(&framing, &framed));
+    engine.set_framing(&framing, &framed);
     for batch in 0..FRAMES / BURST {
         let flows: Vec<_> = (0..FLOWS).map(|number| flow(&mut random, number)).collect();
         let records: Vec<_> = (1..)
@@ -392,12 +202,13 @@ fn random_frames(rings: *mut ffi::fwe_rings, burst: usize, ahead: u32, seed: u64
             })
             .collect();
         *native.control() = control(on, deadline);
+        *engine.control = control(on, deadline);
         for (number, (record, nexthop)) in (1..).zip(&records) {
             *native.nexthop(number).unwrap() = *nexthop;
             *native.flow(number).unwrap() = *record;
             assert!(native.insert(number));
         }
-        engine.prepare(&records, on, deadline);
+        engine.insert_all(&records);
         let wanted = expected(&mut native, &frames);
         for frame in &frames {
             // of longer ones the headers are in the first segment
@@ -444,10 +255,11 @@ fn random_frames(rings: *mut ffi::fwe_rings, burst: usize, ahead: u32, seed: u64
 
 /// What an output has no room for is freed, and counted at that output.
 fn full_output(rings: *mut ffi::fwe_rings) {
-    let mut engine = Engine::new(rings, BURST as u32, ffi::FWE_AHEAD_ALWAYS);
+    let mut engine = Between::new(rings, BURST as u32, ffi::FWE_AHEAD_ALWAYS);
     let flow = Flow::default();
     let record = flow.record(1, false, flow.state(NOW, HZ));
-    engine.prepare(&[(record, flow.nexthop(7))], 1, NOW.wrapping_add(500));
+    *engine.control = control(1, NOW.wrapping_add(500));
+    engine.insert_all(&[(record, flow.nexthop(7))]);
     let frame = flow.frame().bytes();
     for _ in 0..2 {
         for _ in 0..ROOM {
@@ -468,13 +280,14 @@ fn full_output(rings: *mut ffi::fwe_rings) {
 
 /// A next hop at a port that is not the engine's: the frame is the kernel's, as it was.
 fn foreign_output(rings: *mut ffi::fwe_rings) {
-    let mut engine = Engine::new(rings, BURST as u32, ffi::FWE_AHEAD_NEVER);
+    let mut engine = Between::new(rings, BURST as u32, ffi::FWE_AHEAD_NEVER);
     let flow = Flow {
         to_port: 5,
         ..Flow::default()
     };
     let record = flow.record(1, false, flow.state(NOW, HZ));
-    engine.prepare(&[(record, flow.nexthop(7))], 1, NOW.wrapping_add(500));
+    *engine.control = control(1, NOW.wrapping_add(500));
+    engine.insert_all(&[(record, flow.nexthop(7))]);
     let frame = flow.frame().bytes();
     assert!(engine.put(0, &frame, 4000));
     assert_eq!(engine.turn(), 1);
@@ -486,13 +299,14 @@ fn foreign_output(rings: *mut ffi::fwe_rings) {
 /// What closes a connection is the kernel's as it came, and its flow stays as it is: tc, which knows more, judges at the TAP
 /// whether it is the sender's.
 fn closing(rings: *mut ffi::fwe_rings) {
-    let mut engine = Engine::new(rings, BURST as u32, ffi::FWE_AHEAD_AUTO);
+    let mut engine = Between::new(rings, BURST as u32, ffi::FWE_AHEAD_AUTO);
     let flow = Flow {
         proto: 6,
         ..Flow::default()
     };
     let record = flow.record(1, false, flow.state(NOW, HZ));
-    engine.prepare(&[(record, flow.nexthop(7))], 1, NOW.wrapping_add(500));
+    *engine.control = control(1, NOW.wrapping_add(500));
+    engine.insert_all(&[(record, flow.nexthop(7))]);
     for tcp_flags in [0x11, 0x14, 0x04] {
         let frame = Frame {
             tcp_flags,
@@ -514,45 +328,11 @@ fn closing(rings: *mut ffi::fwe_rings) {
 
 #[test]
 fn a_worker_does_what_the_pipeline_does() {
-    let arguments = [
-        "--no-huge",
-        "--no-pci",
-        "--no-telemetry",
-        "--no-shconf",
-        "-m",
-        "64",
-        "--log-level=error",
-    ];
-    let lcores = ["-l", "0"];
-    let arguments: Vec<_> = arguments
-        .iter()
-        .chain(&lcores)
-        .map(|a| (*a).to_owned())
-        .collect();
-    let _eal = Eal::start(&arguments).expect("DPDK without huge pages and devices");
-    // SAFETY: once in this process.
-    let rings = unsafe { ffi::fwe_rings_new(3, ROOM, BUFFERS) };
-    assert!(!rings.is_null());
     let seed = std::env::var("FREEWAY_SEED").map_or(0x5eed, |text| text.parse().unwrap());
-    // a worker is its thread's, and each has the rings for itself
-    let rings = rings as usize;
-    let alone = |work: fn(*mut ffi::fwe_rings, u64), seed| {
-        let work = move || work(rings as *mut ffi::fwe_rings, seed);
-        std::thread::spawn(work).join().unwrap();
-    };
-    alone(|rings, _| full_output(rings), 0);
-    alone(|rings, _| foreign_output(rings), 0);
-    alone(|rings, _| closing(rings), 0);
-    alone(
-        |rings, seed| random_frames(rings, 1, ffi::FWE_AHEAD_NEVER, seed),
-        seed,
-    );
-    alone(
-        |rings, seed| random_frames(rings, BURST, ffi::FWE_AHEAD_ALWAYS, seed),
-        seed,
-    );
-    alone(
-        |rings, seed| random_frames(rings, BURST, ffi::FWE_AHEAD_AUTO, seed + 1),
-        seed,
-    );
+    alone(full_output);
+    alone(foreign_output);
+    alone(closing);
+    alone(move |rings| random_frames(rings, 1, ffi::FWE_AHEAD_NEVER, seed));
+    alone(move |rings| random_frames(rings, BURST, ffi::FWE_AHEAD_ALWAYS, seed));
+    alone(move |rings| random_frames(rings, BURST, ffi::FWE_AHEAD_AUTO, seed + 1));
 }

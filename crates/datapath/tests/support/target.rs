@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The three targets behind one interface. What a target cannot do is declared here.
+//! The targets behind one interface. What a target cannot do is declared here.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -31,6 +31,11 @@ pub trait Target {
     fn shortest_frame(&self) -> usize;
     /// conntrack's answer can be chosen; otherwise there is no connection.
     fn chooses_conntrack(&self) -> bool;
+    /// It asks conntrack of connections, and judges by that what closes them. The engine cannot: the daemon asks, and tc
+    /// judges at the TAP.
+    fn asks_conntrack(&self) -> bool {
+        true
+    }
     /// Frames may come in at other ports than 1.
     fn any_port(&self) -> bool;
     /// A forwarded packet is counted under a reason too, not only by its flow.

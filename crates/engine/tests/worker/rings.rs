@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A worker between rings, whose table and next hops are the test's.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use freeway_abi::{fw_config, fw_control, fw_flow, fw_framed, fw_framing, fw_nexthop, fw_state};
+use freeway_engine::eal::Eal;
+use freeway_engine::ffi;
+use freeway_lookup::{Memory, Pages};
+
+/// Flows and next hops.
+pub const FLOWS_MAX: u32 = 64;
+/// Where the clock stands: shortly before it wraps.
+pub const NOW: u32 = 0xffff_ff00;
+pub const HZ: u32 = 250;
+/// ifindex of the ports.
+pub const PORTS: [u32; 3] = [1, 2, 3];
+/// Frames of a port's ring.
+pub const ROOM: u32 = 128;
+const BUFFERS: u32 = 1023;
+
+/// DPDK and the rings, which are made once in a process.
+struct Once {
+    _eal: Eal,
+    rings: usize,
+}
+
+/// Runs `work` with the rings for itself, on a thread of its own: a worker is its thread's.
+pub fn alone(work: impl FnOnce(*mut ffi::fwe_rings) + Send + 'static) {
+    static ONCE: OnceLock<Mutex<Once>> = OnceLock::new();
+    let once = ONCE.get_or_init(|| {
+        let arguments = [
+            "--no-huge",
+            "--no-pci",
+            "--no-telemetry",
+            "--no-shconf",
+            "-m",
+            "64",
+            "--log-level=error",
+            "-l",
+            "0",
+        ];
+        let arguments: Vec<_> = arguments.iter().map(|a| (*a).to_owned()).collect();
+        let eal = Eal::start(&arguments).expect("DPDK without huge pages and devices");
+        // SAFETY: once in this process.
+        let rings = unsafe { ffi::fwe_rings_new(3, ROOM, BUFFERS) };
+        assert!(!rings.is_null());
+        Mutex::new(Once {
+            _eal: eal,
+            rings: rings as usize,
+        })
+    });
+    let once = once.lock().unwrap_or_else(PoisonError::into_inner);
+    let rings = once.rings;
+    let thread = std::thread::spawn(move || work(rings as *mut ffi::fwe_rings));
+    thread.join().unwrap();
+}
+
+/// What a worker's ports have, of the engine's memory.
+pub struct Between {
+    rings: *mut ffi::fwe_rings,
+    worker: *mut ffi::fwe_worker,
+    table: Memory,
+    pub control: Box<fw_control>,
+    pub nexthops: Box<[fw_nexthop]>,
+    config: Box<fw_config>,
+    _clock: Box<ffi::fwe_clock>,
+    places: Vec<u32>,
+    // at a place that stays: the worker has its address
+    #[allow(clippy::box_collection)]
+    pub exceptions: Box<VecDeque<(Vec<u8>, u32)>>,
+    framings: *mut ffi::fw_engine_framings,
+}
+
+/// The worker's exceptions are read, and freed.
+unsafe extern "C" fn exception(
+    context: *mut c_void,
+    _port: *const ffi::fwe_port,
+    frames: *mut *mut ffi::rte_mbuf,
+    reasons: *const u8,
+    count: u32,
+) {
+    // SAFETY: the context is what the worker was given, and there are so many frames.
+    unsafe {
+        let to = &mut *context.cast::<VecDeque<(Vec<u8>, u32)>>();
+        for i in 0..count as usize {
+            let mut frame = vec![0; 4096];
+            let len = ffi::fwe_frame_read(*frames.add(i), frame.as_mut_ptr().cast(), 4096);
+            frame.truncate(len as usize);
+            to.push_back((frame, (*reasons.add(i)).into()));
+        }
+        ffi::fwe_frames_free(frames, count);
+    }
+}
+
+impl Between {
+    pub fn new(rings: *mut ffi::fwe_rings, burst: u32, ahead: u32) -> Self {
+        let mut config = Box::new(fw_config::default());
+        // SAFETY: writes the structure it is given.
+        unsafe { ffi::fwe_bench_table(&raw mut *config, FLOWS_MAX) };
+        (config.hz, config.ct, config.ct_check_ticks) = (HZ, 1, HZ);
+        let places = config.flow_mask as usize + 1;
+        let table = Memory::new(Pages::Small, places * size_of::<fw_flow>()).unwrap();
+        let control = Box::new(fw_control::default());
+        let nexthops = vec![fw_nexthop::default(); FLOWS_MAX as usize + 1].into_boxed_slice();
+        let clock = Box::new(ffi::fwe_clock {
+            origin_ns: NOW.into(),
+            hz: 0,
+            pad: 0,
+        });
+        let mut exceptions = Box::new(VecDeque::new());
+        let ports: Vec<_> = (0..3)
+            .map(|port| ffi::fwe_port {
+                // SAFETY: there are three.
+                id: unsafe { ffi::fwe_rings_port(rings, port) },
+                rx_queue: 0,
+                tx_queue: 0,
+                number: 0,
+                ifindex: PORTS[port as usize],
+            })
+            .collect();
+        let settings = ffi::fwe_config {
+            memory: ffi::fwe_memory {
+                flows: table.at().cast(),
+                nexthops: nexthops.as_ptr(),
+                control: &raw const *control,
+                config: &raw const *config,
+                watch: ptr::null(),
+                nexthops_max: FLOWS_MAX,
+                pad: 0,
+            },
+            clock: &raw const *clock,
+            ports: ports.as_ptr(),
+            ports_count: 3,
+            burst,
+            ahead,
+            numa: -1,
+            exception: Some(exception),
+            source: None,
+            sleep_us_max: 0,
+            context: (&raw mut *exceptions).cast(),
+        };
+        let mut error = ptr::null();
+        // SAFETY: what is pointed to lives as long as the worker.
+        let worker = unsafe { ffi::fwe_worker_new(&raw const settings, &raw mut error) };
+        assert!(!worker.is_null());
+        Self {
+            rings,
+            worker,
+            table,
+            control,
+            nexthops,
+            config,
+            _clock: clock,
+            places: Vec::new(),
+            exceptions,
+            framings: ptr::null_mut(),
+        }
+    }
+
+    /// What comes in so is another's. Once.
+    pub fn set_framing(&mut self, framing: &fw_framing, framed: &fw_framed) {
+        assert!(self.framings.is_null());
+        // SAFETY: one of each; the worker lives.
+        unsafe {
+            self.framings = ffi::fwe_framings_new(framing, framed, 1);
+            ffi::fwe_worker_set_framings(self.worker, self.framings);
+        }
+    }
+
+    /// Flows and next hops 1, 2, ...
+    pub fn insert_all(&mut self, records: &[(fw_flow, fw_nexthop)]) {
+        for (number, (record, nexthop)) in (1..).zip(records) {
+            self.nexthops[number as usize] = *nexthop;
+            self.insert(number, record);
+        }
+    }
+
+    /// Returns where the flow is then.
+    pub fn insert(&mut self, number: u32, record: &fw_flow) -> u32 {
+        let (flows, config) = (self.table.at().cast(), &raw const *self.config);
+        // SAFETY: the table is as large as its configuration says.
+        let place = unsafe { ffi::fw_table_insert(flows, config, record, number) };
+        assert_ne!(place, 0);
+        self.places.push(place);
+        place
+    }
+
+    /// Of a flow that is at a place.
+    pub fn state(&self, place: u32) -> fw_state {
+        // SAFETY: a place that insert() gave.
+        unsafe { (*self.table.at().cast::<fw_flow>().add(place as usize)).state }
+    }
+
+    /// States of the batch's flows, which leave the table.
+    pub fn end(&mut self) -> Vec<String> {
+        let mut states = Vec::new();
+        for place in std::mem::take(&mut self.places) {
+            states.push(format!("{:?}", self.state(place)));
+            // SAFETY: as above.
+            unsafe {
+                ffi::fw_table_remove(self.table.at().cast(), &raw const *self.config, place);
+                ffi::fw_table_release(self.table.at().cast(), place);
+            }
+        }
+        states
+    }
+
+    pub fn put(&self, port: u32, frame: &[u8], segment: u32) -> bool {
+        let (at, len) = (frame.as_ptr().cast(), frame.len() as u32);
+        // SAFETY: so long is the frame.
+        unsafe { ffi::fwe_rings_put(self.rings, port, at, len, segment) == 0 }
+    }
+
+    pub fn turn(&self) -> u32 {
+        // SAFETY: on the one thread of this worker.
+        unsafe { ffi::fwe_worker_turn(self.worker) }
+    }
+
+    pub fn take(&self, port: u32) -> Option<Vec<u8>> {
+        let mut frame = vec![0; 4096];
+        // SAFETY: so long is the buffer.
+        let len = unsafe { ffi::fwe_rings_take(self.rings, port, frame.as_mut_ptr().cast(), 4096) };
+        frame.truncate(usize::try_from(len).ok()?);
+        Some(frame)
+    }
+
+    pub fn stats(&self) -> &ffi::fwe_stats {
+        // SAFETY: the worker lives, and does nothing meanwhile.
+        unsafe { &*ffi::fwe_worker_stats(self.worker) }
+    }
+
+    pub fn events(&self) -> u64 {
+        let mut event = [0u8; 128];
+        let mut count = 0;
+        // SAFETY: so long is the buffer.
+        while unsafe { ffi::fwe_worker_event(self.worker, event.as_mut_ptr().cast(), 128) } > 0 {
+            count += 1;
+        }
+        count
+    }
+
+    pub fn missing(&self) -> u32 {
+        // SAFETY: it lives.
+        unsafe { ffi::fwe_rings_missing(self.rings) }
+    }
+}
+
+impl Drop for Between {
+    fn drop(&mut self) {
+        // SAFETY: the worker has ended, and nothing is used any more.
+        unsafe {
+            ffi::fwe_worker_free(self.worker);
+            ffi::fwe_framings_free(self.framings);
+        }
+    }
+}
