@@ -456,6 +456,123 @@ struct fw_policer {
 	__u32 pad;
 };
 
+/*
+ * What the scrubber drops ahead of the kernel: addresses of sets that a rule of the ruleset
+ * drops by. A rule of the kernel's is one or several of these, each a bit of a word.
+ */
+enum fw_scrub_const {
+	FW_SCRUB_RULES = 64,
+	/* Which rules drop an address: those of a class, and most have the same few. */
+	FW_SCRUB_CLASSES = 1024,
+	/* Of an entry in place of its class: nobody's yet; somebody's that has left. */
+	FW_SCRUB_FREE = 0,
+	FW_SCRUB_LEFT = 1,
+	FW_SCRUB_CLASS_FIRST = 2,
+	/* Entries of a cache line, and lines that are looked at from an address's home on. */
+	FW_SCRUB_WAYS4 = 4,
+	FW_SCRUB_WAYS6 = 2,
+	FW_SCRUB_LINES = 4,
+	/* Ranges of ports that a rule may name. */
+	FW_SCRUB_RANGES = 8,
+	/* One drop of so many is counted at its address. */
+	FW_SCRUB_SAMPLE = 64,
+	/* What stands beside the address in a concatenation: bits of fw_scrub6.pair's kind. */
+	FW_SCRUB_PAIR_PROTO = 1 << 0,
+	FW_SCRUB_PAIR_DPORT = 1 << 1,
+	FW_SCRUB_PAIR_SPORT = 1 << 2,
+	FW_SCRUB_PAIR_IP4 = 1 << 3,
+	FW_SCRUB_PAIR_SHIFT = 24,
+	/* Bits of fw_scrub.ranges. */
+	FW_SCRUB_NETS4 = 1 << 0,
+	FW_SCRUB_NETS6 = 1 << 1,
+};
+
+struct fw_scrub4 {
+	__u32 addr_be;
+	__u32 until_tick; /* 0: for good */
+	__u32 hits;       /* packets, by sample */
+	__u32 class;      /* or enum fw_scrub_const; written last */
+};
+
+/* An IPv6 address, or one of either version with what stands beside it. */
+struct fw_scrub6 {
+	__u32 addr_be[4]; /* IPv4: in the first */
+	__u32 pair;       /* kind << FW_SCRUB_PAIR_SHIFT | protocol << 16 | port; 0: none */
+	__u32 until_tick;
+	__u32 hits;
+	__u32 class;
+};
+
+/* Keys of longest prefix matches, and their value. */
+struct fw_scrub_net4 {
+	__u32 len;
+	__u32 addr_be;
+};
+
+struct fw_scrub_net6 {
+	__u32 len;
+	__u32 addr_be[4];
+};
+
+struct fw_scrub_net {
+	__u32 until_tick;
+	__u32 class;
+	__u32 hits;
+	__u32 pad;
+};
+
+struct fw_scrub_class {
+	__u64 rules;
+	__u32 first; /* the lowest of them */
+	__u32 pad;
+};
+
+/* What else must be equal for a rule to drop. */
+struct fw_scrub_rule {
+	__u32 due_tick; /* from then on the kernel is given the next packet */
+	__u8 proto;     /* 0: any */
+	__u8 dports;    /* ranges in use; 0: any */
+	__u16 pad;
+	__u16 dport_first[FW_SCRUB_RANGES];
+	__u16 dport_last[FW_SCRUB_RANGES];
+};
+
+/* Written by the daemon, the same at all ports. */
+struct fw_scrub {
+	__u32 valid;  /* 0: everything is the kernel's */
+	__u32 ranges; /* enum fw_scrub_const: there are prefixes */
+	__u32 pairs;  /* bit k: there are concatenations of kind k */
+	__u32 pad;
+	__u64 plain; /* rules without conditions */
+	struct fw_scrub_rule rule[FW_SCRUB_RULES];
+	struct fw_scrub_class class[FW_SCRUB_CLASSES];
+};
+
+/* The same of one port. */
+struct fw_scrub_here {
+	__u64 by_source; /* rules that look at the source */
+	__u64 by_destination;
+	__u8 mac[6]; /* frames to other stations are the kernel's */
+	__u16 pad;
+};
+
+struct fw_scrub_count {
+	__u64 dropped; /* packets */
+	__u64 bytes;   /* of their frames */
+	__u64 passed;  /* that the rule would drop, and the kernel was given */
+};
+
+/* Load-time constants. */
+struct fw_scrub_config {
+	__u32 hz;
+	__u32 mask4; /* entries - 1 */
+	__u32 mask6;
+	__u32 shift4; /* what is left of a sum names a line */
+	__u32 shift6;
+	__u32 count_mask;
+	__u64 hash_key[3];
+};
+
 /* Context of the clock program: user space asks for the data plane's time. */
 struct fw_clock {
 	__u32 tick;
@@ -712,6 +829,17 @@ FW_ABI_SIZE(fw_offer_set, 32);
 FW_ABI_SIZE(fw_observation_set, 32);
 FW_ABI_SIZE(fw_limit, 8);
 FW_ABI_SIZE(fw_policer, 24);
+FW_ABI_SIZE(fw_scrub4, 16);
+FW_ABI_SIZE(fw_scrub6, 32);
+FW_ABI_SIZE(fw_scrub_net4, 8);
+FW_ABI_SIZE(fw_scrub_net6, 20);
+FW_ABI_SIZE(fw_scrub_net, 16);
+FW_ABI_SIZE(fw_scrub_class, 16);
+FW_ABI_SIZE(fw_scrub_rule, 40);
+FW_ABI_SIZE(fw_scrub, 18968);
+FW_ABI_SIZE(fw_scrub_here, 24);
+FW_ABI_SIZE(fw_scrub_count, 24);
+FW_ABI_SIZE(fw_scrub_config, 48);
 FW_ABI_SIZE(fw_source, 12);
 FW_ABI_SIZE(fw_cpu, 3248);
 FW_ABI_SIZE(fw_conn, 92);

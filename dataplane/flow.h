@@ -6,12 +6,6 @@
 #include "abi.h"
 #include "parse.h"
 
-/* Serial comparison of wrapping ticks. */
-static __always_inline int fw_reached(__u32 now, __u32 tick)
-{
-	return (__s32)(now - tick) >= 0;
-}
-
 /* SYN, FIN, RST: both directions wait until the manager has decided anew. */
 static __always_inline void fw_suspend(struct fw_state *st, enum fw_reason reason)
 {

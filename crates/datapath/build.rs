@@ -14,7 +14,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=CLANG");
     println!("cargo::rerun-if-env-changed=CFLAGS");
     let clang = clang();
-    for name in ["xdp", "bridge", "bond", "tc", "raw", "watchdog", "drops"] {
+    for name in [
+        "xdp", "bridge", "bond", "tc", "raw", "watchdog", "drops", "scrub",
+    ] {
         SkeletonBuilder::new()
             .source(dataplane.join(format!("{name}.bpf.c")))
             .obj(out.join(format!("{name}.o")))

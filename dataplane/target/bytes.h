@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Byte order and memory access, the same for every target. */
+/* Byte order, memory access and ticks, the same for every target. */
 #ifndef FW_TARGET_BYTES_H
 #define FW_TARGET_BYTES_H
 
@@ -45,5 +45,11 @@ typedef __u16 __attribute__((may_alias, aligned(1))) fw_u16_any;
 
 #define FW_READ_ONCE(x)     (*(const volatile __typeof__(x) *)&(x))
 #define FW_WRITE_ONCE(x, v) (*(volatile __typeof__(x) *)&(x) = (v))
+
+/* Serial comparison of wrapping ticks. */
+static __always_inline int fw_reached(__u32 now, __u32 tick)
+{
+	return (__s32)(now - tick) >= 0;
+}
 
 #endif

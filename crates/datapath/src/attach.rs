@@ -138,6 +138,21 @@ impl Attachment {
         })
     }
 
+    /// Has another program of the same kind take this one's place at once; only a link's can.
+    pub fn replace(&self, prog: BorrowedFd<'_>) -> io::Result<()> {
+        let Attachment::Link(link) = self else {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        };
+        // SAFETY: two descriptors, and no options.
+        let rc = unsafe {
+            libbpf_sys::bpf_link_update(link.as_raw_fd(), prog.as_raw_fd(), std::ptr::null())
+        };
+        match rc {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(-error)),
+        }
+    }
+
     /// True while the program is where it was put: others may detach links and delete filters, and no event tells.
     #[must_use]
     pub fn holds(&self) -> bool {

@@ -11,6 +11,7 @@ mod edges;
 mod error;
 mod events;
 mod object;
+mod scrub;
 mod shared;
 pub mod user;
 
@@ -19,4 +20,5 @@ pub use clock::Clock;
 pub use error::DatapathError;
 pub use events::{DataplaneEvent, Events};
 pub use object::{Datapath, FLOWS_DEFAULT, FLOWS_MAX, LoadOptions, PortFault, ProgramSize};
+pub use scrub::{ScrubKey, Scrubber};
 pub use shared::{Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots};

@@ -19,6 +19,7 @@ use crate::drops::{Drops, drop_reasons};
 use crate::edges::{self, edges_len};
 use crate::error::DatapathError;
 use crate::events::Events;
+use crate::scrub::Scrubber;
 use crate::shared::{
     Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots, configure_table, seen_len,
 };
@@ -112,7 +113,7 @@ const ROUTED_PORTS: &str = "fw_routed_ports";
 const PATH_COUNTS: &str = "fw_path_counts";
 const EDGES: &str = "fw_edges";
 
-type MapByName = BTreeMap<String, MapHandle>;
+pub(crate) type MapByName = BTreeMap<String, MapHandle>;
 
 /// The loaded data plane. Dropping it unloads everything.
 pub struct Datapath {
@@ -246,6 +247,22 @@ impl Datapath {
             fd(".data.control")?,
             fd("fw_watches")?,
         ])
+    }
+
+    /// What drops ahead of the fast path, with room for so many addresses of IPv4, and of IPv6 and concatenations.
+    pub fn scrubber(&self, room: [u32; 2]) -> Result<Scrubber, DatapathError> {
+        let next = self.prog(Hook::Xdp)?;
+        Scrubber::load(&self.maps, &next, self.config.hz, room)
+    }
+
+    /// One with more room and the same in it.
+    pub fn larger_scrubber(
+        &self,
+        scrubber: &Scrubber,
+        room: [u32; 2],
+    ) -> Result<Scrubber, DatapathError> {
+        let next = self.prog(Hook::Xdp)?;
+        scrubber.grown(&self.maps, &next, room)
     }
 
     /// Load-time constants.
@@ -618,18 +635,21 @@ impl Datapath {
     }
 }
 
-fn possible_cpus() -> u32 {
+pub(crate) fn possible_cpus() -> u32 {
     libbpf_rs::num_possible_cpus().unwrap_or(1).max(1) as u32
 }
 
-fn get<'m>(maps: &'m MapByName, name: &'static str) -> Result<&'m MapHandle, DatapathError> {
+pub(crate) fn get<'m>(
+    maps: &'m MapByName,
+    name: &'static str,
+) -> Result<&'m MapHandle, DatapathError> {
     maps.get(name).ok_or(DatapathError::Missing {
         object: "xdp",
         name,
     })
 }
 
-fn load(
+pub(crate) fn load(
     object: &'static str,
     bytes: &[u8],
     mut prepare: impl FnMut(&str, &mut libbpf_rs::OpenMapMut<'_>) -> libbpf_rs::Result<()>,
@@ -679,7 +699,7 @@ fn load_with(
     })
 }
 
-fn handles(object: &Object) -> Result<MapByName, DatapathError> {
+pub(crate) fn handles(object: &Object) -> Result<MapByName, DatapathError> {
     object
         .maps()
         .map(|map| {
@@ -693,7 +713,7 @@ fn handles(object: &Object) -> Result<MapByName, DatapathError> {
         .collect()
 }
 
-fn prog_fd(
+pub(crate) fn prog_fd(
     object: &Object,
     what: &'static str,
     name: &'static str,
@@ -757,7 +777,7 @@ fn bytes_of<T>(elements: u32) -> u32 {
 }
 
 /// Unpredictable to whoever sends packets.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
 }

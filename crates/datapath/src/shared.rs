@@ -19,7 +19,7 @@ use freeway_abi::{
 use crate::DatapathError;
 
 /// A mapped BPF array of `T`.
-struct Shared<T> {
+pub(crate) struct Shared<T> {
     base: NonNull<u8>,
     bytes: usize,
     len: u32,
@@ -33,7 +33,7 @@ unsafe impl<T> Send for Shared<T> {}
 unsafe impl<T> Sync for Shared<T> {}
 
 impl<T: Pod> Shared<T> {
-    fn map(fd: impl AsFd, name: &'static str, len: u32) -> Result<Self, DatapathError> {
+    pub(crate) fn map(fd: impl AsFd, name: &'static str, len: u32) -> Result<Self, DatapathError> {
         const { assert!(size_of::<T>().is_multiple_of(8)) };
         let bytes = (size_of::<T>() * len as usize).next_multiple_of(4096);
         // SAFETY: a fresh mapping of a map created with BPF_F_MMAPABLE.
@@ -69,28 +69,36 @@ impl<T: Pod> Shared<T> {
         (index < self.len).then(|| unsafe { self.base.cast::<T>().add(index as usize) })
     }
 
-    fn read(&self, index: u32) -> T {
+    pub(crate) fn read(&self, index: u32) -> T {
         // SAFETY: in bounds and aligned; any bit pattern is a value.
         self.slot(index)
             .map_or_else(T::default, |p| unsafe { p.read_volatile() })
     }
 
-    fn write(&self, index: u32, value: T) {
+    pub(crate) fn write(&self, index: u32, value: T) {
         if let Some(p) = self.slot(index) {
             // SAFETY: in bounds and aligned.
             unsafe { p.write_volatile(value) };
         }
     }
 
+    /// Writes an element up to a field.
+    pub(crate) fn write_below(&self, index: u32, value: T, offset: usize) {
+        for (at, bytes) in value.as_bytes()[..offset].chunks_exact(4).enumerate() {
+            let word = u32::from_ne_bytes(bytes.first_chunk().copied().unwrap_or_default());
+            self.store(index, 4 * at, word);
+        }
+    }
+
     /// A 32-bit field of an element.
-    fn atomic(&self, index: u32, offset: usize) -> Option<&AtomicU32> {
+    pub(crate) fn atomic(&self, index: u32, offset: usize) -> Option<&AtomicU32> {
         debug_assert!(offset + 4 <= size_of::<T>() && offset.is_multiple_of(4));
         // SAFETY: in bounds and aligned; the memory lives as long as self.
         self.slot(index)
             .map(|p| unsafe { AtomicU32::from_ptr(p.cast::<u8>().add(offset).cast().as_ptr()) })
     }
 
-    fn store(&self, index: u32, offset: usize, value: u32) {
+    pub(crate) fn store(&self, index: u32, offset: usize, value: u32) {
         if let Some(field) = self.atomic(index, offset) {
             field.store(value, Ordering::Release);
         }

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the scrubber drops: plain IP packets to the port itself whose address is in a set by which
+ * the first rule that they would meet drops. In doubt the packet is the kernel's, which drops it
+ * too.
+ */
+#ifndef FW_SCRUB_H
+#define FW_SCRUB_H
+
+#include "abi.h"
+#include "csum.h"
+#include "l4.h"
+#include "parse.h"
+
+/* Of a packet: the rules that look at an address of it, and what their conditions ask. */
+struct fw_scrub_pkt {
+	__u32 now_tick;
+	__u32 proto;
+	__u32 ports; /* source << 16 | destination */
+	__u32 has_ports;
+};
+
+enum { FW_SCRUB_NONE = -1 };
+
+/* Whose rules these are of; the hits are its own. */
+struct fw_scrub_found {
+	__u32 class;
+	__u32 *hits;
+};
+
+static __always_inline int fw_scrub_lives(__u32 class, __u32 until_tick, __u32 now)
+{
+	return class >= FW_SCRUB_CLASS_FIRST && (!until_tick || !fw_reached(now, until_tick));
+}
+
+static __always_inline void fw_scrub_find4(struct fw_scrub_found *found, __u32 addr_be, __u32 now)
+{
+	__u64 sum = (addr_be + 1ULL) * fw_scrub_cfg.hash_key[0];
+	__u64 at = (sum >> fw_scrub_cfg.shift4) * FW_SCRUB_WAYS4;
+
+	for (int i = 0; i < FW_SCRUB_LINES * FW_SCRUB_WAYS4; i++) {
+		struct fw_scrub4 *entry = fw_scrub4_get(at + i);
+		__u32 class = FW_READ_ONCE(entry->class);
+
+		if (class == FW_SCRUB_FREE)
+			return;
+		if (entry->addr_be != addr_be)
+			continue;
+		if (fw_scrub_lives(class, entry->until_tick, now)) {
+			found->class = class;
+			found->hits = &entry->hits;
+		}
+		if (class != FW_SCRUB_LEFT)
+			return;
+	}
+}
+
+static __always_inline void fw_scrub_find6(struct fw_scrub_found *found, const __u64 addr[2],
+					   __u32 pair, __u32 now)
+{
+	__u64 sum = (addr[0] ^ (__u64)pair << 32) * fw_scrub_cfg.hash_key[0] +
+		    addr[1] * fw_scrub_cfg.hash_key[1] + pair * fw_scrub_cfg.hash_key[2];
+	__u64 at = (sum >> fw_scrub_cfg.shift6) * FW_SCRUB_WAYS6;
+
+	for (int i = 0; i < FW_SCRUB_LINES * FW_SCRUB_WAYS6; i++) {
+		struct fw_scrub6 *entry = fw_scrub6_get(at + i);
+		__u32 class = FW_READ_ONCE(entry->class);
+		const fw_u64_any *have = (const void *)entry->addr_be;
+
+		if (class == FW_SCRUB_FREE)
+			return;
+		if (have[0] != addr[0] || have[1] != addr[1] || entry->pair != pair)
+			continue;
+		if (fw_scrub_lives(class, entry->until_tick, now)) {
+			found->class = class;
+			found->hits = &entry->hits;
+		}
+		if (class != FW_SCRUB_LEFT)
+			return;
+	}
+}
+
+static __always_inline void fw_scrub_net_found(struct fw_scrub_found *found,
+					       struct fw_scrub_net *net, __u32 now)
+{
+	if (!net || !fw_scrub_lives(net->class, net->until_tick, now))
+		return;
+	found->class = net->class;
+	found->hits = &net->hits;
+}
+
+/*
+ * Does the packet meet a rule's conditions? Of external linkage, as the next: the verifier looks at
+ * each once, not on every way that leads to it.
+ */
+int fw_scrub_meets(__u32 number, __u32 proto, __u32 ports, __u32 has_ports);
+
+__noinline int fw_scrub_meets(__u32 number, __u32 proto, __u32 ports, __u32 has_ports)
+{
+	const struct fw_scrub_rule *rule = &fw_scrub.rule[number & (FW_SCRUB_RULES - 1)];
+	__u32 dport = ports & 0xffff;
+
+	if (rule->proto && rule->proto != proto)
+		return 0;
+	if (!rule->dports)
+		return 1;
+	if (!has_ports)
+		return 0;
+	for (int i = 0; i < FW_SCRUB_RANGES; i++) {
+		if (i >= rule->dports)
+			return 0;
+		if (dport >= rule->dport_first[i] && dport <= rule->dport_last[i])
+			return 1;
+	}
+	return 0;
+}
+
+/* The first of the rules whose conditions the packet meets. */
+int fw_scrub_conditional(__u64 rules, __u32 proto, __u32 ports, __u32 has_ports);
+
+__noinline int fw_scrub_conditional(__u64 rules, __u32 proto, __u32 ports, __u32 has_ports)
+{
+	for (__u32 i = 0; i < FW_SCRUB_RULES; i++)
+		if ((rules >> i & 1) && fw_scrub_meets(i, proto, ports, has_ports))
+			return i;
+	return FW_SCRUB_NONE;
+}
+
+/* The rule of those of this port by which what was found is dropped. */
+static __always_inline int fw_scrub_rule_of(const struct fw_scrub_found *found, __u64 here,
+					    const struct fw_scrub_pkt *p)
+{
+	const struct fw_scrub_class *class;
+	__u64 rules;
+	__u32 first;
+
+	if (!found->hits)
+		return FW_SCRUB_NONE;
+	class = &fw_scrub.class[found->class & (FW_SCRUB_CLASSES - 1)];
+	rules = class->rules & here;
+	first = class->first & (FW_SCRUB_RULES - 1);
+	if (fw_likely(rules & fw_scrub.plain & (1ULL << first)))
+		return first;
+	return rules ? fw_scrub_conditional(rules, p->proto, p->ports, p->has_ports)
+		     : FW_SCRUB_NONE;
+}
+
+/* Concatenations: by each kind that there is of this IP version. */
+static __noinline int fw_scrub_pairs(const struct fw_scrub_pkt *p, const __u64 addr[2], __u64 here,
+				     __u32 ip4)
+{
+	for (__u32 bits = 1; bits < FW_SCRUB_PAIR_IP4; bits++) {
+		struct fw_scrub_found found = {};
+		__u32 kind = bits | ip4, pair = kind << FW_SCRUB_PAIR_SHIFT;
+		int rule;
+
+		if (!p || !addr)
+			return FW_SCRUB_NONE;
+		if (!(fw_scrub.pairs >> kind & 1))
+			continue;
+		if (bits & FW_SCRUB_PAIR_PROTO)
+			pair |= p->proto << 16;
+		if ((bits & (FW_SCRUB_PAIR_DPORT | FW_SCRUB_PAIR_SPORT)) && !p->has_ports)
+			continue;
+		if (bits & FW_SCRUB_PAIR_DPORT)
+			pair |= p->ports & 0xffff;
+		else if (bits & FW_SCRUB_PAIR_SPORT)
+			pair |= p->ports >> 16;
+		fw_scrub_find6(&found, addr, pair, p->now_tick);
+		rule = fw_scrub_rule_of(&found, here, p);
+		if (rule >= 0)
+			return rule;
+	}
+	return FW_SCRUB_NONE;
+}
+
+static __always_inline int fw_scrub_by4(const struct fw_scrub_pkt *p, __u32 addr_be, __u64 here,
+					struct fw_scrub_found *found)
+{
+	__u64 addr[2] = {addr_be};
+	int rule;
+
+	if (!here)
+		return FW_SCRUB_NONE;
+	fw_scrub_find4(found, addr_be, p->now_tick);
+	rule = fw_scrub_rule_of(found, here, p);
+	if (rule >= 0)
+		return rule;
+	found->hits = NULL;
+	if (fw_scrub.ranges & FW_SCRUB_NETS4) {
+		fw_scrub_net_found(found, fw_scrub_net4_get(addr_be), p->now_tick);
+		rule = fw_scrub_rule_of(found, here, p);
+		if (rule >= 0)
+			return rule;
+		found->hits = NULL;
+	}
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+	addr[0] <<= 32;
+#endif
+	return fw_scrub.pairs ? fw_scrub_pairs(p, addr, here, FW_SCRUB_PAIR_IP4) : FW_SCRUB_NONE;
+}
+
+static __always_inline int fw_scrub_by6(const struct fw_scrub_pkt *p, const fw_u64_any *addr_be,
+					__u64 here, struct fw_scrub_found *found)
+{
+	__u64 addr[2];
+	int rule;
+
+	if (!here)
+		return FW_SCRUB_NONE;
+	addr[0] = addr_be[0];
+	addr[1] = addr_be[1];
+	fw_scrub_find6(found, addr, 0, p->now_tick);
+	rule = fw_scrub_rule_of(found, here, p);
+	if (rule >= 0)
+		return rule;
+	found->hits = NULL;
+	if (fw_scrub.ranges & FW_SCRUB_NETS6) {
+		fw_scrub_net_found(found, fw_scrub_net6_get(addr), p->now_tick);
+		rule = fw_scrub_rule_of(found, here, p);
+		if (rule >= 0)
+			return rule;
+		found->hits = NULL;
+	}
+	return fw_scrub.pairs ? fw_scrub_pairs(p, addr, here, 0) : FW_SCRUB_NONE;
+}
+
+static __always_inline void fw_scrub_ports(struct fw_scrub_pkt *p, const void *l4, const void *end,
+					   __u32 len_l4)
+{
+	const fw_u16_any *port = l4;
+
+	p->has_ports = 0;
+	if (len_l4 < 4 || l4 + 4 > end)
+		return;
+	p->has_ports = 1;
+	p->ports = (__u32)fw_ntohs(port[0]) << 16 | fw_ntohs(port[1]);
+}
+
+static __always_inline int fw_scrub_ip4(const void *data, const void *end, struct fw_scrub_pkt *p,
+					struct fw_scrub_found *found)
+{
+	const struct fw_ip4 *ip = data + FW_ETH_LEN;
+	__u32 len;
+	int rule;
+
+	if ((const void *)(ip + 1) > end)
+		return FW_SCRUB_NONE;
+	len = fw_ntohs(ip->tot_len_be);
+	/* further fragments have no ports, and the first waits for them in the kernel */
+	if (ip->version_ihl != 0x45 || (ip->frag_be & fw_htons(0x3fff)) || len < FW_IP4_LEN)
+		return FW_SCRUB_NONE;
+	p->proto = ip->proto;
+	fw_scrub_ports(p, ip + 1, end, len - FW_IP4_LEN);
+	rule = fw_scrub_by4(p, ip->saddr_be, fw_scrub_here.by_source, found);
+	if (rule < 0)
+		rule = fw_scrub_by4(p, ip->daddr_be, fw_scrub_here.by_destination, found);
+	if (rule < 0)
+		return rule;
+	/* ip_rcv_core() would have dropped it before, and counted elsewhere */
+	if (FW_ETH_LEN + len > (__u32)(end - data) || fw_csum_ip(ip) != 0xffff)
+		return FW_SCRUB_NONE;
+	return rule;
+}
+
+static __always_inline int fw_scrub_ip6(const void *data, const void *end, struct fw_scrub_pkt *p,
+					struct fw_scrub_found *found)
+{
+	const struct fw_ip6 *ip = data + FW_ETH_LEN;
+	const __u64 extensions = 1ULL << 0 | 1ULL << 43 | 1ULL << 44 | 1ULL << 51 | 1ULL << 60;
+	__u32 len;
+	int rule;
+
+	if ((const void *)(ip + 1) > end || fw_ntohl(ip->word0_be) >> 28 != 6)
+		return FW_SCRUB_NONE;
+	p->proto = ip->next_header;
+	/* the kernel may answer these, and the protocol is behind them */
+	if (p->proto == 135 || (p->proto < 64 && (extensions >> p->proto & 1)))
+		return FW_SCRUB_NONE;
+	len = fw_ntohs(ip->payload_len_be);
+	fw_scrub_ports(p, ip + 1, end, len);
+	rule = fw_scrub_by6(p, (const void *)ip->saddr_be, fw_scrub_here.by_source, found);
+	if (rule < 0)
+		rule = fw_scrub_by6(p, (const void *)ip->daddr_be, fw_scrub_here.by_destination,
+				    found);
+	if (rule < 0 || FW_ETH_LEN + FW_IP6_LEN + len > (__u32)(end - data))
+		return FW_SCRUB_NONE;
+	return rule;
+}
+
+/* True if the frame is to be dropped. */
+static __always_inline int fw_scrub_drops(const void *data, const void *end)
+{
+	const fw_u16_any *mac = data, *own = (const void *)fw_scrub_here.mac;
+	struct fw_scrub_pkt p = {};
+	struct fw_scrub_found found = {};
+	struct fw_scrub_count *count;
+	struct fw_scrub_rule *rule;
+	__u16 ethertype_be;
+	int number = FW_SCRUB_NONE;
+
+	if (data + FW_ETH_LEN > end)
+		return 0;
+	/* to somebody else, or to all: bridges and others may take it ahead of the rules */
+	if ((mac[0] ^ own[0]) | (mac[1] ^ own[1]) | (mac[2] ^ own[2]))
+		return 0;
+	p.now_tick = fw_now();
+	if (!fw_scrub.valid || !fw_ctl.on || fw_reached(p.now_tick, fw_ctl.deadline_tick))
+		return 0;
+	ethertype_be = *(const fw_u16_any *)(data + FW_ETH_MAC2);
+	if (ethertype_be == fw_htons(FW_ETH_IP))
+		number = fw_scrub_ip4(data, end, &p, &found);
+	else if (ethertype_be == fw_htons(FW_ETH_IP6))
+		number = fw_scrub_ip6(data, end, &p, &found);
+	if (number < 0)
+		return 0;
+	rule = &fw_scrub.rule[number & (FW_SCRUB_RULES - 1)];
+	count = fw_scrub_count_get(fw_cpu_id() * FW_SCRUB_RULES + number);
+	if (fw_unlikely(fw_reached(p.now_tick, rule->due_tick))) {
+		rule->due_tick = p.now_tick + fw_scrub_cfg.hz;
+		count->passed++;
+		return 0;
+	}
+	count->bytes += (__u32)(end - data);
+	if (!(++count->dropped % FW_SCRUB_SAMPLE) && found.hits)
+		*found.hits += FW_SCRUB_SAMPLE;
+	return 1;
+}
+
+#endif
