@@ -16,6 +16,7 @@ pub use drops::{DropChain, DropPlace};
 pub use expression::*;
 pub use legacy::{LegacyTable, legacy_tables};
 pub(crate) use read::generation;
+pub use read::{read_elements, rule_counter};
 pub(crate) use {decode::fuzz, xtables::fuzz as fuzz_legacy};
 
 /// NFPROTO_INET.
@@ -104,6 +105,8 @@ impl FrameChain {
 pub struct Table {
     /// NFT_TABLE_F_DORMANT: its chains are not hooked.
     pub dormant: bool,
+    /// No other table has or had it; 0 of the legacy iptables.
+    pub handle: u64,
     /// Chains by name.
     pub chains: BTreeMap<String, Chain>,
     /// Sets and maps by name.
@@ -152,6 +155,8 @@ pub struct Rule {
 pub struct Set {
     /// NFT_SET_ flags.
     pub flags: u32,
+    /// No other set of its table has or had it.
+    pub handle: u64,
     /// Key length in bytes.
     pub key_len: u32,
     /// NFT_DATA_VERDICT, or the type of a map's values.
@@ -166,6 +171,10 @@ pub struct Set {
 
 /// NFT_SET_ANONYMOUS.
 pub const SET_ANONYMOUS: u32 = 0x1;
+/// NFT_SET_MAP.
+pub const SET_MAP: u32 = 0x8;
+/// NFT_SET_OBJECT.
+pub const SET_OBJECT: u32 = 0x40;
 /// NFT_SET_INTERVAL.
 pub const SET_INTERVAL: u32 = 0x4;
 /// NFT_SET_EVAL: the packet path updates it.
@@ -184,6 +193,8 @@ pub struct Element {
     pub interval_end: bool,
     /// NFT_SET_ELEM_CATCHALL: for keys that no other element matches.
     pub catch_all: bool,
+    /// Milliseconds until it times out; `None`: never.
+    pub expires_ms: Option<u64>,
     /// Verdict of a verdict map.
     pub verdict: Option<Verdict>,
     /// Names of expressions of this element.
@@ -205,6 +216,14 @@ pub struct SetChanges {
 const CHANGES_MAX: usize = 4096;
 
 impl SetChanges {
+    /// More than are looked at one by one.
+    fn many() -> Self {
+        SetChanges {
+            truncated: true,
+            ..SetChanges::default()
+        }
+    }
+
     /// Takes in the elements of a notification.
     fn extend(&mut self, added: bool, payload: &[u8]) {
         let list = if added {

@@ -24,7 +24,7 @@ mod words;
 mod xtables;
 
 use crate::model::Family;
-use crate::nft::Ruleset;
+use crate::nft::{Element, Ruleset, Set};
 use packet::{Packet, protocols};
 use report::Report;
 
@@ -80,4 +80,10 @@ pub fn analyse_state(ruleset: &Ruleset, state: PacketState, ways: Ways) -> Analy
     }));
     analysis.safe = analysis.findings.is_empty();
     analysis
+}
+
+/// What the elements of a set stand for: the first of each range, and its last or, of an interval, what comes behind it.
+pub(crate) fn key_ranges(set: &Set, elements: &[Element]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let ranges = elements::key_ranges(set, elements).into_iter();
+    ranges.map(|range| (range.from, range.to)).collect()
 }

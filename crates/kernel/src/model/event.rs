@@ -96,7 +96,7 @@ pub enum Event {
         /// Its generation.
         generation: u32,
     },
-    /// Elements of one nftables set changed, nothing else.
+    /// Elements of one nftables set changed, and nothing else if [`Event::RulesetChanged`] does not say so.
     SetElementsChanged {
         /// NFPROTO_ number of the table.
         family: u8,

@@ -14,6 +14,10 @@ fn u32_of(attrs: &Attrs<'_>, kind: u16) -> Option<u32> {
     attrs.clone().find(kind)?.be32()
 }
 
+fn u64_of(attrs: &Attrs<'_>, kind: u16) -> Option<u64> {
+    attrs.clone().find(kind)?.be64()
+}
+
 fn text_of(attrs: &Attrs<'_>, kind: u16) -> Option<String> {
     attrs.clone().find(kind).map(|attr| attr.text())
 }
@@ -28,6 +32,7 @@ pub fn table(payload: &[u8]) -> Option<((u8, String), Table)> {
     let attrs = attrs_after(payload, NFGENMSG);
     let table = Table {
         dormant: u32_of(&attrs, 2).unwrap_or(0) & 1 != 0,
+        handle: u64_of(&attrs, 4).unwrap_or(0),
         ..Table::default()
     };
     Some(((*payload.first()?, text_of(&attrs, 1)?), table))
@@ -79,11 +84,7 @@ fn devices(hook: &Attrs<'_>) -> Vec<String> {
 pub fn rule(payload: &[u8]) -> Option<((u8, String), String, Rule)> {
     let attrs = attrs_after(payload, NFGENMSG);
     let table = (*payload.first()?, text_of(&attrs, 1)?);
-    let handle = attrs
-        .clone()
-        .find(3)
-        .and_then(|attr| attr.be64())
-        .unwrap_or(0);
+    let handle = u64_of(&attrs, 3).unwrap_or(0);
     let expressions = attrs.clone().find(4).map_or_else(Vec::new, |list| {
         list.nested()
             .filter(|attr| attr.kind == NFTA_LIST_ELEM)
@@ -100,12 +101,24 @@ pub fn rule(payload: &[u8]) -> Option<((u8, String), String, Rule)> {
     ))
 }
 
+/// Packets that a rule's first counter has counted.
+pub fn counted(payload: &[u8]) -> Option<u64> {
+    let list = attrs_after(payload, NFGENMSG).find(4)?.nested();
+    let mut expressions = list.filter(|attr| attr.kind == NFTA_LIST_ELEM);
+    expressions.find_map(|attr| {
+        let attrs = attr.nested();
+        let counter = text_of(&attrs, 1)? == "counter";
+        u64_of(&attrs.find(2)?.nested(), 2).filter(|_| counter)
+    })
+}
+
 /// Table, name and properties of a set.
 pub fn set(payload: &[u8]) -> Option<((u8, String), String, Set)> {
     let attrs = attrs_after(payload, NFGENMSG);
     let table = (*payload.first()?, text_of(&attrs, 1)?);
     let set = Set {
         flags: u32_of(&attrs, 3).unwrap_or(0),
+        handle: u64_of(&attrs, 16).unwrap_or(0),
         key_len: u32_of(&attrs, 5).unwrap_or(0).min(KEY_LEN_MAX),
         data_type: u32_of(&attrs, 6).unwrap_or(0),
         object_type: u32_of(&attrs, 15).unwrap_or(0),
@@ -136,6 +149,7 @@ fn element(attrs: &Attrs<'_>) -> Element {
         key_end: value(attrs, 10),
         interval_end: flags & 1 != 0,
         catch_all: flags & 2 != 0,
+        expires_ms: u64_of(attrs, 5),
         verdict: attrs
             .clone()
             .find(2)
@@ -366,5 +380,6 @@ pub(crate) fn fuzz(payload: &[u8]) {
         elements_subject(payload),
         object(payload),
         flowtable(payload),
+        counted(payload),
     );
 }

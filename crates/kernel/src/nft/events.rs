@@ -29,8 +29,19 @@ impl Transaction {
         match message.kind & 0xff {
             NEWSETELEM | DELSETELEM => match decode::elements_subject(message.payload) {
                 Some(subject) => {
+                    let (family, table, set) = subject.clone();
                     let changes = self.elements.entry(subject).or_default();
+                    let few = !changes.truncated;
                     changes.extend(message.kind & 0xff == NEWSETELEM, message.payload);
+                    if few && changes.truncated {
+                        // it takes the kernel long to tell of all, and what it tells of is done
+                        events.push(Event::SetElementsChanged {
+                            family,
+                            table,
+                            set,
+                            changes: SetChanges::many(),
+                        });
+                    }
                 }
                 None => self.more = true,
             },
@@ -39,15 +50,14 @@ impl Transaction {
                 let generation = decode::generation(message.payload)?;
                 if done.more || done.elements.is_empty() {
                     events.push(Event::RulesetChanged { generation });
-                } else {
-                    let event = |((family, table, set), changes)| Event::SetElementsChanged {
-                        family,
-                        table,
-                        set,
-                        changes,
-                    };
-                    events.extend(done.elements.into_iter().map(event));
                 }
+                let event = |((family, table, set), changes)| Event::SetElementsChanged {
+                    family,
+                    table,
+                    set,
+                    changes,
+                };
+                events.extend(done.elements.into_iter().map(event));
                 return Some(generation);
             }
             TRACE => {}

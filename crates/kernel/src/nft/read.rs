@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the ruleset. A dump is not one transaction, so the generation is compared before and after.
 
+use std::time::Instant;
+
 use super::*;
 use crate::error::{Error, Result};
 use crate::message::Message;
@@ -199,4 +201,42 @@ impl Reader<'_> {
         self.interrupted |= dump == Dump::Interrupted;
         Ok((elements.len() <= ELEMENT_LIMIT).then_some(elements))
     }
+}
+
+/// Lists the elements of a named set piece by piece, each with the time before which nothing of the piece was asked
+/// for. True: it is one consistent state; else some may be missing, and those that are gone may be there.
+pub fn read_elements(
+    (family, table, set): (u8, &str, &str),
+    mut each: impl FnMut(Instant, Vec<Element>),
+) -> Result<bool> {
+    let mut channel = Channel::open(libc::NETLINK_NETFILTER)?;
+    // the kernel makes a piece when the one before it is taken, and the first two at once
+    let mut taken = [Instant::now(); 3];
+    let mut piece = |message: Message<'_>| {
+        taken = [taken[1], taken[2], Instant::now()];
+        each(taken[0], decode::elements(message.payload));
+    };
+    let body = |writer: &mut Writer| {
+        writer.raw(&[family, 0, 0, 0]);
+        writer.attr_text(1, table);
+        writer.attr_text(2, set);
+    };
+    let what = "list the elements of an nftables set";
+    let dump = channel.dump(what, GETSETELEM, body, &mut piece)?;
+    Ok(dump == Dump::Consistent)
+}
+
+/// Packets that the counter of a rule has counted; `None`: it has none.
+pub fn rule_counter(family: u8, table: &str, chain: &str, handle: u64) -> Result<Option<u64>> {
+    let mut channel = Channel::open(libc::NETLINK_NETFILTER)?;
+    let mut packets = None;
+    let body = |writer: &mut Writer| {
+        writer.raw(&[family, 0, 0, 0]);
+        writer.attr_text(1, table);
+        writer.attr_text(2, chain);
+        writer.attr(3, &handle.to_be_bytes());
+    };
+    let mut each = |message: Message<'_>| packets = decode::counted(message.payload).or(packets);
+    channel.request("read the counter of a rule", GETRULE, body, &mut each)?;
+    Ok(packets)
 }
