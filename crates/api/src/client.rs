@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Resynced, Stats,
+    Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Resynced, Stats,
     Status, Switch, Switched, Top, TopQuery, netns,
 };
 
@@ -115,6 +115,11 @@ impl Client {
     /// `freeway flush`.
     pub fn flush(&self) -> Result<Flushed, Stop> {
         self.ask(Method::POST, "/v1/flush", &(), Duration::ZERO)
+    }
+
+    /// `freeway drops`.
+    pub fn drops(&self) -> Result<Drops, Stop> {
+        self.ask(Method::GET, "/v1/drops", &(), Duration::ZERO)
     }
 
     /// `freeway resync`.

@@ -190,6 +190,52 @@ fn limits() -> Vec<Limit> {
     vec![limit("icmp", 1_000, 0), limit("fragment", 10_000, 1_234)]
 }
 
+/// `freeway drops`.
+pub fn drops() -> Drops {
+    let dropped = Packets {
+        packets: 1_000_000,
+        bytes: 64_000_000,
+    };
+    Drops {
+        enabled: true,
+        active: true,
+        dropped,
+        packets_per_s: 120_000,
+        rules: vec![DropsByRule {
+            set: "inet banip blocklistv4".into(),
+            rule: "inet banip pre, rule 1 (handle 4)".into(),
+            ip: 4,
+            ports: vec!["wan0".into()],
+            elements: 54_321,
+            dropped,
+            packets_per_s: 120_000,
+            confirmed: 9,
+            kernel_packets: Some(9),
+            ..DropsByRule::default()
+        }],
+        ports: vec![DropsByPort {
+            port: "wan0".into(),
+            dropped,
+            packets_per_s: 120_000,
+        }],
+        top: vec![DropsByAddress {
+            address: "203.0.113.66".into(),
+            packets: 999_936,
+            sets: vec!["inet banip blocklistv4".into()],
+            expires_s: Some(3600),
+        }],
+        kept: vec![KeptRule {
+            set: "crowdsec".into(),
+            rule: "ip crowdsec in, rule 1 (handle 3)".into(),
+            reason: "input and forward come behind connection tracking and routing".into(),
+        }],
+        ports_kept: vec![KeptPort {
+            port: "ppp0".into(),
+            reason: "XDP does not run at the port itself".into(),
+        }],
+    }
+}
+
 /// Its counters.
 pub fn stats() -> Stats {
     let reason = |name: &str, stage: &str, words: &str, packets| ReasonCount {
@@ -239,6 +285,14 @@ pub fn stats() -> Stats {
                 count: 3,
             }],
         },
+        drops: vec![DropsBySet {
+            set: "inet banip blocklistv4".into(),
+            dropped: Packets {
+                packets: 1_000_000,
+                bytes: 64_000_000,
+            },
+            confirmed: 9,
+        }],
         events: Events {
             candidates: 2200,
             changed: 1,

@@ -5,6 +5,7 @@
 //! counters count since the daemon started, ports and addresses read as people write them.
 
 mod client;
+mod drops;
 mod ends;
 pub mod engine;
 mod explain;
@@ -23,6 +24,7 @@ mod switch;
 mod top;
 
 pub use client::{Client, Stream};
+pub use drops::{Drops, DropsByAddress, DropsByPort, DropsByRule, DropsBySet, KeptPort, KeptRule};
 pub use ends::{ends, halves};
 pub use explain::{
     Connection, Dropped, Endpoints, Explain, ExplainQuery, Neighbour, Seen, Verdict, Watched, Why,

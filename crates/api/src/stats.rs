@@ -16,6 +16,9 @@ pub struct Stats {
     /// Frames that XDP bridged.
     #[serde(default)]
     pub bridged: BridgedFrames,
+    /// What XDP dropped ahead of the kernel, by set of the firewall (`freeway drops`).
+    #[serde(default)]
+    pub drops: Vec<crate::DropsBySet>,
     /// Events from the data plane.
     pub events: Events,
     /// Why the connection manager refused candidates.

@@ -80,6 +80,8 @@ pub struct Policy {
     pub multicast: bool,
     /// Frames that bridges pass on may be fast.
     pub bridging: bool,
+    /// What rules of the firewall drop by sets of addresses may be dropped in XDP.
+    pub drops: bool,
     /// UDP without answers may be fast where no reachable rule must see each packet.
     pub udp_one_way: bool,
     /// Conversations that stay in the kernel.
@@ -95,6 +97,7 @@ impl Default for Policy {
             tunnels: true,
             multicast: true,
             bridging: true,
+            drops: true,
             udp_one_way: true,
             exclude: Vec::new(),
         }

@@ -26,6 +26,7 @@ mod redirects;
 mod rings;
 mod ruleset;
 mod sample;
+mod scrub;
 mod sessions;
 mod sniff;
 mod status;
@@ -57,6 +58,7 @@ use self::lost::Lost;
 use self::poll::{Polled, Poller, Question};
 use self::ports::Ports;
 use self::ruleset::Ruleset;
+use self::scrub::{Loaded, Scrub};
 use self::sessions::Sessions;
 use self::sniff::Sniff;
 use self::wait::Readable;
@@ -103,6 +105,7 @@ enum Turn {
     Cores(Box<Notice>),
     Question(Option<Request>),
     Explained,
+    Loaded(Box<Loaded>),
     Walk,
 }
 
@@ -147,6 +150,7 @@ pub async fn run(
             _ = poll.tick() => Turn::Poll,
             notice = engine.cores.notice() => Turn::Cores(Box::new(notice)),
             polled = engine.poller.answer() => Turn::Polled(Box::new(polled?)),
+            loaded = engine.scrub.loaded() => Turn::Loaded(Box::new(loaded)),
             request = requests.recv() => Turn::Question(request),
             () = engine.explanations.due() => Turn::Explained,
             () = tokio::task::yield_now(), if walking => Turn::Walk,
@@ -161,11 +165,15 @@ pub async fn run(
             }
             Turn::Kernel => {}
             Turn::Dataplane => more_events = engine.dataplane_events()?,
-            Turn::Poll => engine.ask_poller(),
+            Turn::Poll => {
+                engine.ask_poller();
+                engine.look_at_scrub()?;
+            }
             Turn::Polled(polled) => engine.polled(*polled)?,
             Turn::Cores(notice) => engine.cores_noticed(*notice)?,
             Turn::Question(Some(request)) => engine.answer(request)?,
             Turn::Explained => engine.finish_explanation(),
+            Turn::Loaded(loaded) => engine.scrub_loaded(*loaded)?,
             Turn::Walk => engine.walk()?,
         }
         engine.drain(&kernel, looked)?;
@@ -203,6 +211,7 @@ struct Engine {
     lost: Lost,
     census: Census,
     sniff: Sniff,
+    scrub: Scrub,
     sessions: Sessions,
     polled: Polled,
     poller: Poller,
@@ -276,6 +285,7 @@ impl Engine {
             lost: Lost::default(),
             census: Census::default(),
             sniff: Sniff::default(),
+            scrub: Scrub::start()?,
             sessions: Sessions::default(),
             polled: Polled::default(),
             poller: Poller::start()?,
@@ -381,7 +391,7 @@ impl Engine {
     fn kernel_events(&mut self, since: Instant) -> Result<(), DaemonError> {
         let mut events = Vec::new();
         self.mirror.read(&mut events).map_err(failure)?;
-        self.apply(&events)?;
+        self.apply(&events, since)?;
         if !events.iter().all(is_of_connection) {
             self.invalidation.record(since.elapsed());
         }
@@ -389,7 +399,8 @@ impl Engine {
     }
 
     /// What changed in the kernel, narrowest first; the order among them does not matter.
-    fn apply(&mut self, events: &[Event]) -> Result<(), DaemonError> {
+    /// `since`: none of them is older.
+    fn apply(&mut self, events: &[Event], since: Instant) -> Result<(), DaemonError> {
         self.counts.netlink_events += events.len() as u64;
         let mut overrun = false;
         let mut ports = false;
@@ -428,6 +439,7 @@ impl Engine {
                     changes,
                 } => {
                     let name = (*family, table.clone(), set.clone());
+                    self.scrub_set_changed(&name, changes, since, now_tick);
                     rules |= self.set_changed(&name, changes, now_tick, &mut ops);
                     continue;
                 }
@@ -440,6 +452,7 @@ impl Engine {
                 }
                 Event::Overrun { source } => {
                     tracing::warn!(?source, "netlink overrun, reading everything again");
+                    self.doubt_scrub()?;
                     overrun = true;
                 }
                 _ => {}
@@ -450,6 +463,7 @@ impl Engine {
             self.manager.kernel_event(event, now_tick, &mut ops);
         }
         if rules {
+            self.scrub.doubt_rules();
             // nothing is confirmed or learned under rules that were not looked at
             self.datapath.control.set_learn(0);
         }
@@ -488,13 +502,15 @@ impl Engine {
         let flows = self.manager.flow_count() as u64;
         let unconfirmed = self.manager.stats().unconfirmed;
         let mut changes = self.ports.lost_programs();
+        self.doubt_scrub()?;
+        let begun = Instant::now();
         let events = self.mirror.resync().map_err(failure)?;
         let events: Vec<Event> = events
             .into_iter()
             .filter(|e| !matches!(e, Event::Overrun { .. }))
             .collect();
         changes += events.iter().filter(|e| !is_of_connection(e)).count() as u64;
-        self.apply(&events)?;
+        self.apply(&events, begun)?;
         let mut ops = Vec::new();
         self.manager.new_epoch(&mut ops);
         self.execute(ops)?;
@@ -604,7 +620,7 @@ impl Engine {
     fn question(&mut self) -> Question {
         Question {
             places: self.business().cloned().collect(),
-            ours: self.datapath.prog_ids(),
+            ours: self.own_programs(),
             connections: self.manager.connections_to_ask_for(ASKED_MAX),
         }
     }
@@ -630,7 +646,7 @@ impl Engine {
     /// Applies what differs from the look before.
     fn polled(&mut self, mut polled: Polled) -> Result<(), DaemonError> {
         self.looked_up(std::mem::take(&mut polled.connections))?;
-        if polled.ours != self.datapath.prog_ids() {
+        if polled.ours != self.own_programs() {
             // programs were loaded meanwhile, and counted as somebody else's
             self.ask_poller();
             return Ok(());

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use freeway_api::fake::{explain, flow, reply_flow, stats, status, top};
+use freeway_api::fake::{drops, explain, flow, reply_flow, stats, status, top};
 use freeway_api::{Flushed, Resynced, Switched};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
@@ -91,6 +91,7 @@ async fn answer(mut queue: mpsc::Receiver<Request>) {
                 drop(reply.send(Ok(Switched { on, was_on })));
             }
             Request::Flush(reply) => drop(reply.send(Ok(Flushed { flows: 2 }))),
+            Request::Drops(reply) => drop(reply.send(Ok(drops()))),
             Request::Resync(reply) => drop(reply.send(Ok(Resynced { changes: 3 }))),
         }
     }

@@ -3,7 +3,7 @@
 
 use std::fmt::{Display, Write};
 
-use freeway_api::{Port, PortState, Stats, Status};
+use freeway_api::{DropsBySet, Port, PortState, Stats, Status};
 
 /// The whole page.
 pub fn render(status: &Status, stats: &Stats) -> String {
@@ -110,6 +110,28 @@ pub fn render(status: &Status, stats: &Stats) -> String {
             &[("reason", limit.name.as_str())],
             limit.dropped,
         );
+    }
+    for (name, help, value) in [
+        (
+            "freeway_scrub_dropped_packets_total",
+            "Packets that XDP dropped ahead of the kernel, by set of the firewall.",
+            (|set| set.dropped.packets) as fn(&DropsBySet) -> u64,
+        ),
+        (
+            "freeway_scrub_dropped_bytes_total",
+            "Bytes of their frames.",
+            |set| set.dropped.bytes,
+        ),
+        (
+            "freeway_scrub_confirmed_packets_total",
+            "Packets in such a set that the kernel was given to confirm the drop.",
+            |set| set.confirmed,
+        ),
+    ] {
+        page.family(name, "counter", help);
+        for set in &stats.drops {
+            page.sample(name, &[("set", set.set.as_str())], value(set));
+        }
     }
     page.family(
         "freeway_refused_total",
@@ -364,6 +386,8 @@ mod tests {
         );
         assert!(page.contains("freeway_policed_packets_total{reason=\"fragment\"} 1234\n"));
         assert!(page.contains("freeway_limit_packets_per_second{reason=\"fragment\"} 10000\n"));
+        let set = "freeway_scrub_dropped_packets_total{set=\"inet banip blocklistv4\"} 1000000\n";
+        assert!(page.contains(set));
         assert!(page.contains("freeway_port_fast{port=\"lan0\"} 1\n"));
         for line in page.lines().filter(|line| !line.starts_with('#')) {
             let (name, value) = line.rsplit_once(' ').unwrap();

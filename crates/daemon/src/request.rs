@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use freeway_api::{
-    Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Resynced, Stats, Status, Switch,
-    Switched, Top, TopQuery,
+    Drops, Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Resynced, Stats, Status,
+    Switch, Switched, Top, TopQuery,
 };
 use tokio::sync::oneshot;
 
@@ -23,6 +23,8 @@ pub enum Request {
     Flows(PageQuery, Reply<Page>),
     /// `POST /v1/top`.
     Top(TopQuery, Reply<Top>),
+    /// `GET /v1/drops`.
+    Drops(Reply<Drops>),
     /// `POST /v1/explain`: may take as long as it watches.
     Explain(ExplainQuery, Reply<Explain>),
     /// `POST /v1/switch`.

@@ -32,6 +32,7 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/explain", post(explain))
         .route("/v1/switch", post(switch))
         .route("/v1/flush", post(flush))
+        .route("/v1/drops", get(drops))
         .route("/v1/resync", post(resync))
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
@@ -87,6 +88,10 @@ async fn switch(State(engine): State<Engine>, body: Bytes) -> Response {
 
 async fn flush(State(engine): State<Engine>) -> Response {
     answer(ask(&engine, PATIENCE, Request::Flush).await)
+}
+
+async fn drops(State(engine): State<Engine>) -> Response {
+    answer(ask(&engine, PATIENCE, Request::Drops).await)
 }
 
 async fn resync(State(engine): State<Engine>) -> Response {

@@ -414,7 +414,7 @@ impl Scrubber {
             return fw_scrub_count::default();
         };
         let mut sum = here.before.get(rule as usize).copied().unwrap_or_default();
-        for at in (0..=self.config.count_mask).filter(|at| at % FW_SCRUB_RULES == rule) {
+        for at in (rule..=self.config.count_mask).step_by(FW_SCRUB_RULES as usize) {
             let of_cpu = here.counts.read(at);
             sum.dropped += of_cpu.dropped;
             sum.bytes += of_cpu.bytes;
@@ -426,7 +426,7 @@ impl Scrubber {
     /// A rule's counters begin anew, at all ports.
     pub fn clear_counts(&mut self, rule: u32) {
         for here in self.here.values_mut() {
-            for at in (0..=self.config.count_mask).filter(|at| at % FW_SCRUB_RULES == rule) {
+            for at in (rule..=self.config.count_mask).step_by(FW_SCRUB_RULES as usize) {
                 here.counts.write(at, fw_scrub_count::default());
             }
             if let Some(before) = here.before.get_mut(rule as usize) {

@@ -39,6 +39,11 @@ pub enum Command {
     Status(StatusArgs),
     /// Show packets by path and by reason
     Stats(StatsArgs),
+    /// Show what is dropped in XDP, by sets of the firewall, and which rules are not taken over and why
+    ///
+    /// Rules that drop by sets of addresses before anything else are carried out ahead of the kernel. One packet a second
+    /// of each goes through the kernel all the same, so its counters and these add up.
+    Drops(StatusArgs),
     /// Show the flow table
     Flows(FlowsArgs),
     /// Say for one flow whether it is fast, and exactly why
@@ -154,7 +159,7 @@ pub struct WatchArg {
     pub watch: Option<f64>,
 }
 
-/// Arguments of `status`.
+/// Arguments of `status` and `drops`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     #[command(flatten)]

@@ -32,6 +32,13 @@ pub fn stats(args: &StatsArgs) -> Result<(), Stop> {
     watch(args.watch.watch, args.show.json, || client.stats(), page)
 }
 
+/// `freeway drops`.
+pub fn drops(args: &StatusArgs) -> Result<(), Stop> {
+    let client = client(&args.show)?;
+    let page = |drops: &_, room: Room| render::drops(drops, room.terminal);
+    watch(args.watch.watch, args.show.json, || client.drops(), page)
+}
+
 /// `freeway top`.
 pub fn top(args: &TopArgs) -> Result<(), Stop> {
     let client = client(&args.show)?;

@@ -11,6 +11,7 @@ use crate::mirror::dirty::Dirty;
 use crate::mirror::state::{State, difference};
 use crate::nft::{LegacyTable, Ruleset};
 use crate::reachability::{PacketState, Ways, analyse_state};
+use crate::scrub;
 
 /// Runs every decoder over a message's payload.
 pub fn decode(payload: &[u8]) {
@@ -92,6 +93,10 @@ pub fn legacy(bytes: &[u8]) {
 }
 
 fn follow(ruleset: &Ruleset) {
+    let found = scrub::find(ruleset, 1, "lo");
+    for rule in &found.rules {
+        assert!(found.kept.iter().all(|kept| kept.place != rule.place));
+    }
     for state in [
         PacketState::Established,
         PacketState::New,

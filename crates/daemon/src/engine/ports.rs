@@ -5,6 +5,7 @@ pub(super) mod attach;
 mod judge;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use freeway_abi::fw_framing;
@@ -88,10 +89,12 @@ pub(super) struct Port {
     /// All slots were taken.
     no_room: bool,
     xdp_program: Option<Attachment>,
+    /// The program there is the scrubber's, with the fast path behind it.
+    scrubbed: bool,
     /// XDP serves it at the device below.
     pub carried: Option<Carried>,
     /// Its programs are those of such a piece.
-    within: Within,
+    pub within: Within,
     /// What XDP could do here for the bond that it is a part of.
     pub part: Option<Fitness>,
     /// The bond whose frames XDP takes for what comes in here.
@@ -138,7 +141,13 @@ impl Port {
         if !self.tc_programs.iter().all(Attachment::holds) {
             self.tc_programs.clear();
         }
-        self.xdp_program.take_if(|program| !program.holds());
+        if self
+            .xdp_program
+            .take_if(|program| !program.holds())
+            .is_some()
+        {
+            self.scrubbed = false;
+        }
         true
     }
 
@@ -157,9 +166,48 @@ impl Port {
         self.xdp_program.is_some() || self.carried.is_some() || self.by_parts.is_some()
     }
 
+    /// XDP has a program at the port itself.
+    pub(super) fn runs_xdp(&self) -> bool {
+        self.xdp_program.is_some()
+    }
+
+    /// What is dropped ahead of the kernel is dropped here.
+    pub(super) fn is_scrubbed(&self) -> bool {
+        self.scrubbed
+    }
+
+    /// Has the scrubber's program take the fast path's place, unless it has.
+    pub(super) fn scrub(&mut self, prog: BorrowedFd<'_>) -> Result<(), String> {
+        match self.scrubbed {
+            true => Ok(()),
+            false => self.scrub_anew(prog),
+        }
+    }
+
+    /// The same of another one.
+    pub(super) fn scrub_anew(&mut self, prog: BorrowedFd<'_>) -> Result<(), String> {
+        self.put(prog)?;
+        self.scrubbed = true;
+        Ok(())
+    }
+
+    /// The fast path's is there again.
+    pub(super) fn unscrub(&mut self, plain: BorrowedFd<'_>) -> Result<(), String> {
+        self.put(plain)?;
+        self.scrubbed = false;
+        Ok(())
+    }
+
+    fn put(&self, prog: BorrowedFd<'_>) -> Result<(), String> {
+        let program = self.xdp_program.as_ref().ok_or("there is no program")?;
+        let done = program.replace(prog);
+        done.map_err(|error| format!("its XDP program cannot be replaced: {error}"))
+    }
+
     /// Takes the programs off, and clsact if nobody else uses it.
     pub(super) fn detach(&mut self, ifindex: u32) {
         self.xdp_program = None;
+        self.scrubbed = false;
         self.tc_programs.clear();
         if std::mem::take(&mut self.clsact)
             && let Err(error) = clsact::remove_unused(ifindex)

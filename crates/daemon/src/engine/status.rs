@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use freeway_abi::{FW_R_FAST, REASONS};
+use freeway_abi::{FW_R_FAST, FW_R_SCRUB_CONFIRM, FW_R_SCRUBBED, REASONS};
 use freeway_api::{
     Events, FlowCounts, Flushed, Holder, Latency, Learning, Limit, Netlink, Port, PortPath,
     PortState, ReasonCount, RefusalCount, Resynced, Shares, Stats, Status, Switched,
@@ -34,6 +34,7 @@ impl Engine {
                 self.census(Asker::Top(query, reply, Instant::now()));
             }
             Request::Flows(query, reply) => drop(reply.send(Ok(self.page(&query, now_tick)))),
+            Request::Drops(reply) => drop(reply.send(Ok(self.drops()))),
             Request::Explain(query, reply) => self.explain(query, reply),
             Request::Switch(switch, reply) => {
                 let was_on = self.on;
@@ -215,7 +216,11 @@ impl Engine {
     }
 
     pub(super) fn stats(&self, sums: &Sums) -> Result<Stats, DaemonError> {
-        let counts = self.datapath.reasons().map_err(failure)?;
+        let mut counts = self.datapath.reasons().map_err(failure)?;
+        // counted by rule, not by reason
+        let (scrubbed, confirmed) = self.scrubbed();
+        counts[FW_R_SCRUBBED as usize] = scrubbed;
+        counts[FW_R_SCRUB_CONFIRM as usize] = confirmed;
         let stats = self.manager.stats();
         let reasons = REASONS
             .iter()
@@ -234,6 +239,7 @@ impl Engine {
                 .collect(),
             limits: self.limits(),
             bridged: self.bridged_frames(),
+            drops: self.drops_by_set(),
             events: Events {
                 candidates: self.counts.candidates,
                 changed: self.counts.changed,

@@ -68,6 +68,8 @@ pub(super) struct Case<'a> {
     /// The kernel dropped some of its packets, most of them for this reason, if it gives any.
     pub dropped: Option<Option<&'a str>>,
     pub refusal: Option<Refusal>,
+    /// Why XDP drops its packets, if it does.
+    pub scrubbed: Option<&'a str>,
     /// One end is the router itself.
     pub local: bool,
     pub connection: Option<&'a Tracked>,
@@ -90,7 +92,7 @@ impl Case<'_> {
         let nothing = self.seen.is_empty() && self.dropped.is_none();
         match (self.saw(FW_R_FAST), nothing, self.state) {
             // nor does the data plane look at packets then
-            _ if !self.on => Verdict::Kernel,
+            _ if !self.on || self.scrubbed.is_some() => Verdict::Kernel,
             (true, ..) => Verdict::Fast,
             (false, false, _) => Verdict::Kernel,
             (false, true, Some(FlowState::Active)) => Verdict::Fast,
@@ -103,6 +105,7 @@ impl Case<'_> {
     pub(super) fn summary(&self) -> String {
         match self.verdict() {
             _ if !self.on => "The fast path is switched off.".into(),
+            _ if self.scrubbed.is_some() => sentence(self.scrubbed.unwrap_or_default()),
             Verdict::Fast if !self.seen.is_empty() => self.fast().into(),
             Verdict::Fast => "It is in the flow table, and no packet came while watching.".into(),
             _ if self.local => {
@@ -258,6 +261,7 @@ mod tests {
         seen: &Sightings::new(),
         dropped: None,
         refusal: None,
+        scrubbed: None,
         local: false,
         connection: None,
         nameless: None,

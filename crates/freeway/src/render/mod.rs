@@ -2,6 +2,7 @@
 //! What the daemon and the doctor say, as pages for people.
 
 mod doctor;
+mod drops;
 mod explain;
 mod flows;
 mod spark;
@@ -10,6 +11,7 @@ mod status;
 mod top;
 
 pub use doctor::doctor;
+pub use drops::drops;
 pub use explain::explain;
 pub use flows::{flow, tail};
 pub use spark::History;

@@ -58,6 +58,14 @@ pub fn stats(stats: &Stats, all: bool, terminal: Terminal) -> String {
         all,
         rows.collect(),
     );
+    let drops = stats.drops.iter();
+    let rows = drops.map(|set| (set.dropped.packets, set.set.as_str(), "see `freeway drops`"));
+    section(
+        &mut page,
+        "Packets that XDP dropped by sets of the firewall",
+        all,
+        rows.collect(),
+    );
     let refused = stats
         .refused
         .iter()

@@ -132,12 +132,14 @@ impl Engine {
         .tell(&watch.drops);
         let watched = self.watched(watch, &drops);
         let reasons = reasons(watch, &drops, refusal);
+        let scrubbed = self.scrub_words(&tuple, now_tick);
         let case = Case {
             on: self.on,
             state: flow.as_ref().map(|f| f.state),
             seen: &watch.seen,
             dropped: (!drops.is_empty()).then(|| drops.iter().find_map(|d| d.words.as_deref())),
             refusal,
+            scrubbed: scrubbed.as_deref(),
             local,
             connection: connection.as_ref(),
             nameless: self.nameless(&watch.before),
@@ -147,7 +149,9 @@ impl Engine {
         notes.extend(managed.iter().flat_map(|(_, flow)| self.why_tc(flow)));
         notes.extend(self.firewall(&tuple, connection.as_ref(), watch));
         notes.extend(drops.iter().filter_map(Told::note));
-        if watched.packets == 0 && self.on && query.watch_ms > 0 {
+        if scrubbed.is_some() {
+            notes.push("packets that XDP drops so are seen by nothing behind it; `freeway drops` counts them".into());
+        } else if watched.packets == 0 && self.on && query.watch_ms > 0 {
             notes.push(format!(
                 "no packet of it came in {:.1} s of watching",
                 watched.seconds

@@ -69,7 +69,8 @@ impl Engine {
         if unknown {
             self.ask_poller();
         }
-        self.execute(ops)
+        self.execute(ops)?;
+        self.update_scrub()
     }
 
     /// Attaches to some of the ports that wait.
@@ -86,6 +87,7 @@ impl Engine {
             }
         }
         self.execute(ops)?;
+        self.update_scrub()?;
         // VLANs and bridges are as fit as the devices below, which may have come late
         let rests =
             |link: &Link| link.is_carried() || link.is_bond() || self.bridge_below(link).is_some();

@@ -25,6 +25,7 @@ impl Engine {
             ruleset.status.findings.push(finding.to_string());
             ruleset.findings.push(Some(finding));
         }
+        let mut read = None;
         match nft::Ruleset::read() {
             Ok(rules) => {
                 let ways = ways(&self.mirror);
@@ -71,6 +72,7 @@ impl Engine {
                     .chain(bare)
                     .chain(analysis.marks);
                 ruleset.findings.extend(all.map(Some));
+                read = Some(rules);
             }
             Err(error) => {
                 tracing::warn!("reading the nftables ruleset: {error}; flows stay in the kernel");
@@ -96,7 +98,8 @@ impl Engine {
         if before.frame_chains != self.ruleset.frame_chains || before.zones != self.ruleset.zones {
             self.update_ports()?;
         }
-        self.set_tracking(before.tracks)
+        self.set_tracking(before.tracks)?;
+        self.scrub_by(read)
     }
 
     /// What was learned without a connection is learned anew, with one, once conntrack sees it.

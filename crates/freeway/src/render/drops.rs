@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page of `freeway drops`.
+
+use freeway_api::{Drops, DropsByRule};
+use freeway_console::{Page, Terminal, bytes, count, duration, plural};
+
+/// The whole page.
+pub fn drops(drops: &Drops, terminal: Terminal) -> String {
+    let mut page = Page::new(terminal);
+    page.words("", &headline(drops));
+    if !drops.rules.is_empty() {
+        page.head("By set");
+        let rows: Vec<_> = drops.rules.iter().map(by_set).collect();
+        page.table(2, &[0, 1], &rows);
+        for rule in &drops.rules {
+            page.words("  ", &confirmed(rule));
+        }
+    }
+    if !drops.ports.is_empty() {
+        page.head("By port");
+        let rows: Vec<_> = drops
+            .ports
+            .iter()
+            .map(|port| {
+                vec![
+                    count(port.dropped.packets),
+                    format!("{}/s", count(port.packets_per_s)),
+                    port.port.clone(),
+                ]
+            })
+            .collect();
+        page.table(2, &[0, 1], &rows);
+    }
+    if !drops.top.is_empty() {
+        page.head("Most dropped, by sample");
+        let rows: Vec<_> = drops
+            .top
+            .iter()
+            .map(|address| {
+                let ends = address
+                    .expires_s
+                    .map(|s| format!("for {}", duration(s as f64)));
+                vec![
+                    count(address.packets),
+                    address.address.clone(),
+                    ends.unwrap_or_else(|| "for good".into()),
+                    address.sets.join(", "),
+                ]
+            })
+            .collect();
+        page.table(2, &[0], &rows);
+    }
+    if !drops.kept.is_empty() {
+        page.head("Rules that stay the kernel's");
+        for kept in &drops.kept {
+            let words = format!("{}, set {}: {}", kept.rule, kept.set, kept.reason);
+            page.words("  ", &words);
+        }
+    }
+    if !drops.ports_kept.is_empty() && !(drops.rules.is_empty() && drops.kept.is_empty()) {
+        page.head("Ports where the kernel drops");
+        for kept in &drops.ports_kept {
+            page.words("  ", &format!("{}: {}", kept.port, kept.reason));
+        }
+    }
+    page.finish()
+}
+
+fn headline(drops: &Drops) -> String {
+    let dropped = drops.dropped.packets > 0 || !drops.rules.is_empty();
+    let state = match (drops.enabled, drops.active) {
+        (false, _) => "policy.drops is false: the kernel drops. ",
+        (true, true) => "",
+        (true, false) if drops.rules.is_empty() && drops.kept.is_empty() => {
+            "No rule of the firewall drops by a set. "
+        }
+        (true, false) => "Nothing is dropped in XDP now. ",
+    };
+    match dropped {
+        true => format!(
+            "{state}XDP dropped {}, {}; {} a second",
+            plural(drops.dropped.packets, "packet"),
+            bytes(drops.dropped.bytes),
+            count(drops.packets_per_s)
+        ),
+        false => state.trim_end().to_owned(),
+    }
+}
+
+fn by_set(rule: &DropsByRule) -> Vec<String> {
+    let loading = if rule.loading { ", being read" } else { "" };
+    vec![
+        count(rule.dropped.packets),
+        format!("{}/s", count(rule.packets_per_s)),
+        rule.set.clone(),
+        format!("{}{loading}", plural(rule.elements, "element")),
+        format!("at {}", rule.ports.join(", ")),
+    ]
+}
+
+/// What the kernel has of it.
+fn confirmed(rule: &DropsByRule) -> String {
+    let mut words = format!(
+        "{}: the kernel was given {} to confirm",
+        rule.rule,
+        count(rule.confirmed)
+    );
+    if let Some(packets) = rule.kernel_packets {
+        words += &format!(", and its counter says {}", count(packets));
+    }
+    if rule.elements_kept > 0 {
+        let kept = plural(rule.elements_kept, "element");
+        words += &format!("; {kept} stay the kernel's");
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use freeway_api::fake;
+    use freeway_testkit::check_fits;
+
+    #[test]
+    fn a_page() {
+        let text = drops(&fake::drops(), Terminal::PIPE);
+        check_fits(&text);
+        for words in [
+            "XDP dropped 1,000,000 packets, 64.0 MB; 120,000 a second",
+            "inet banip blocklistv4  54,321 elements  at wan0",
+            "its counter says 9",
+            "203.0.113.66",
+            "set crowdsec: input and forward",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        let none = drops(
+            &Drops {
+                enabled: true,
+                ..Drops::default()
+            },
+            Terminal::PIPE,
+        );
+        assert_eq!(none.trim(), "No rule of the firewall drops by a set.");
+    }
+}
