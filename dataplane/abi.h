@@ -29,6 +29,8 @@ enum fw_const {
 	FW_SOURCE_OFFERS = 4096,
 	/* As many as a link can have VLANs. */
 	FW_PORTS_MAX = 4096,
+	/* Queues of ports at which the engine takes frames from XDP. */
+	FW_SOCKETS_MAX = 1024,
 	/* 802.1Q tags of a frame, of four octets each. */
 	FW_TAGS_MAX = 2,
 	FW_TAG_LEN = 4,
@@ -95,6 +97,10 @@ enum fw_flow_flag {
 	FW_FLOW_TC = 1 << 1,
 	/* A conntrack entry stands behind it and is checked once a second. */
 	FW_FLOW_CT = 1 << 2,
+	/* The engine forwards this flow; XDP hands it over where it has its frames. */
+	FW_FLOW_ENGINE = 1 << 3,
+	/* Who forwards it; none of these: XDP. */
+	FW_FLOW_OWNERS = FW_FLOW_TC | FW_FLOW_ENGINE,
 };
 
 /*
@@ -442,6 +448,7 @@ struct fw_config {
 	__u32 kern_ctx;               /* bpf_cast_to_kern_ctx() is there (6.2) */
 	__u32 hash_shift;             /* what is left is a flow's home */
 	__u32 police;                 /* some reason has a limit */
+	__u32 sockets;                /* XDP may have to hand frames to the engine */
 	__u32 copy_magic;             /* random: metadata may also be a driver's */
 	__u32 netns_inum;             /* the daemon's network namespace, as its inode is numbered */
 	__u64 hash_key[FW_HASH_KEYS]; /* random and odd, so that nobody can aim at a home */

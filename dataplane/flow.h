@@ -30,13 +30,25 @@ static __always_inline void fw_suspend(struct fw_state *st, enum fw_reason reaso
 	fw_event_submit(ev);
 }
 
+/* XDP is to hand its frames to the engine. */
+static __always_inline int fw_hands(const struct fw_flow *f)
+{
+	return FW_TARGET_HANDS && (f->flags & FW_FLOW_OWNERS) == FW_FLOW_ENGINE;
+}
+
+/* Is it this path's? */
+static __always_inline int fw_owned(const struct fw_flow *f)
+{
+	return (f->flags & FW_FLOW_OWNERS) == FW_TARGET_OWNS;
+}
+
 /* May the flow be used at all, by this path, now? */
 static __always_inline enum fw_reason fw_usable(const struct fw_flow *f,
 						const struct fw_nexthop *nh)
 {
 	const struct fw_state *st = &f->state;
 
-	if (fw_unlikely(!!(f->flags & FW_FLOW_TC) != FW_TARGET_IS_TC))
+	if (fw_unlikely(!fw_owned(f) && !fw_hands(f)))
 		return FW_R_OWNER;
 	if (fw_unlikely(st->status != FW_ST_ACTIVE))
 		return st->status == FW_ST_PREPARING ? FW_R_PREPARING : FW_R_SUSPENDED;

@@ -49,6 +49,22 @@ static __always_inline int fw_send_copies(const struct fw_nexthop *nh)
 	return ports ? bpf_redirect_map(ports, 0, BPF_F_BROADCAST) : XDP_ABORTED;
 }
 
+/*
+ * To the engine's socket at the queue where the frame came in. An engine that has gone took its
+ * sockets along, and the frame is the kernel's.
+ */
+static __always_inline int fw_hand(struct xdp_md *ctx, __u32 port)
+{
+	const __u32 *first;
+
+	/* what lies behind tags is no port of the engine's */
+	if (port != fw_port(ctx))
+		return XDP_PASS;
+	first = bpf_map_lookup_elem(&fw_socket_at, &port);
+	return first ? bpf_redirect_map(&fw_sockets, *first + ctx->rx_queue_index, XDP_PASS)
+		     : XDP_PASS;
+}
+
 /* A function of its own keeps the ways of a hit and of a plain miss short. */
 static __noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
 {
@@ -66,6 +82,14 @@ static __noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
 		if (fw_unlikely(watch))
 			fw_watch(&seen, &p, port, FW_STAGE_XDP, FW_R_FAST);
 		return p.copied ? fw_send_copies(nh) : fw_send(nh);
+	}
+	if (FW_TARGET_HANDS && reason == FW_R_ENGINE) {
+		verdict = fw_hand(ctx, port);
+		/* the engine tells of what it has */
+		if (verdict == XDP_REDIRECT)
+			watch = 0;
+		else
+			reason = FW_R_OWNER;
 	}
 	missed = reason == FW_R_MISS;
 	reason = fw_name_miss(ctx, &p, reason);

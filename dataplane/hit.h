@@ -23,7 +23,7 @@ enum fw_missed {
 	FW_MISSED_UNKNOWN, /* the pipeline has to look */
 	FW_MISSED,         /* it would say FW_R_MISS */
 	FW_MISSED_BULK,    /* likewise, of a frame that GRO would merge */
-	FW_MISSED_OTHER,   /* FW_R_OWNER: its flow is the other path's */
+	FW_MISSED_OTHER,   /* FW_R_OWNER: its flow is another path's */
 };
 
 /* One after the other, or what is gathered spills to the stack. */
@@ -125,7 +125,7 @@ static __always_inline void fw_hit_done(fw_ctx *ctx, struct fw_state *st,
 /* None, or not this path's. */
 static __always_inline int fw_hit_foreign(const struct fw_flow *f)
 {
-	return !f || (f->flags & FW_FLOW_TC) != FW_TARGET_IS_TC * FW_FLOW_TC;
+	return !f || !fw_owned(f);
 }
 
 /* Of a frame whose flow is that. `differs` is 0 if the IP header is a plain one. */
@@ -147,7 +147,7 @@ static __always_inline enum fw_missed fw_hit_missed(fw_ctx *ctx, const void *dat
 	if (differs || !fw_ctl.on)
 		return FW_MISSED_UNKNOWN;
 	if (f)
-		return FW_MISSED_OTHER;
+		return fw_hands(f) ? FW_MISSED_UNKNOWN : FW_MISSED_OTHER;
 	return fw_bulk(proto, len_l3) ? FW_MISSED_BULK : FW_MISSED;
 }
 
@@ -193,7 +193,7 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	if (fw_unlikely(differs | framed) &&
 	    (differs || !fw_hit_room_framed(ctx, nh, &data, &end, FW_IP4_LEN + len_l4_min)))
 		return NULL;
-	if (proto == FW_PROTO_TCP)
+	if (proto == FW_PROTO_TCP && FW_TARGET_NOTES(ctx))
 		fw_said_note(&f->state, data + FW_ETH_LEN + FW_IP4_LEN, len_data);
 	fw_rewrite4(data, f, nh, proto);
 	fw_hit_done(ctx, &f->state, nh, framed, data, end, FW_ETH_LEN + len, now);
@@ -242,7 +242,7 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	if (fw_unlikely(differs | framed) &&
 	    (differs || !fw_hit_room_framed(ctx, nh, &data, &end, FW_IP6_LEN + len_l4_min)))
 		return NULL;
-	if (proto == FW_PROTO_TCP)
+	if (proto == FW_PROTO_TCP && FW_TARGET_NOTES(ctx))
 		fw_said_note(&f->state, data + FW_ETH_LEN + FW_IP6_LEN, len_data);
 	fw_rewrite6(data, f, nh, proto);
 	fw_hit_done(ctx, &f->state, nh, framed, data, end, FW_ETH_LEN + len, now);

@@ -130,7 +130,7 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 		return FW_R_MISS;
 	if (!flow)
 		return fw_stray_or(ctx, p, FW_R_MISS_CLOSE);
-	p->owned = !!(flow->flags & FW_FLOW_TC) == FW_TARGET_IS_TC;
+	p->owned = fw_owned(flow);
 	nh = fw_nexthop_get(flow->nexthop);
 	if (!nh)
 		return FW_R_NEXTHOP;
@@ -139,12 +139,16 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 	reason = fw_permit(ctx, flow, nh, data, p);
 	if (fw_unlikely(reason))
 		return reason;
-	if (p->proto == FW_PROTO_TCP && !fw_tcp_closes(p) && data + l4_at + FW_TCP_LEN <= end) {
+	if (p->proto == FW_PROTO_TCP && FW_TARGET_NOTES(ctx) && !fw_tcp_closes(p) &&
+	    data + l4_at + FW_TCP_LEN <= end) {
 		const struct fw_l4 *l4 = data + l4_at;
 
 		fw_said_note(&flow->state, l4,
 			     p->len_l3 + FW_ETH_LEN - l4_at - (l4->tcp.doff >> 4) * 4);
 	}
+	/* what closes, and is not the kernel's, is judged here, and leaves from here */
+	if (fw_hands(flow) && !fw_tcp_closes(p))
+		return FW_R_ENGINE;
 	if (fw_unlikely(p->copied) && !fw_copy_mark(ctx, nh->devmap_slot, kind, &data, &end))
 		return FW_R_REDIRECT;
 	if (fw_unlikely(!fw_trim(ctx, &data, &end, FW_ETH_LEN + p->len_l3)))

@@ -212,7 +212,7 @@ static inline void fwe_flow_write(struct fw_flow *f, __u32 flow, __u32 v6, __u32
 		.sport_be = fw_htons(FWE_SPORT_OUT + flow % FWE_SERVER_FLOWS),
 		.dport_be = fw_htons(FWE_DPORT),
 		.nexthop = FWE_BENCH_NEXTHOP,
-		.flags = FW_FLOW_NAT,
+		.flags = FW_FLOW_NAT | FW_FLOW_ENGINE,
 		.state = {.status = FW_ST_ACTIVE,
 			  .epoch = 1,
 			  .used_tick = now_tick,

@@ -191,7 +191,8 @@ static __noinline struct fwe_outcome fwe_no_hit(struct rte_mbuf *frame, fw_ctx c
 }
 
 /* Of other hits than plain ones fw_count() is told. */
-static __always_inline struct fwe_outcome fwe_handle(struct rte_mbuf *frame, __u32 port,
+static __always_inline struct fwe_outcome fwe_handle(struct rte_mbuf *frame,
+						     const struct fwe_port *port,
 						     enum fwe_kind kind, __u64 home, __u64 *hits,
 						     __u64 *other_hits)
 {
@@ -200,7 +201,8 @@ static __always_inline struct fwe_outcome fwe_handle(struct rte_mbuf *frame, __u
 		      .data = data,
 		      .end = data + frame->data_len,
 		      .more = frame->pkt_len - frame->data_len,
-		      .port = port,
+		      .port = port->ifindex,
+		      .noted = !!port->sockets,
 		      .home = home};
 	enum fw_missed missed = FW_MISSED_UNKNOWN;
 	const struct fw_nexthop *nh = fwe_hit(&ctx, kind, &missed);

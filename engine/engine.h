@@ -11,6 +11,7 @@
 struct rte_mbuf;
 struct rte_mempool;
 struct fwe_exits;
+struct fwe_sockets;
 
 /* EAL arguments, the program's name first; 0 or a negative errno. Once in a process. */
 int fwe_eal_start(int count, char **arguments);
@@ -55,11 +56,14 @@ struct fwe_clock {
 
 /* A queue pair of a port, the worker's own. */
 struct fwe_port {
+	/* of a port that stays the kernel's, in the place of DPDK's; or NULL */
+	struct fwe_sockets *sockets;
 	__u16 id; /* DPDK's */
 	__u16 rx_queue;
 	__u16 tx_queue;
 	__u16 number;  /* in the order of the configuration; the worker writes it */
 	__u32 ifindex; /* of its device in the kernel: port of keys and next hops */
+	__u32 pad;
 };
 
 /*
@@ -174,11 +178,17 @@ int fwe_port_mac(__u16 port, __u8 *mac);
 int fwe_port_mtu(__u16 port);
 int fwe_port_has_link(__u16 port);
 
+/* A port as the kernel has it. */
+struct fwe_face {
+	int tap; /* non-blocking, and stays the caller's; -1: the port itself is the kernel's */
+	__u32 ifindex; /* of that */
+};
+
 /*
- * Exception paths, one for each of the TAPs (non-blocking descriptors, which stay the caller's), in
- * the order of a worker's ports; NULL: no memory.
+ * Exception paths, one for each of a worker's ports, in their order. NULL with errno.
  */
-struct fwe_exits *fwe_exits_new(const int *taps, unsigned int count, struct rte_mempool *pool);
+struct fwe_exits *fwe_exits_new(const struct fwe_face *faces, unsigned int count,
+				struct rte_mempool *pool);
 /* No worker and no thread uses them any more. */
 void fwe_exits_free(struct fwe_exits *exits);
 /*
@@ -188,7 +198,7 @@ void fwe_exits_free(struct fwe_exits *exits);
 int fwe_exits_turn(struct fwe_exits *exits, int timeout_ms);
 struct fwe_exits_counts {
 	__u64 from_kernel;
-	__u64 not_taken; /* by a TAP, which is down or full */
+	__u64 not_taken; /* by a TAP, which is down or full, or by the kernel's port */
 	__u64 no_room;   /* of a worker's, in the ring to the thread */
 };
 struct fwe_exits_counts fwe_exits_sum(const struct fwe_exits *exits);

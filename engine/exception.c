@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the engine does not forward goes to the kernel by a TAP as it came, and what the kernel
- * sends there leaves as it is. A thread of its own talks to the TAPs, so that no worker makes a
+ * sends there leaves as it is. A port that stays the kernel's has no TAP, sends by itself, and
+ * takes frames back as its own. A thread of its own talks to the kernel, so that no worker makes a
  * system call for a frame; rings of one writer and one reader lie between. A full ring drops what
  * misses the table, never what hits it.
  */
@@ -20,6 +21,7 @@
 #include <rte_ring.h>
 
 #include "engine.h"
+#include "socket.h"
 
 enum {
 	/* Frames on their way to the kernel, and from it. */
@@ -28,6 +30,8 @@ enum {
 	/* Frames of one turn at one TAP. */
 	FWE_EXIT_BURST = 32,
 	FWE_SEGMENTS_MAX = 8,
+	/* Longest that an AF_XDP socket is given. */
+	FWE_INJECTED_MAX = 4096,
 };
 
 /* The exception path of one port. */
@@ -35,10 +39,10 @@ struct fwe_exit {
 	struct rte_ring *up;
 	struct rte_ring *down;
 	struct rte_mempool *pool; /* for what comes from the kernel */
-	int tap;
+	struct fwe_face face;
 	/* the thread's */
 	uint64_t from_kernel __rte_cache_aligned;
-	uint64_t not_taken; /* by the TAP, which is down or full */
+	uint64_t not_taken; /* by the TAP, which is down or full, or by the kernel's port */
 	/* the worker's */
 	uint64_t no_room __rte_cache_aligned;
 };
@@ -47,7 +51,8 @@ struct fwe_exit {
 struct fwe_exits {
 	unsigned int count;
 	struct fwe_exit **exit;
-	int wake; /* eventfd(2) */
+	int wake;   /* eventfd(2) */
+	int inject; /* program; -1: all have TAPs */
 	_Atomic int asleep;
 };
 
@@ -71,7 +76,8 @@ static void fwe_exit_free(struct fwe_exit *exit)
 	free(exit);
 }
 
-static struct fwe_exit *fwe_exit_new(unsigned int number, int tap, struct rte_mempool *pool)
+static struct fwe_exit *fwe_exit_new(unsigned int number, const struct fwe_face *face,
+				     struct rte_mempool *pool)
 {
 	const unsigned int flags = RING_F_SP_ENQ | RING_F_SC_DEQ;
 	struct fwe_exit *exit = aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(*exit));
@@ -79,7 +85,7 @@ static struct fwe_exit *fwe_exit_new(unsigned int number, int tap, struct rte_me
 
 	if (!exit)
 		return NULL;
-	*exit = (struct fwe_exit){.pool = pool, .tap = tap};
+	*exit = (struct fwe_exit){.pool = pool, .face = *face};
 	snprintf(name, sizeof(name), "fwe_up_%u", number);
 	exit->up = rte_ring_create(name, FWE_UP_ROOM, SOCKET_ID_ANY, flags);
 	snprintf(name, sizeof(name), "fwe_down_%u", number);
@@ -90,20 +96,36 @@ static struct fwe_exit *fwe_exit_new(unsigned int number, int tap, struct rte_me
 	return NULL;
 }
 
-struct fwe_exits *fwe_exits_new(const int *taps, unsigned int count, struct rte_mempool *pool)
+/* False with errno. */
+static int fwe_exits_prepare(struct fwe_exits *exits, const struct fwe_face *faces,
+			     unsigned int count)
+{
+	for (unsigned int i = 0; i < count && exits->inject < 0; i++) {
+		if (faces[i].tap >= 0)
+			continue;
+		exits->inject = fwe_inject_open();
+		if (exits->inject < 0)
+			return 0;
+	}
+	return 1;
+}
+
+struct fwe_exits *fwe_exits_new(const struct fwe_face *faces, unsigned int count,
+				struct rte_mempool *pool)
 {
 	struct fwe_exits *exits = calloc(1, sizeof(*exits));
 
 	if (!exits)
 		return NULL;
+	exits->inject = -1;
 	exits->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	exits->exit = calloc(count, sizeof(*exits->exit));
-	if (exits->wake < 0 || !exits->exit) {
+	if (exits->wake < 0 || !exits->exit || !fwe_exits_prepare(exits, faces, count)) {
 		fwe_exits_free(exits);
 		return NULL;
 	}
 	for (; exits->count < count; exits->count++) {
-		struct fwe_exit *exit = fwe_exit_new(exits->count, taps[exits->count], pool);
+		struct fwe_exit *exit = fwe_exit_new(exits->count, &faces[exits->count], pool);
 
 		if (!exit) {
 			fwe_exits_free(exits);
@@ -121,6 +143,8 @@ void fwe_exits_free(struct fwe_exits *exits)
 	free(exits->exit);
 	if (exits->wake >= 0)
 		close(exits->wake);
+	if (exits->inject >= 0)
+		close(exits->inject);
 	free(exits);
 }
 
@@ -147,16 +171,31 @@ static int fwe_tap_write(const struct rte_mbuf *frame, int tap)
 	return writev(tap, part, parts) < 0 ? -1 : 0;
 }
 
+/* To the port itself. */
+static int fwe_port_give(const struct rte_mbuf *frame, int program, __u32 ifindex)
+{
+	char whole[FWE_INJECTED_MAX];
+
+	if (frame->pkt_len > sizeof(whole))
+		return -1;
+	return fwe_inject(program, ifindex, whole, fwe_frame_read(frame, whole, sizeof(whole)));
+}
+
 /* Frames that went up. */
-static unsigned int fwe_exit_up(struct fwe_exit *exit)
+static unsigned int fwe_exit_up(struct fwe_exit *exit, int inject)
 {
 	struct rte_mbuf *frames[FWE_EXIT_BURST];
 	unsigned int count =
 		rte_ring_sc_dequeue_burst(exit->up, (void **)frames, FWE_EXIT_BURST, NULL);
 
-	for (unsigned int i = 0; i < count; i++)
-		if (fwe_tap_write(frames[i], exit->tap))
+	for (unsigned int i = 0; i < count; i++) {
+		int failed = exit->face.tap >= 0
+				     ? fwe_tap_write(frames[i], exit->face.tap)
+				     : fwe_port_give(frames[i], inject, exit->face.ifindex);
+
+		if (failed)
 			exit->not_taken++;
+	}
 	rte_pktmbuf_free_bulk(frames, count);
 	return count;
 }
@@ -167,6 +206,8 @@ static int fwe_exit_down(struct fwe_exit *exit)
 	unsigned int room = rte_ring_free_count(exit->down);
 	int count = 0;
 
+	if (exit->face.tap < 0)
+		return 0;
 	if (room > FWE_EXIT_BURST)
 		room = FWE_EXIT_BURST;
 	for (; (unsigned int)count < room; count++) {
@@ -175,7 +216,8 @@ static int fwe_exit_down(struct fwe_exit *exit)
 
 		if (!frame)
 			break;
-		len = read(exit->tap, rte_pktmbuf_mtod(frame, void *), rte_pktmbuf_tailroom(frame));
+		len = read(exit->face.tap, rte_pktmbuf_mtod(frame, void *),
+			   rte_pktmbuf_tailroom(frame));
 		if (len <= 0) {
 			rte_pktmbuf_free(frame);
 			if (len < 0 && (errno == EBADFD || errno == EBADF))
@@ -204,7 +246,7 @@ static void fwe_exits_sleep(struct fwe_exits *exits, int timeout_ms)
 		if (rte_ring_count(exit->up))
 			timeout_ms = 0;
 		/* one whose ring is full is looked at again when the worker has made room */
-		fds[i] = (struct pollfd){.fd = exit->tap,
+		fds[i] = (struct pollfd){.fd = exit->face.tap,
 					 .events = rte_ring_full(exit->down) ? 0 : POLLIN};
 		if (!fds[i].events && timeout_ms > 1)
 			timeout_ms = 1;
@@ -224,7 +266,7 @@ int fwe_exits_turn(struct fwe_exits *exits, int timeout_ms)
 
 		if (down < 0)
 			return i + 1;
-		moved += down + fwe_exit_up(exits->exit[i]);
+		moved += down + fwe_exit_up(exits->exit[i], exits->inject);
 	}
 	if (!moved)
 		fwe_exits_sleep(exits, timeout_ms);

@@ -8,6 +8,7 @@
 #include <rte_malloc.h>
 
 #include "burst.h"
+#include "socket.h"
 
 enum {
 	/* The tick is looked at so often, a second; it lasts a millisecond or more. */
@@ -86,7 +87,8 @@ static const char *fwe_wrong(const struct fwe_config *config)
 	if (config->burst > FWE_BURST_MAX)
 		return "a burst has 1 to 64 frames";
 	for (__u32 i = 0; i < config->ports_count; i++) {
-		if (!config->ports[i].ifindex || !rte_eth_dev_is_valid_port(config->ports[i].id))
+		if (!config->ports[i].ifindex ||
+		    (!config->ports[i].sockets && !rte_eth_dev_is_valid_port(config->ports[i].id)))
 			return "a port that there is not";
 		for (__u32 j = 0; j < i; j++)
 			if (config->ports[j].ifindex == config->ports[i].ifindex)
@@ -271,11 +273,27 @@ static __always_inline void fwe_trial_note(struct fwe_trial *trial, __u64 cycles
 	trial->running = 0;
 }
 
+static __always_inline __u32 fwe_receive(const struct fwe_port *port, struct rte_mbuf **frames,
+					 __u32 room)
+{
+	if (fw_unlikely(port->sockets))
+		return fwe_sockets_receive(port->sockets, frames, room);
+	return rte_eth_rx_burst(port->id, port->rx_queue, frames, room);
+}
+
+static __always_inline __u32 fwe_transmit(const struct fwe_port *port, struct rte_mbuf **frames,
+					  __u32 count)
+{
+	if (fw_unlikely(port->sockets))
+		return fwe_sockets_send(port->sockets, frames, count);
+	return rte_eth_tx_burst(port->id, port->tx_queue, frames, count);
+}
+
 static __always_inline void fwe_send(struct fwe_worker *worker, __u32 number)
 {
 	struct fwe_output *output = &worker->output[number];
 	const struct fwe_port *port = &worker->port[number];
-	__u32 sent = rte_eth_tx_burst(port->id, port->tx_queue, output->frame, output->count);
+	__u32 sent = fwe_transmit(port, output->frame, output->count);
 
 	worker->stats.sent += sent;
 	if (fw_unlikely(sent < output->count)) {
@@ -332,7 +350,7 @@ static __always_inline void fwe_forward(struct fwe_worker *worker, const struct 
 	for (__u32 i = 0; i < count; i++) {
 		enum fwe_kind kind = fw_unlikely(watched) ? FWE_OTHER : kinds[i];
 		struct fwe_outcome outcome =
-			fwe_handle(frames[i], ifindex, kind, homes[i], &hits, &other_hits);
+			fwe_handle(frames[i], port, kind, homes[i], &hits, &other_hits);
 		struct fwe_output *output;
 
 		if (fw_unlikely(outcome.output < 0)) {
@@ -358,7 +376,7 @@ static __noinline __u32 fwe_source_look(struct fwe_worker *worker, const struct 
 	struct rte_mbuf *frames[FWE_BURST_MAX];
 	__u32 count =
 		worker->config.source(worker->config.context, port, frames, worker->config.burst);
-	__u32 sent = count ? rte_eth_tx_burst(port->id, port->tx_queue, frames, count) : 0;
+	__u32 sent = count ? fwe_transmit(port, frames, count) : 0;
 
 	worker->stats.sourced += sent;
 	if (fw_unlikely(sent < count)) {
@@ -382,8 +400,7 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 	fw_env.framings = __atomic_load_n(&worker->framings, __ATOMIC_ACQUIRE);
 	for (__u32 i = 0; i < worker->config.ports_count; i++) {
 		const struct fwe_port *port = &worker->port[i];
-		__u32 count =
-			rte_eth_rx_burst(port->id, port->rx_queue, frames, worker->config.burst);
+		__u32 count = fwe_receive(port, frames, worker->config.burst);
 		int ahead;
 
 		if (worker->config.source)

@@ -57,6 +57,7 @@ fn reasons(path: &Path) -> Result<String, Box<dyn Error>> {
             name.to_lowercase(),
             match stage {
                 "FAST" => "Fast",
+                "HAND" => "Hand",
                 "PUNT" | "PUNT_LIMIT" => "Punt",
                 "DROP" => "Drop",
                 "LEARN" => "Learn",

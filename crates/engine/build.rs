@@ -60,8 +60,14 @@ fn bindings(engine: &Path) -> Result<(), Box<dyn Error>> {
     }
     bindgen::Builder::default()
         .headers(
-            ["engine.h", "bench.h", "rings.h", "../dataplane/writer.h"]
-                .map(|name| engine.join(name).to_string_lossy().into_owned()),
+            [
+                "engine.h",
+                "bench.h",
+                "rings.h",
+                "socket.h",
+                "../dataplane/writer.h",
+            ]
+            .map(|name| engine.join(name).to_string_lossy().into_owned()),
         )
         .allowlist_item("fwe_.*|FWE_.*|fw_table_.*|rte_mempool")
         // freeway-abi's

@@ -23,7 +23,10 @@
 
 #include "../parse.h"
 
-#define FW_TARGET_IS_TC 0
+#define FW_TARGET_IS_TC      0
+#define FW_TARGET_OWNS       FW_FLOW_ENGINE
+#define FW_TARGET_HANDS      0
+#define FW_TARGET_NOTES(ctx) (!(ctx)->noted)
 /* What closes a connection is left to the kernel, at whose port tc judges it. */
 #define FW_TARGET_JUDGES 0
 
@@ -33,7 +36,8 @@ typedef struct fw_engine_ctx {
 	void *end;  /* of the first segment */
 	__u32 more; /* octets in other segments */
 	__u32 port;
-	__u64 home; /* of the flow that a plain frame's key names */
+	__u32 noted; /* XDP had it before, and noted what a TCP segment says */
+	__u64 home;  /* of the flow that a plain frame's key names */
 } fw_ctx;
 #include "wire.h"
 

@@ -8,7 +8,10 @@
 #include "kernel.h"
 #include "../parse.h"
 
-#define FW_TARGET_IS_TC 1
+#define FW_TARGET_IS_TC      1
+#define FW_TARGET_OWNS       FW_FLOW_TC
+#define FW_TARGET_HANDS      0
+#define FW_TARGET_NOTES(ctx) 1
 typedef struct __sk_buff fw_ctx;
 
 #ifndef FW_TC_LINK_LEN

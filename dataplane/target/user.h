@@ -10,7 +10,10 @@
 #include "../conntrack.h"
 #include "../parse.h"
 
-#define FW_TARGET_IS_TC 0
+#define FW_TARGET_IS_TC      0
+#define FW_TARGET_OWNS       0
+#define FW_TARGET_HANDS      0
+#define FW_TARGET_NOTES(ctx) 1
 /* What closes a connection is judged here, unless it is to be as in the engine. */
 #define FW_TARGET_JUDGES (!fw_env->leaves_closing)
 

@@ -8,6 +8,10 @@
 #include "../parse.h"
 
 #define FW_TARGET_IS_TC 0
+#define FW_TARGET_OWNS  0
+/* Flows of the engine at ports where it has sockets. */
+#define FW_TARGET_HANDS      fw_cfg.sockets
+#define FW_TARGET_NOTES(ctx) 1
 typedef struct xdp_md fw_ctx;
 #include "wire.h"
 
@@ -60,6 +64,22 @@ static __always_inline int fw_adjust_head(fw_ctx *ctx, int delta)
 {
 	return bpf_xdp_adjust_head(ctx, delta);
 }
+
+/* The engine's sockets, those of a port by its queues; the kernel takes out what has gone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, FW_SOCKETS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} FW_MAP(fw_sockets);
+
+/* Which of them is a port's first, by ifindex. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, FW_SOCKETS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} FW_MAP(fw_socket_at);
 
 /*
  * The devices of each list. The kernel walks a whole map for each frame, and asks with a call about

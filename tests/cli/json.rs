@@ -151,6 +151,17 @@ fn every_command_prints_what_is_documented() {
     }
     schema.check("explain", &explain("203.0.113.1:1", "203.0.113.2:2"));
 
+    for words in [
+        "add engine",
+        "add --at 1 xdp proto tcp src 192.0.2.0/24 dport 1-2 port lan0",
+        "delete 2",
+        "list",
+    ] {
+        let words: Vec<_> = ["steer"].into_iter().chain(words.split(' ')).collect();
+        let steering = router.json(&words);
+        schema.check("steer", &steering);
+        assert!(!steering["rules"].as_array().unwrap().is_empty());
+    }
     for command in ["off", "on", "flush", "resync"] {
         schema.check(command, &router.json(&[command]));
     }

@@ -6,6 +6,8 @@
 pub enum Stage {
     /// Forwarded by the fast path.
     Fast,
+    /// Given to the engine by XDP.
+    Hand,
     /// Given to the kernel by XDP or tc.
     Punt,
     /// Dropped by XDP.

@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 
 use crate::{
     Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Resynced, Stats,
-    Status, Switch, Switched, Top, TopQuery, netns,
+    Status, SteerChange, Steering, Switch, Switched, Top, TopQuery, netns,
 };
 
 /// How long the daemon may take beside what it was asked to watch.
@@ -110,6 +110,14 @@ impl Client {
     /// `freeway on` and `off`.
     pub fn switch(&self, on: bool) -> Result<Switched, Stop> {
         self.ask(Method::POST, "/v1/switch", &Switch { on }, Duration::ZERO)
+    }
+
+    /// `freeway steer`: the rules, after a change if there is one.
+    pub fn steer(&self, change: Option<&SteerChange>) -> Result<Steering, Stop> {
+        match change {
+            Some(change) => self.ask(Method::POST, "/v1/steer", change, Duration::ZERO),
+            None => self.ask(Method::GET, "/v1/steer", &(), Duration::ZERO),
+        }
     }
 
     /// `freeway flush`.

@@ -66,6 +66,8 @@ pub struct EnginePort {
     pub pci: Option<String>,
     /// A virtual device as DPDK writes it, such as `net_af_packet0,iface=eth0`.
     pub vdev: Option<String>,
+    /// The port itself, which stays the kernel's: XDP hands the engine's flows over by AF_XDP sockets.
+    pub af_xdp: bool,
     /// MAC address, where the device is not to keep its own.
     pub mac: Option<String>,
     /// MTU in bytes, without the L2 header.
@@ -73,6 +75,12 @@ pub struct EnginePort {
 }
 
 impl EngineConfig {
+    /// True if XDP may have to hand frames to the engine.
+    #[must_use]
+    pub fn has_sockets(&self) -> bool {
+        self.port.values().any(|port| port.af_xdp)
+    }
+
     /// What types cannot express; an error names the key.
     pub fn check(&self) -> Result<(), String> {
         for (name, port) in &self.port {
@@ -82,14 +90,20 @@ impl EngineConfig {
                     "{table}: a network interface has 1 to 15 characters, none of them / : or a space"
                 ));
             }
-            match (&port.pci, &port.vdev) {
-                (Some(_), None) | (None, Some(_)) => {}
-                (None, None) => {
-                    return Err(format!("{table}: it names no device; give it pci or vdev"));
+            let devices = [port.pci.is_some(), port.vdev.is_some(), port.af_xdp];
+            match devices.iter().filter(|named| **named).count() {
+                1 => {}
+                0 => {
+                    return Err(format!(
+                        "{table}: it names no device; give it pci, vdev or af_xdp = true"
+                    ));
                 }
-                (Some(_), Some(_)) => {
-                    return Err(format!("{table}: pci and vdev exclude each other"));
-                }
+                _ => return Err(format!("{table}: pci, vdev and af_xdp exclude each other")),
+            }
+            if port.af_xdp && (port.mac.is_some() || port.mtu.is_some()) {
+                return Err(format!(
+                    "{table}: with af_xdp the port keeps the MAC address and MTU that the kernel has for it; remove mac and mtu"
+                ));
             }
             if port.mtu.is_some_and(|mtu| !(68..=9000).contains(&mtu)) {
                 return Err(format!("{table}: mtu must be 68 to 9000"));
@@ -154,8 +168,20 @@ pub struct Hello {
     pub dpdk: String,
     /// Its process.
     pub pid: u32,
-    /// Interface indices of its ports.
+    /// Interface indices of its TAPs: all of such a port's frames are its.
     pub ports: Vec<u32>,
+    /// Its AF_XDP sockets, whose descriptors come along in this order.
+    pub sockets: Vec<Socket>,
+}
+
+/// An AF_XDP socket at a queue of a port that stays the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Socket {
+    /// Interface index.
+    pub port: u32,
+    /// Number of the queue.
+    pub queue: u32,
 }
 
 /// What the daemon answers.
@@ -166,6 +192,8 @@ pub enum Answer {
     Table(Table),
     /// No; why, in words.
     Refused(String),
+    /// A port of its configuration cannot be what it is to be; why, in words.
+    Unfit(String),
 }
 
 /// What is to be known of the table to read it: of `struct fw_config`, and of the clock.
@@ -204,6 +232,8 @@ pub struct EngineCounts {
     pub from_kernel: u64,
     /// Frames that a port did not take.
     pub tx_dropped: u64,
+    /// Frames that XDP handed over and that found no room.
+    pub sockets_dropped: u64,
     /// Share of the last second that the worker spent with frames, in thousandths.
     pub busy_permille: u32,
     /// Frames of a mean burst, in hundredths.
@@ -245,6 +275,7 @@ mod tests {
             dpdk: "2".into(),
             pid: 3,
             ports: vec![4, 5],
+            sockets: vec![Socket { port: 6, queue: 1 }],
         });
         let text = serde_json::to_string(&hello).unwrap();
         assert_eq!(serde_json::from_str::<Said>(&text).unwrap(), hello);
@@ -275,7 +306,16 @@ mod tests {
             let error = result.unwrap_err();
             assert!(error.contains(words), "{error}");
         };
-        wrong(check("lan0", EnginePort::default()), "pci or vdev");
+        wrong(check("lan0", EnginePort::default()), "pci, vdev or af_xdp");
+        let mut socket = EnginePort {
+            af_xdp: true,
+            ..EnginePort::default()
+        };
+        assert_eq!(check("lan0", socket.clone()), Ok(()));
+        socket.mtu = Some(1400);
+        wrong(check("lan0", socket.clone()), "remove mac and mtu");
+        socket.vdev = Some("net_null0".into());
+        wrong(check("lan0", socket), "exclude each other");
         wrong(check("a/b", vdev()), "1 to 15 characters");
         let mut both = vdev();
         both.pci = Some("0000:01:00.0".into());

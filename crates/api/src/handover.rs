@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 
 use crate::engine::MESSAGE_MAX;
 
-/// Descriptors of a message, at most.
-const FDS_MAX: usize = 8;
+/// Descriptors of a message, at most: `SCM_MAX_FD` of include/net/scm.h.
+pub const FDS_MAX: usize = 253;
 
 /// Sends a message.
 pub fn send(socket: BorrowedFd<'_>, message: &impl Serialize, fds: &[RawFd]) -> io::Result<()> {

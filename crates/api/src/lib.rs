@@ -20,6 +20,7 @@ mod path;
 mod select;
 mod stats;
 mod status;
+mod steer;
 mod switch;
 mod top;
 
@@ -38,5 +39,6 @@ pub use status::{
     Feature, FeatureState, FlowCounts, Holder, Invalidation, Latency, Learning, Port, PortPath,
     PortState, RulesetStatus, Shares, Status,
 };
+pub use steer::{Selection, SteerChange, SteerPath, SteerRule, Steering};
 pub use switch::{Flushed, Resynced, Switch, Switched};
 pub use top::{Rate, ReasonRate, Top, TopFlow, TopPort, TopQuery};

@@ -2,8 +2,8 @@
 //! From a candidate to a flow in the table.
 
 use freeway_abi::{
-    FW_CT_STATUS_KEEP, FW_EV_CHANGED, FW_FLOW_CT, FW_FLOW_NAT, FW_FLOW_TC, FW_ST_PREPARING,
-    fw_candidate, fw_flow, fw_kept, fw_state,
+    FW_CT_STATUS_KEEP, FW_EV_CHANGED, FW_FLOW_CT, FW_FLOW_ENGINE, FW_FLOW_NAT, FW_FLOW_TC,
+    FW_ST_PREPARING, fw_candidate, fw_flow, fw_kept, fw_state,
 };
 use freeway_kernel::model::{CtStatus, Tuple};
 
@@ -218,7 +218,8 @@ impl Manager {
             return Err(Refusal::Unwired);
         }
         let without_xdp = bound || around.sniffed || !known;
-        let path = match self.path(key.port, c.port_out, without_xdp) {
+        let ports = (key.port, c.port_out);
+        let path = match self.path_of((&key.tuple, out), ports, without_xdp) {
             // XDP alone copies
             Ok(Path::Tc | Path::Engine) if group => Err(Refusal::NoPath),
             path => path,
@@ -291,9 +292,11 @@ fn record_of(
     state: fw_state,
 ) -> fw_flow {
     let mut flags = 0;
-    if path == Path::Tc {
-        flags |= FW_FLOW_TC;
-    }
+    flags |= match path {
+        Path::Xdp => 0,
+        Path::Tc => FW_FLOW_TC,
+        Path::Engine => FW_FLOW_ENGINE,
+    };
     if c.nat != 0 {
         flags |= FW_FLOW_NAT;
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use freeway_abi::fw_candidate;
+use freeway_kernel::model::Tuple;
 
 use crate::around::Around;
 use crate::conns::Conns;
@@ -17,7 +18,7 @@ use crate::memory::{Outcomes, Refusals};
 use crate::nexthop::Nexthops;
 use crate::op::Op;
 use crate::policy::{Policy, RuleScope};
-use crate::port::{Path, Port};
+use crate::port::{Path, Port, Served};
 use crate::recent::Recent;
 use crate::refusal::Refusal;
 use crate::scan::Scan;
@@ -306,12 +307,31 @@ impl Manager {
         }
     }
 
+    /// Who forwards a flow, `tuple` as it comes in and `out` as it leaves: as [`Manager::path`], but the policy gives some of
+    /// XDP's to the engine.
+    pub(crate) fn path_of(
+        &self,
+        (tuple, out): (&Tuple, &Tuple),
+        (port_in, port_out): (u32, u32),
+        bound: bool,
+    ) -> Result<Path, Refusal> {
+        let path = self.path(port_in, port_out, bound)?;
+        let ports = [port_in, port_out];
+        let shared = ports.iter().all(|port| {
+            let port = self.ports.get(port);
+            port.is_some_and(|port| port.engine == Served::Chosen)
+        });
+        let engine = path == Path::Xdp && shared && self.settings.policy.steers(tuple, out, ports);
+        Ok(if engine { Path::Engine } else { path })
+    }
+
     /// Who forwards from one port to another; `bound`: flows that neither XDP nor the engine can forward. If nobody, what
     /// is in the way.
     pub(crate) fn path(&self, port_in: u32, port_out: u32, bound: bool) -> Result<Path, Refusal> {
         let fit = |port: u32| self.ports.get(&port).map(|p| (p.xdp, p.tc, p.engine));
         let (from_xdp, from_tc, from_engine) = fit(port_in).unwrap_or_default();
         let (to_xdp, to_tc, to_engine) = fit(port_out).unwrap_or_default();
+        let (from_engine, to_engine) = (from_engine == Served::Whole, to_engine == Served::Whole);
         // neither has the other's ports
         if !bound && from_xdp.input && to_xdp.output && from_engine == to_engine {
             return Ok(if from_engine { Path::Engine } else { Path::Xdp });

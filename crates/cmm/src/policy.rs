@@ -5,9 +5,9 @@ use std::net::IpAddr;
 
 use freeway_kernel::model::{Prefix, Tuple};
 
-/// Flows that stay in the kernel: everything that is named must match.
+/// Flows that the configuration means: everything that is named must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exclusion {
+pub struct Selection {
     /// IP protocol number.
     pub proto: Option<u8>,
     /// Source networks; any of them.
@@ -22,7 +22,13 @@ pub struct Exclusion {
     pub ifindex: Option<Vec<u32>>,
 }
 
-impl Exclusion {
+impl Selection {
+    /// True if it holds for a direction, or the other one, of a conversation: `tuple` as it comes in, `out` as it leaves.
+    #[must_use]
+    pub fn matches_either(&self, tuple: &Tuple, out: &Tuple, ports: [u32; 2]) -> bool {
+        self.matches(tuple, ports) || self.matches(&out.inverse(), ports)
+    }
+
     /// True if it holds for a direction that passes these two interfaces.
     #[must_use]
     pub fn matches(&self, tuple: &Tuple, ports: [u32; 2]) -> bool {
@@ -63,8 +69,19 @@ pub struct Policy {
     pub gre: bool,
     /// What goes to groups may be fast.
     pub multicast: bool,
-    /// Exclusions.
-    pub exclude: Vec<Exclusion>,
+    /// Flows that stay in the kernel.
+    pub exclude: Vec<Selection>,
+    /// Whose are flows of ports that XDP and the engine share; the first that matches counts, and without one XDP's.
+    pub steer: Vec<Steering>,
+}
+
+/// Flows that the engine forwards, or XDP.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steering {
+    /// Which.
+    pub flows: Selection,
+    /// The engine; else XDP.
+    pub engine: bool,
 }
 
 impl Default for Policy {
@@ -77,6 +94,7 @@ impl Default for Policy {
             gre: true,
             multicast: true,
             exclude: Vec::new(),
+            steer: Vec::new(),
         }
     }
 }
@@ -94,13 +112,22 @@ impl Policy {
             50 => self.esp,
             _ => false,
         };
-        let reply = out.inverse();
         proto
             && (self.multicast || !tuple.dst.is_multicast())
             && !self
                 .exclude
                 .iter()
-                .any(|e| e.matches(tuple, ports) || e.matches(&reply, ports))
+                .any(|e| e.matches_either(tuple, out, ports))
+    }
+
+    /// True of a flow that the engine is to have where XDP could. XDP alone copies.
+    #[must_use]
+    pub fn steers(&self, tuple: &Tuple, out: &Tuple, ports: [u32; 2]) -> bool {
+        let first = self
+            .steer
+            .iter()
+            .find(|s| s.flows.matches_either(tuple, out, ports));
+        first.is_some_and(|s| s.engine) && !tuple.dst.is_multicast()
     }
 }
 

@@ -27,8 +27,8 @@ pub struct Port {
     pub by_station: bool,
     /// What tc may do here.
     pub tc: Fitness,
-    /// It is a port of the engine, which does there what XDP does at others; `xdp` says what it may do.
-    pub engine: bool,
+    /// What the engine does there.
+    pub engine: Served,
     /// The VRF that it is a port of; 0: none.
     pub vrf: u32,
 }
@@ -161,6 +161,18 @@ impl Fitness {
     pub fn any(self) -> bool {
         self.input || self.output
     }
+}
+
+/// What the engine does at a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Served {
+    /// Nothing.
+    #[default]
+    No,
+    /// What XDP does at others; [`Port::xdp`] says what it may do.
+    Whole,
+    /// What the policy gives to it of what XDP could do.
+    Chosen,
 }
 
 /// The program that forwards a flow.

@@ -22,6 +22,17 @@ impl Manager {
         if old == Some(&port) {
             return;
         }
+        // what the kernel does is the same
+        if let Some(old) = old
+            && *old
+                == (Port {
+                    engine: old.engine,
+                    ..port.clone()
+                })
+        {
+            self.ports.insert(ifindex, port);
+            return self.begin_sweep(false, now_tick, ops);
+        }
         // what it became fit for may be a better path
         let means = |p: &Port| {
             (

@@ -65,7 +65,11 @@ impl Manager {
         let path = match record.is_group() {
             // tc does not copy
             true => Err(Refusal::Sniffed),
-            false => self.path(key.port, record.port_out, record.is_bound() || sniffed),
+            false => self.path_of(
+                (&key.tuple, &record.out()),
+                (key.port, record.port_out),
+                record.is_bound() || sniffed,
+            ),
         };
         if path == Ok(current) {
             if let Some(record) = self.table.get_mut(index) {
@@ -125,7 +129,7 @@ impl Manager {
             let of_tc = record.path() == Path::Tc;
             // a station that has become known moves its flows itself
             let stays = of_tc && [port, port_out].iter().any(|at| self.is_by_station(*at));
-            self.path(port, port_out, bound || stays) == Ok(record.path())
+            self.path_of((&tuple, &out), (port, port_out), bound || stays) == Ok(record.path())
                 && self.settings.policy.allows(&tuple, &out, [port, port_out])
                 && !self.may_leak(port, port_out, out.dst)
                 && !scopes.clone().any(|s| {

@@ -26,7 +26,7 @@ use freeway_abi::{
 use freeway_kernel::model::Tuple;
 
 use crate::key::words_of;
-use crate::{Around, ConnKey, Fitness, FlowKey, Manager, Op, Port, Settings, StateView};
+use crate::{Around, ConnKey, Fitness, FlowKey, Manager, Op, Port, Served, Settings, StateView};
 
 /// So many frames left, and nobody looked.
 fn around(copies: u32) -> Around {
@@ -460,7 +460,7 @@ fn port(ifindex: u32) -> Port {
         framing: Default::default(),
         xdp: Fitness::FULL,
         by_station: false,
-        engine: false,
+        engine: Served::No,
         vrf: 0,
         tc: Fitness::default(),
     }

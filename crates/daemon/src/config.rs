@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use freeway_api::engine::EngineConfig;
-use freeway_api::{PathChoice, PortRange, Prefix, Proto};
+use freeway_api::{PathChoice, Selection, SteerRule};
 use freeway_console::{Exit, Stop};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -85,7 +85,9 @@ pub struct Policy {
     /// UDP without answers may be fast where no reachable rule must see each packet.
     pub udp_one_way: bool,
     /// Conversations that stay in the kernel.
-    pub exclude: Vec<Exclude>,
+    pub exclude: Vec<Selection>,
+    /// Whose conversations are at ports that XDP and the engine share.
+    pub steer: Vec<SteerRule>,
 }
 
 impl Default for Policy {
@@ -100,31 +102,8 @@ impl Default for Policy {
             drops: true,
             udp_one_way: true,
             exclude: Vec::new(),
+            steer: Vec::new(),
         }
-    }
-}
-
-/// One `[[policy.exclude]]`: everything it names must match, in either direction of the conversation.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Exclude {
-    /// IP protocol.
-    pub proto: Option<Proto>,
-    /// Source networks; any of them.
-    pub src: Vec<Prefix>,
-    /// Destination networks; any of them.
-    pub dst: Vec<Prefix>,
-    /// Source ports; any of them.
-    pub sport: Vec<PortRange>,
-    /// Destination ports; any of them.
-    pub dport: Vec<PortRange>,
-    /// Network ports that the packet comes in or goes out at; any of them.
-    pub port: Vec<String>,
-}
-
-impl Exclude {
-    fn is_empty(&self) -> bool {
-        *self == Exclude::default()
     }
 }
 
@@ -245,7 +224,7 @@ impl Config {
 
     /// What types cannot express.
     fn check(&self) -> Result<(), String> {
-        if let Some(index) = self.policy.exclude.iter().position(Exclude::is_empty) {
+        if let Some(index) = self.policy.exclude.iter().position(Selection::is_empty) {
             let nth = index + 1;
             return Err(format!(
                 "policy.exclude number {nth} names nothing and would exclude everything; \
@@ -304,6 +283,8 @@ fn key_at(text: &str, span: std::ops::Range<usize>, message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use freeway_api::{Proto, SteerPath};
+
     use super::*;
 
     fn error(text: &str) -> String {
@@ -333,6 +314,10 @@ mod tests {
             dst = ["192.0.2.0/24", "2001:db8::/32"]
             dport = [53, "5060-5061"]
             port = ["wan0"]
+            [[policy.steer]]
+            path = "engine"
+            dst = ["198.51.100.0/24"]
+            dport = [53]
             [punts.limits]
             fragment = 10_000
             miss_close = 1
@@ -352,6 +337,9 @@ mod tests {
         let exclude = &config.policy.exclude[0];
         assert_eq!(exclude.proto, Some(Proto::UDP));
         assert!(exclude.dport[1].contains(5061));
+        let steer = &config.policy.steer[0];
+        assert_eq!(steer.path, SteerPath::Engine);
+        assert_eq!(steer.words(), "dst 198.51.100.0/24 dport 53");
         assert_eq!(
             config.port["lan0"],
             Port {
@@ -399,6 +387,16 @@ mod tests {
                 "[[policy.exclude]]\ndport = [70000]\n",
                 ":2:9: key `dport`",
                 "a port: a number from 0 to 65535",
+            ),
+            (
+                "[[policy.steer]]\ndst = [\"192.0.2.0/24\"]\n",
+                ":1:1: ",
+                "missing field `path`",
+            ),
+            (
+                "[[policy.steer]]\npath = \"tc\"\n",
+                ":2:8: key `path`",
+                "unknown variant `tc`, expected `engine` or `xdp`",
             ),
             (
                 "[daemon]\nlog = \"loud\"\n",

@@ -32,8 +32,8 @@ const QUEUE: usize = 4;
 
 /// What is heard there.
 pub enum Notice {
-    /// An engine; the socket is for the answer.
-    Came(Hello, OwnedFd),
+    /// An engine; the socket is for the answer, the others are those of AF_XDP that it names.
+    Came(Hello, OwnedFd, Vec<OwnedFd>),
     /// What it has done.
     Counts(EngineCounts),
     /// Packets of the watched tuple that it has forwarded.
@@ -147,8 +147,8 @@ impl Guests {
         let patience = TimeVal::new(PATIENCE.as_secs().cast_signed(), 0);
         setsockopt(guest, ReceiveTimeout, &patience).map_err(|e| e.to_string())?;
         setsockopt(guest, SendTimeout, &patience).map_err(|e| e.to_string())?;
-        let hello = match handover::receive(guest.as_fd()) {
-            Ok(Some((Said::Hello(hello), _))) => hello,
+        let (hello, sockets) = match handover::receive(guest.as_fd()) {
+            Ok(Some((Said::Hello(hello), sockets))) => (hello, sockets),
             Ok(Some(_)) => return Err("it does not introduce itself".into()),
             Ok(None) => return Ok(()),
             Err(error) => return Err(format!("it does not introduce itself: {error}")),
@@ -160,8 +160,15 @@ impl Guests {
                 env!("CARGO_PKG_VERSION")
             ));
         }
+        if sockets.len() != hello.sockets.len() {
+            return Err(format!(
+                "it names {} sockets and sends {}",
+                hello.sockets.len(),
+                sockets.len()
+            ));
+        }
         self.claim(hello.pid)?;
-        let result = self.listen_to(guest, hello);
+        let result = self.listen_to(guest, hello, sockets);
         let _ = self.notices.blocking_send(Notice::Gone);
         *self.there.lock().unwrap_or_else(PoisonError::into_inner) = None;
         result
@@ -178,9 +185,15 @@ impl Guests {
         }
     }
 
-    fn listen_to(&self, guest: &OwnedFd, hello: Hello) -> Result<(), String> {
+    fn listen_to(
+        &self,
+        guest: &OwnedFd,
+        hello: Hello,
+        sockets: Vec<OwnedFd>,
+    ) -> Result<(), String> {
         let answer = guest.try_clone().map_err(|e| e.to_string())?;
-        let told = self.notices.blocking_send(Notice::Came(hello, answer));
+        let notice = Notice::Came(hello, answer, sockets);
+        let told = self.notices.blocking_send(notice);
         // the daemon ends
         if told.is_err() {
             return Ok(());

@@ -30,6 +30,7 @@ mod scrub;
 mod sessions;
 mod sniff;
 mod status;
+mod steer;
 mod verdict;
 mod view;
 mod vrf;
@@ -261,6 +262,7 @@ impl Engine {
                 .iter()
                 .map(|(limited, rate)| (limited.0, rate.0))
                 .collect(),
+            sockets: config.engine.has_sockets(),
             ..LoadOptions::default()
         };
         let datapath = Datapath::load(&options).map_err(failure)?;
@@ -363,7 +365,7 @@ impl Engine {
         self.age_paths(now_tick, &mut ops);
         self.move_stations(now_tick, &mut ops);
         self.execute(ops)?;
-        if self.look_at_rings() {
+        if self.look_at_rings() | self.look_at_cores() {
             self.update_ports()?;
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 
 use freeway_api::fake::{drops, explain, flow, reply_flow, stats, status, top};
-use freeway_api::{Flushed, Resynced, Switched};
+use freeway_api::{Flushed, Resynced, Steering, Switched};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 
@@ -78,6 +78,7 @@ fn page(query: &PageQuery) -> Page {
 
 async fn answer(mut queue: mpsc::Receiver<Request>) {
     let mut on = true;
+    let mut steering = Steering::default();
     while let Some(request) = queue.recv().await {
         // A client may have left.
         match request {
@@ -89,6 +90,11 @@ async fn answer(mut queue: mpsc::Receiver<Request>) {
             Request::Switch(switch, reply) => {
                 let was_on = std::mem::replace(&mut on, switch.on);
                 drop(reply.send(Ok(Switched { on, was_on })));
+            }
+            Request::Steer(change, reply) => {
+                let changed = change.map_or(Ok(()), |change| steering.change(change));
+                let refused = |error| freeway_api::Failure::request(error, "hint");
+                drop(reply.send(changed.map(|()| steering.clone()).map_err(refused)));
             }
             Request::Flush(reply) => drop(reply.send(Ok(Flushed { flows: 2 }))),
             Request::Drops(reply) => drop(reply.send(Ok(drops()))),

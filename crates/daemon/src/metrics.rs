@@ -348,6 +348,11 @@ fn engine(page: &mut Page, status: &Status) {
             "Frames that a port of the engine did not take.",
             counts.tx_dropped,
         ),
+        (
+            "freeway_engine_sockets_dropped_total",
+            "Frames that XDP handed over and that found no room.",
+            counts.sockets_dropped,
+        ),
     ] {
         page.single(name, "counter", help, value);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use freeway_api::{
     Drops, Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Resynced, Stats, Status,
-    Switch, Switched, Top, TopQuery,
+    SteerChange, Steering, Switch, Switched, Top, TopQuery,
 };
 use tokio::sync::oneshot;
 
@@ -29,6 +29,8 @@ pub enum Request {
     Explain(ExplainQuery, Reply<Explain>),
     /// `POST /v1/switch`.
     Switch(Switch, Reply<Switched>),
+    /// `GET /v1/steer`, and `POST` with a change.
+    Steer(Option<SteerChange>, Reply<Steering>),
     /// `POST /v1/flush`.
     Flush(Reply<Flushed>),
     /// `POST /v1/resync`.

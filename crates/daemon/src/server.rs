@@ -9,7 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use freeway_api::{ExplainQuery, Failure, FailureKind, FlowFilter, Switch, TopQuery};
+use freeway_api::{ExplainQuery, Failure, FailureKind, FlowFilter, SteerChange, Switch, TopQuery};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -31,6 +31,7 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/top", post(top))
         .route("/v1/explain", post(explain))
         .route("/v1/switch", post(switch))
+        .route("/v1/steer", get(steering).post(steer))
         .route("/v1/flush", post(flush))
         .route("/v1/drops", get(drops))
         .route("/v1/resync", post(resync))
@@ -84,6 +85,18 @@ async fn switch(State(engine): State<Engine>, body: Bytes) -> Response {
         Err(failure) => return refusal(failure),
     };
     answer(ask(&engine, PATIENCE, |reply| Request::Switch(switch, reply)).await)
+}
+
+async fn steering(State(engine): State<Engine>) -> Response {
+    answer(ask(&engine, PATIENCE, |reply| Request::Steer(None, reply)).await)
+}
+
+async fn steer(State(engine): State<Engine>, body: Bytes) -> Response {
+    let change = match read::<SteerChange>(&body) {
+        Ok(change) => Some(change),
+        Err(failure) => return refusal(failure),
+    };
+    answer(ask(&engine, PATIENCE, |reply| Request::Steer(change, reply)).await)
 }
 
 async fn flush(State(engine): State<Engine>) -> Response {

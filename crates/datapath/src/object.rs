@@ -51,6 +51,8 @@ pub struct LoadOptions {
     pub ct_check_s: u32,
     /// Most packets a second and CPU that the kernel is given, by number of the reason; others are not limited.
     pub limits: BTreeMap<u32, u32>,
+    /// XDP may have to hand frames to the engine; the kernel has AF_XDP then.
+    pub sockets: bool,
 }
 
 impl Default for LoadOptions {
@@ -61,6 +63,7 @@ impl Default for LoadOptions {
             conntrack: true,
             ct_check_s: 1,
             limits: BTreeMap::new(),
+            sockets: false,
         }
     }
 }
@@ -112,6 +115,8 @@ const OWN_MACS: &str = "fw_own_macs";
 const ROUTED_PORTS: &str = "fw_routed_ports";
 const PATH_COUNTS: &str = "fw_path_counts";
 const EDGES: &str = "fw_edges";
+const SOCKETS: &str = "fw_sockets";
+const SOCKET_AT: &str = "fw_socket_at";
 
 pub(crate) type MapByName = BTreeMap<String, MapHandle>;
 
@@ -174,6 +179,7 @@ impl Datapath {
             slots_per_cpu,
             nexthop_mask: element_mask(options.nexthops),
             kern_ctx: has_kfunc(c"bpf_cast_to_kern_ctx").into(),
+            sockets: options.sockets.into(),
             copy_magic: random() as u32,
             netns_inum: netns_inum(),
             ..Default::default()
@@ -553,6 +559,26 @@ impl Datapath {
         self.delete("fw_ports", &slot.to_ne_bytes())
     }
 
+    /// XDP hands the engine's flows that come in at a port over by these sockets, one for each of its queues; they are numbered
+    /// from `first` on. The kernel takes out those of a process that has ended.
+    pub fn set_sockets(
+        &self,
+        ifindex: u32,
+        first: u32,
+        sockets: &[BorrowedFd<'_>],
+    ) -> Result<(), DatapathError> {
+        for (number, socket) in (first..).zip(sockets) {
+            let fd = socket.as_raw_fd().to_ne_bytes();
+            self.update(SOCKETS, &number.to_ne_bytes(), &fd)?;
+        }
+        self.update(SOCKET_AT, &ifindex.to_ne_bytes(), &first.to_ne_bytes())
+    }
+
+    /// It hands none over there.
+    pub fn clear_sockets(&self, ifindex: u32) -> Result<(), DatapathError> {
+        self.delete(SOCKET_AT, &ifindex.to_ne_bytes())
+    }
+
     /// Failed redirects to a port since it was entered.
     #[must_use]
     pub fn fault(&self, ifindex: u32) -> PortFault {
@@ -690,6 +716,8 @@ fn load_with(
             "fw_kept_flows" => map.set_max_entries(config.flow_mask + 1)?,
             EDGES => map.set_max_entries(edges_len(config.flow_mask))?,
             PATH_COUNTS => map.set_max_entries(possible_cpus() * FW_PATHS_MAX)?,
+            // a kernel without AF_XDP has no such map, and no instruction that is loaded names it
+            SOCKETS | SOCKET_AT if config.sockets == 0 => return map.set_autocreate(false),
             _ => {}
         }
         match maps.get(name) {

@@ -16,13 +16,18 @@ fn programs_load() {
         return;
     }
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    for (conntrack, limits) in [(true, true), (true, false), (false, false)] {
+    for (conntrack, limits, sockets) in [
+        (true, true, true),
+        (true, false, false),
+        (false, false, true),
+    ] {
         let options = LoadOptions {
             conntrack,
             limits: limits
                 .then_some((FW_R_FRAGMENT, 1000))
                 .into_iter()
                 .collect(),
+            sockets,
             ..LoadOptions::default()
         };
         let datapath = Datapath::load(&options).unwrap();
@@ -42,7 +47,7 @@ fn programs_load() {
         for prog in ProgInfoIter::default().filter(|prog| ids.contains(&prog.id)) {
             let name = prog.name.to_string_lossy();
             println!(
-                "{} {name}: {} instructions verified, conntrack {conntrack}, limits {limits}",
+                "{} {name}: {} instructions verified, conntrack {conntrack}, limits {limits}, sockets {sockets}",
                 kernel.trim(),
                 prog.verified_insns
             );

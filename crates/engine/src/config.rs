@@ -116,6 +116,14 @@ mod tests {
                 "[engine.port.lan0]\n",
                 "x: engine.port.lan0: it names no device",
             ),
+            (
+                "[engine.port.lan0]\naf_xdp = 1\n",
+                "x:2: invalid type: integer `1`, expected a boolean",
+            ),
+            (
+                "[engine.port.lan0]\naf_xdp = true\nqueues = 0\n",
+                "x:3: unknown field `queues`",
+            ),
             ("[engine]\nidle = \"nap\"\n", "x:2: unknown variant `nap`"),
         ] {
             let error = load_text(text).unwrap_err();

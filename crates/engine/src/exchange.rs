@@ -2,7 +2,7 @@
 //! The exchange with the daemon: who one is, where the table is, what was done.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,10 +28,12 @@ pub enum Knock {
     Nobody,
     /// It refuses; why.
     Refused(String),
+    /// A port cannot be what it is to be; why.
+    Unfit(String),
 }
 
-/// Knocks at a daemon's.
-pub fn knock(path: &Path, hello: Hello) -> io::Result<Knock> {
+/// Knocks at a daemon's; `sockets`: descriptors of those that are named.
+pub fn knock(path: &Path, hello: Hello, sockets: &[RawFd]) -> io::Result<Knock> {
     let socket = socket(
         AddressFamily::Unix,
         SockType::SeqPacket,
@@ -45,10 +47,11 @@ pub fn knock(path: &Path, hello: Hello) -> io::Result<Knock> {
     let patience = TimeVal::new(PATIENCE.as_secs().cast_signed(), 0);
     setsockopt(&socket, ReceiveTimeout, &patience)?;
     setsockopt(&socket, SendTimeout, &patience)?;
-    handover::send(socket.as_fd(), &Said::Hello(hello), &[])?;
+    handover::send(socket.as_fd(), &Said::Hello(hello), sockets)?;
     Ok(match handover::receive(socket.as_fd())? {
         None => Knock::Nobody,
         Some((Answer::Refused(why), _)) => Knock::Refused(why),
+        Some((Answer::Unfit(why), _)) => Knock::Unfit(why),
         Some((Answer::Table(table), fds)) => match <[OwnedFd; 4]>::try_from(fds) {
             Ok(fds) => Knock::Table(Daemon { socket }, table, fds),
             Err(fds) => Knock::Refused(format!("it sent {} descriptors, not 4", fds.len())),

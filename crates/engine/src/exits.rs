@@ -2,6 +2,7 @@
 //! The exception path: a thread between the workers and the TAPs.
 
 use std::ffi::{c_int, c_uint};
+use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +10,11 @@ use std::thread::{self, JoinHandle};
 
 use crate::ffi::{
     fwe_exits, fwe_exits_counts, fwe_exits_free, fwe_exits_new, fwe_exits_sum, fwe_exits_turn,
-    fwe_thread_register, fwe_thread_unregister,
+    fwe_face, fwe_thread_register, fwe_thread_unregister,
 };
-use crate::port::{Pool, Port};
+use crate::pool::Pool;
+use crate::port::Port;
+use crate::tap::Tap;
 
 /// How often the thread looks whether it is to end.
 const TURN_MS: c_int = 100;
@@ -32,11 +35,22 @@ unsafe impl Send for Pointer {}
 impl Exits {
     /// Starts the thread.
     pub fn start(ports: &[Port], pool: &Pool) -> Result<Self, String> {
-        let taps: Vec<c_int> = ports.iter().map(|port| port.tap.fd()).collect();
-        let count = taps.len() as c_uint;
-        // SAFETY: as many descriptors; the pool outlives the exits.
-        let exits = unsafe { fwe_exits_new(taps.as_ptr(), count, pool.as_ptr()) };
-        let exits = NonNull::new(exits).ok_or("no memory for the exception path")?;
+        let faces: Vec<_> = ports
+            .iter()
+            .map(|port| fwe_face {
+                tap: port.tap().map_or(-1, Tap::fd),
+                ifindex: port.ifindex,
+            })
+            .collect();
+        let count = faces.len() as c_uint;
+        // SAFETY: as many of them; the pool outlives the exits.
+        let exits = unsafe { fwe_exits_new(faces.as_ptr(), count, pool.as_ptr()) };
+        let exits = NonNull::new(exits).ok_or_else(|| {
+            format!(
+                "cannot make the way to the kernel: {}",
+                io::Error::last_os_error()
+            )
+        })?;
         let mut all = Self {
             exits,
             stop: Arc::default(),

@@ -1,67 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A device of DPDK's, and its face in the kernel.
+//! A port: a device of DPDK's and its face in the kernel, or one of the kernel's.
 
 use std::ffi::CString;
 use std::io;
-use std::ptr::NonNull;
 
 use freeway_api::engine::{EnginePort, mac_of};
 
 use crate::config::device;
 use crate::ffi::{
-    fwe_pool_available, fwe_pool_free, fwe_pool_new, fwe_port_find, fwe_port_has_link,
-    fwe_port_mac, fwe_port_mtu, fwe_port_start, fwe_port_stop, rte_mempool,
+    fwe_port_find, fwe_port_has_link, fwe_port_mac, fwe_port_mtu, fwe_port_start, fwe_port_stop,
 };
+use crate::pool::Pool;
+use crate::sockets::Sockets;
 use crate::tap::Tap;
 
-/// The memory of all frames.
+/// A device of DPDK's that has been started, by its number.
 #[derive(Debug)]
-pub struct Pool {
-    pool: NonNull<rte_mempool>,
-    frames: u32,
-}
+struct Started(u16);
 
-// SAFETY: the pool may be used by any thread.
-unsafe impl Send for Pool {}
-// SAFETY: as above.
-unsafe impl Sync for Pool {}
-
-impl Pool {
-    /// For frames of at most so many octets.
-    pub fn new(frames: u32, room: u16) -> Result<Self, String> {
-        // SAFETY: DPDK has been started.
-        let pool = unsafe { fwe_pool_new(frames, room) };
-        let pool = NonNull::new(pool).ok_or_else(|| {
-            format!("no memory for {frames} frames of {room} octets: raise memory_mib in [engine]")
-        })?;
-        Ok(Self { pool, frames })
-    }
-
-    pub(crate) fn as_ptr(&self) -> *mut rte_mempool {
-        self.pool.as_ptr()
-    }
-
-    /// Frames that are free, and all that there are.
-    #[must_use]
-    pub fn level(&self) -> (u32, u32) {
-        // SAFETY: it lives.
-        (unsafe { fwe_pool_available(self.as_ptr()) }, self.frames)
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        // SAFETY: it lives, and no port has frames of it any more.
-        unsafe { fwe_pool_free(self.as_ptr()) };
-    }
-}
-
-/// A device that has been started.
-#[derive(Debug)]
-struct Device(u16);
-
-impl Device {
-    fn start(name: &str, config: &EnginePort, pool: &Pool) -> Result<Self, String> {
+impl Started {
+    fn of(name: &str, config: &EnginePort, pool: &Pool) -> Result<Self, String> {
         let device = device(config);
         let found = CString::new(device).map_err(|_| format!("{device:?} is no device"))?;
         // SAFETY: a string; DPDK has been started.
@@ -92,7 +50,7 @@ impl Device {
     }
 }
 
-impl Drop for Device {
+impl Drop for Started {
     fn drop(&mut self) {
         // SAFETY: started, and no worker uses it any more.
         unsafe { fwe_port_stop(self.0) };
@@ -102,17 +60,28 @@ impl Drop for Device {
 /// One port of the engine.
 #[derive(Debug)]
 pub struct Port {
-    device: Device,
-    /// Its face in the kernel.
-    pub tap: Tap,
-    /// Of that.
+    name: String,
+    /// Of its device in the kernel.
     pub ifindex: u32,
+    device: Device,
+}
+
+/// What is behind it.
+#[derive(Debug)]
+enum Device {
+    /// DPDK's, and its face in the kernel.
+    Dpdk(Started, Tap),
+    /// The kernel's.
+    Kernel(Sockets),
 }
 
 impl Port {
-    /// Starts the device and makes its TAP, which goes again unless it is kept.
+    /// Starts the device and makes its TAP, which goes again unless it is kept; or opens sockets at a port of the kernel's.
     pub fn start(name: &str, config: &EnginePort, pool: &Pool) -> Result<Self, String> {
-        let started = Device::start(name, config, pool)?;
+        if config.af_xdp {
+            return Self::open(name, pool);
+        }
+        let started = Started::of(name, config, pool)?;
         let (mac, mtu) = started
             .look()
             .ok_or_else(|| format!("{} does not say its MAC address and MTU", device(config)))?;
@@ -121,28 +90,81 @@ impl Port {
         let tap = Tap::open(name)?;
         tap.resemble(mac, config.mtu.unwrap_or(mtu))?;
         Ok(Self {
-            device: started,
+            name: name.into(),
             ifindex: tap.ifindex()?,
-            tap,
+            device: Device::Dpdk(started, tap),
         })
     }
 
-    /// DPDK's number.
-    #[must_use]
-    pub fn number(&self) -> u16 {
-        self.device.0
+    fn open(name: &str, pool: &Pool) -> Result<Self, String> {
+        let ifindex = index_of(name).ok_or_else(|| {
+            format!(
+                "engine.port.{name}: there is no such port; with af_xdp it is one of the kernel's"
+            )
+        })?;
+        let sockets =
+            Sockets::open(ifindex, pool).map_err(|error| format!("engine.port.{name}: {error}"))?;
+        Ok(Self {
+            name: name.into(),
+            ifindex,
+            device: Device::Kernel(sockets),
+        })
     }
 
-    /// The TAP says that there is a link if the device has one.
-    pub fn follow_link(&mut self) -> Result<(), String> {
-        // SAFETY: takes a number.
-        let up = unsafe { fwe_port_has_link(self.number()) } != 0;
-        self.tap.set_carrier(up)
+    /// In the kernel and in the configuration.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
     }
+
+    /// Its face in the kernel, where it has one.
+    #[must_use]
+    pub fn tap(&self) -> Option<&Tap> {
+        match &self.device {
+            Device::Dpdk(_, tap) => Some(tap),
+            Device::Kernel(_) => None,
+        }
+    }
+
+    /// Its sockets, where it stays the kernel's.
+    #[must_use]
+    pub fn sockets(&self) -> Option<&Sockets> {
+        match &self.device {
+            Device::Dpdk(..) => None,
+            Device::Kernel(sockets) => Some(sockets),
+        }
+    }
+
+    /// DPDK's number of it.
+    pub(crate) fn number(&self) -> u16 {
+        match self.device {
+            Device::Dpdk(Started(number), _) => number,
+            Device::Kernel(_) => 0,
+        }
+    }
+
+    /// The TAP says that there is a link if the device has one. An error says that a port of the kernel's is gone.
+    pub fn follow_link(&mut self) -> Result<(), String> {
+        match &mut self.device {
+            Device::Dpdk(Started(number), tap) => {
+                // SAFETY: takes a number.
+                let up = unsafe { fwe_port_has_link(*number) } != 0;
+                tap.set_carrier(up)
+            }
+            Device::Kernel(_) if index_of(&self.name) == Some(self.ifindex) => Ok(()),
+            Device::Kernel(_) => Err(format!("{} is gone, or another one", self.name)),
+        }
+    }
+}
+
+fn index_of(name: &str) -> Option<u32> {
+    nix::net::if_::if_nametoindex(name).ok()
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
-        let _ = self.tap.set_carrier(false);
+        if let Device::Dpdk(_, tap) = &mut self.device {
+            let _ = tap.set_carrier(false);
+        }
     }
 }

@@ -17,7 +17,9 @@ use crate::eal::{self, Eal};
 use crate::exchange::{Daemon, Knock, knock};
 use crate::exits::Exits;
 use crate::memory::Memory;
-use crate::port::{Pool, Port};
+use crate::pool::Pool;
+use crate::port::Port;
+use crate::sockets::Sockets;
 use crate::worker::Worker;
 
 /// How often links, daemon and signals are looked at.
@@ -103,9 +105,11 @@ impl Running {
     /// From here on the TAPs stay.
     fn keep(&mut self) -> Result<(), String> {
         for port in &mut self.ports {
-            port.tap.keep()?;
+            if let Some(tap) = port.tap() {
+                tap.keep()?;
+            }
             port.follow_link()?;
-            eprintln!("freeway-engine: {} is up", port.tap.name());
+            eprintln!("freeway-engine: {} is up", port.name());
         }
         Ok(())
     }
@@ -120,7 +124,7 @@ impl Running {
                 return Ok(());
             }
             if let Some(port) = self.exits.lost() {
-                let name = self.ports.get(port).map_or("a TAP", |port| port.tap.name());
+                let name = self.ports.get(port).map_or("a TAP", Port::name);
                 return Err(format!(
                     "{name} was deleted; the engine starts anew with another one"
                 ));
@@ -128,12 +132,13 @@ impl Running {
             for port in &mut self.ports {
                 port.follow_link()?;
             }
-            self.look_for_daemon(socket);
+            self.look_for_daemon(socket)?;
             let watched = self.worker.watched();
             if !watched.is_empty() {
                 self.tell(&Said::Watched(watched));
             }
-            if reported.elapsed() >= REPORT {
+            // silence says that the worker stands still
+            if reported.elapsed() >= REPORT && self.worker.goes_on() {
                 reported = Instant::now();
                 let counts = self.counts();
                 self.tell(&Said::Counts(counts));
@@ -149,23 +154,31 @@ impl Running {
     }
 
     /// A daemon that comes gives its table; one that has gone leaves it, and its deadline passes.
-    fn look_for_daemon(&mut self, socket: &std::path::Path) {
+    fn look_for_daemon(&mut self, socket: &std::path::Path) -> Result<(), String> {
         if self.daemon.as_ref().is_some_and(Daemon::is_there) {
-            return;
+            return Ok(());
         }
         if self.daemon.take().is_some() {
             eprintln!("freeway-engine: the daemon has gone: the kernel forwards");
         }
+        let sockets = self.ports.iter().filter_map(|port| {
+            let sockets = port.sockets()?;
+            Some(sockets.named(port.ifindex))
+        });
+        let (sockets, fds): (Vec<_>, Vec<_>) = sockets.flatten().unzip();
+        let taps = self.ports.iter().filter(|port| port.tap().is_some());
         let hello = Hello {
             abi: freeway_abi::DIGEST,
             version: env!("CARGO_PKG_VERSION").into(),
             dpdk: eal::version(),
             pid: std::process::id(),
-            ports: self.ports.iter().map(|port| port.ifindex).collect(),
+            ports: taps.map(|port| port.ifindex).collect(),
+            sockets,
         };
-        let refused = match knock(socket, hello) {
+        let refused = match knock(socket, hello, &fds) {
             Ok(Knock::Nobody) => None,
             Ok(Knock::Refused(why)) => Some(why),
+            Ok(Knock::Unfit(why)) => return Err(why),
             Err(error) => Some(error.to_string()),
             Ok(Knock::Table(daemon, table, fds)) => match Memory::map(&table, &fds) {
                 Ok(memory) => {
@@ -182,6 +195,7 @@ impl Running {
             eprintln!("freeway-engine: the daemon refuses: {why}");
         }
         self.refused = refused;
+        Ok(())
     }
 
     fn counts(&mut self) -> EngineCounts {
@@ -190,6 +204,8 @@ impl Running {
         let mut counts = self.worker.counts();
         counts.from_kernel = exits.from_kernel;
         counts.exceptions_dropped = exits.not_taken + exits.no_room;
+        let sockets = self.ports.iter().filter_map(Port::sockets);
+        counts.sockets_dropped = sockets.map(Sockets::lost).sum();
         counts.pool_free = pool_free;
         counts.pool_size = pool_size;
         counts

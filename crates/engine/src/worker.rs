@@ -18,6 +18,7 @@ use crate::ffi::{
 };
 use crate::memory::Memory;
 use crate::port::Port;
+use crate::sockets::Sockets;
 
 /// A core that sleeps without traffic does so for a millisecond at most.
 const SLEEP_US_MAX: u32 = 1000;
@@ -55,6 +56,8 @@ pub struct Worker {
     table: Used,
     /// Of the last report.
     reported: (Instant, u64),
+    /// Turns when it was last looked whether there are more.
+    looked: u64,
 }
 
 impl Worker {
@@ -75,11 +78,13 @@ impl Worker {
         let ports: Vec<fwe_port> = ports
             .iter()
             .map(|port| fwe_port {
+                sockets: port.sockets().map_or(std::ptr::null_mut(), Sockets::as_ptr),
                 id: port.number(),
                 rx_queue: 0,
                 tx_queue: 0,
                 number: 0,
                 ifindex: port.ifindex,
+                pad: 0,
             })
             .collect();
         let view = &*table.view;
@@ -113,6 +118,7 @@ impl Worker {
             clock,
             table,
             reported: (Instant::now(), 0),
+            looked: 0,
         };
         // SAFETY: a worker that does not run yet.
         match unsafe { fwe_worker_launch(worker.as_ptr()) } {
@@ -133,6 +139,12 @@ impl Worker {
     fn turns(&self) -> u64 {
         // SAFETY: the worker writes it at any time.
         unsafe { (&raw const (*self.stats()).turns).read_volatile() }
+    }
+
+    /// True if it has made turns since it was last asked.
+    pub fn goes_on(&mut self) -> bool {
+        let turns = self.turns();
+        std::mem::replace(&mut self.looked, turns) != turns
     }
 
     /// Another table; returns when the one before is no longer used.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use freeway_api::Proto;
+use freeway_api::{Proto, SteerPath};
 use freeway_console::EXIT_CODES;
 use freeway_daemon::config::LogLevel;
 
@@ -60,6 +60,12 @@ pub enum Command {
     On(ShowArgs),
     /// Switch the fast path off: everything is the kernel's, programs stay attached
     Off(ShowArgs),
+    /// Say whose flows are at ports that XDP and the engine share, and change it
+    ///
+    /// The rules of a running daemon, which begins with those of its configuration, [[policy.steer]]. The first that
+    /// matches counts; a flow that none matches is XDP's. Flows that become another's are learned anew.
+    #[command(subcommand)]
+    Steer(SteerCommand),
     /// Empty the flow table; flows are learned anew
     Flush(ShowArgs),
     /// Read everything from the kernel again, and say how much differed
@@ -230,6 +236,52 @@ Flows are listed in the order of their places in the table, which they keep as l
 
 Examples: freeway flows proto tcp src 192.0.2.0/24 dport 443
           freeway flows state learning --watch=2";
+
+/// What to do with rules.
+#[derive(Debug, Subcommand)]
+pub enum SteerCommand {
+    /// Show the rules, with their numbers
+    List(ShowArgs),
+    /// Add a rule, behind all others unless told otherwise
+    #[command(after_help = STEER_HELP)]
+    Add(SteerAddArgs),
+    /// Delete a rule by its number
+    Delete {
+        /// As `freeway steer list` shows it
+        #[arg(value_name = "NUMBER")]
+        number: usize,
+        #[command(flatten)]
+        show: ShowArgs,
+    },
+}
+
+/// Arguments of `steer add`.
+#[derive(Debug, Args)]
+pub struct SteerAddArgs {
+    /// Who forwards
+    #[arg(value_name = "PATH")]
+    pub path: SteerPath,
+    /// Which flows, as pairs of words; none: all
+    #[arg(value_name = "FILTER")]
+    pub filter: Vec<String>,
+    /// Its number; that rule and those behind it move on
+    #[arg(long, value_name = "NUMBER")]
+    pub at: Option<usize>,
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+const STEER_HELP: &str = "\
+Filter, all of which must hold, for either direction of a conversation as it comes in:
+  proto tcp|udp|icmp|icmpv6|esp|gre
+  src ADDRESS[/LENGTH]
+  dst ADDRESS[/LENGTH]
+  sport PORT[-PORT]
+  dport PORT[-PORT]
+  port NAME                network port it comes in or goes out at
+
+Examples: freeway steer add engine proto udp dport 5000-5999
+          freeway steer add xdp src 192.0.2.0/24 --at 1";
 
 /// Arguments of `explain`.
 #[derive(Debug, Args)]

@@ -14,10 +14,11 @@ mod top;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use freeway_api::SteerChange;
 use freeway_console::{Stop, start, write_completions, write_pages};
 use freeway_daemon::Options;
 
-use cli::{Cli, Command, LabCommand};
+use cli::{Cli, Command, LabCommand, SteerCommand};
 
 fn main() -> ExitCode {
     start("freeway --help", |cli: Cli| run(cli.command))
@@ -40,6 +41,11 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Top(args) => show::top(&args),
         Command::On(args) => show::switch(&args, true),
         Command::Off(args) => show::switch(&args, false),
+        Command::Steer(SteerCommand::List(args)) => show::steer(&args, None),
+        Command::Steer(SteerCommand::Add(args)) => show::steer_add(args),
+        Command::Steer(SteerCommand::Delete { number, show }) => {
+            show::steer(&show, Some(&SteerChange::Delete { number }))
+        }
         Command::Flush(args) => show::flush(&args),
         Command::Resync(args) => show::resync(&args),
         Command::Doctor(args) => show::doctor(&args),

@@ -5,11 +5,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
-use freeway_api::{Client, ExplainQuery, FlowFilter, Proto, Stream, TopQuery, halves};
+use freeway_api::{
+    Client, ExplainQuery, FlowFilter, Proto, SteerChange, SteerRule, Stream, TopQuery, halves,
+};
 use freeway_console::{Exit, Stop, Terminal, plural, print, show, write};
 use serde::Serialize;
 
-use crate::cli::{DoctorArgs, ExplainArgs, FlowsArgs, ShowArgs, StatsArgs, StatusArgs, TopArgs};
+use crate::cli::{
+    DoctorArgs, ExplainArgs, FlowsArgs, ShowArgs, StatsArgs, StatusArgs, SteerAddArgs, TopArgs,
+};
 use crate::doctor;
 use crate::doctor::report::Severity;
 use crate::live::{self, Room};
@@ -228,6 +232,21 @@ pub fn switch(args: &ShowArgs, on: bool) -> Result<(), Stop> {
     show(args.json, &switched, |_| {
         format!("The fast path is {already}{word}\n")
     })
+}
+
+/// `freeway steer`.
+pub fn steer(args: &ShowArgs, change: Option<&SteerChange>) -> Result<(), Stop> {
+    let steering = client(args)?.steer(change)?;
+    show(args.json, &steering, |_| render::steering(&steering))
+}
+
+/// `freeway steer add`.
+pub fn steer_add(args: SteerAddArgs) -> Result<(), Stop> {
+    let usage = |what| Stop::new(Exit::Usage, what);
+    let filter = freeway_api::filter::parse(&args.filter).map_err(usage)?;
+    let rule = SteerRule::of(args.path, filter).map_err(usage)?;
+    let at = args.at;
+    steer(&args.show, Some(&SteerChange::Add { rule, at }))
 }
 
 /// `freeway flush`.

@@ -89,6 +89,16 @@ pub fn take_ports_of(router: &Netns, core: usize, device: Device, ports: &[Face]
     config
 }
 
+/// The configuration of a router whose ports XDP and an engine share.
+pub fn share_ports(lab: &Lab) -> String {
+    let mut config = lab.config_toml("");
+    config += "[engine]\ncore = 0\nhuge_pages = false\nmemory_mib = 64\nidle = \"sleep\"\n";
+    for name in ["lan0", "wan0"] {
+        config += &format!("[engine.port.{name}]\naf_xdp = true\n");
+    }
+    config
+}
+
 impl Engine {
     /// Starts an engine for the ports of a lab that has been taken from the kernel, waits for its TAPs, and gives them the
     /// addresses that the ports had.
@@ -119,15 +129,7 @@ impl Engine {
     }
 
     fn run(router: &Netns, config_toml: &str, ports: &[Face]) -> Engine {
-        let config = NamedTempFile::new().unwrap();
-        std::fs::write(config.path(), config_toml).unwrap();
-        let mut command = engine();
-        command.args(["run", "--config"]).arg(config.path());
-        let mut child = router
-            .spawn(command.stdout(Stdio::null()).stderr(Stdio::piped()))
-            .unwrap();
-        let log = Log::of(&mut child);
-        let mut engine = Engine { child, config, log };
+        let mut engine = Self::spawn(router, config_toml);
         let end = Moment::now() + START;
         while !ports.iter().all(|port| is_there(router, port)) {
             let ended = engine.child.try_wait().unwrap();
@@ -148,6 +150,19 @@ impl Engine {
             there.len() == ports.len() && there.iter().all(fast)
         };
         Router::start_until(router, config_toml, freeway(), ports, by_engine)
+    }
+
+    /// Starts one, and waits for nothing.
+    pub fn spawn(router: &Netns, config_toml: &str) -> Engine {
+        let config = NamedTempFile::new().unwrap();
+        std::fs::write(config.path(), config_toml).unwrap();
+        let mut command = engine();
+        command.args(["run", "--config"]).arg(config.path());
+        let mut child = router
+            .spawn(command.stdout(Stdio::null()).stderr(Stdio::piped()))
+            .unwrap();
+        let log = Log::of(&mut child);
+        Engine { child, config, log }
     }
 
     /// Its configuration.

@@ -7,7 +7,7 @@ use freeway_kernel::model::{Connection, CtStatus, Event, Family, Mac, Neigh, Pre
 use freeway_kernel::nft::SetChanges;
 
 use super::{HZ, LAN, Seen, WAN, World, around, names, port};
-use crate::{ConnKey, Exclusion, Fitness, Policy, Port, Refusal, RuleScope, Settings};
+use crate::{ConnKey, Fitness, Policy, Port, Refusal, RuleScope, Selection, Settings};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -919,9 +919,9 @@ fn doing_it_twice_changes_nothing() {
     let mut world = world();
     let seen = fast_tcp(&mut world, 0);
     world.learn(Seen::new(UDP, 1));
-    let exclude = vec![Exclusion {
+    let exclude = vec![Selection {
         proto: Some(17),
-        ..Exclusion::default()
+        ..Selection::default()
     }];
     let policy = Policy {
         exclude,

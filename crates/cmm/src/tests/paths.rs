@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which program a flow belongs to, and when it changes.
 
-use freeway_abi::{FW_FLOW_TC, fw_candidate, fw_flow, fw_nexthop};
+use freeway_abi::{FW_FLOW_ENGINE, FW_FLOW_TC, fw_candidate, fw_flow, fw_nexthop};
 
 use super::{Around, Fitness, LAN, Op, Seen, WAN, World, around, port};
-use crate::{Framing, Path, Port, Refusal, Session, Settings, Tag};
+use crate::{
+    Framing, Path, Policy, Port, Refusal, Selection, Served, Session, Settings, Steering, Tag,
+};
 
 const UDP: u8 = 17;
 
@@ -134,6 +136,10 @@ fn the_engine_has_what_passes_its_ports_alone() {
     ] {
         let world = &mut world();
         for (ifindex, engine) in [(LAN, lan), (WAN, wan)] {
+            let engine = match engine {
+                true => Served::Whole,
+                false => Served::No,
+            };
             let port = Port {
                 engine,
                 tc: Fitness::FULL,
@@ -156,6 +162,114 @@ fn the_engine_has_what_passes_its_ports_alone() {
         world.call(|m, now, ops| m.set_port(port(LAN), now, ops));
         world.tick();
         assert_eq!(world.manager.engine_flow_count(), 0);
+    }
+}
+
+/// Where XDP and the engine share a port, the policy says whose a flow is, and moves it.
+#[test]
+fn flows_are_steered_where_the_ports_are_shared() {
+    let by = |engine, proto, port| Steering {
+        flows: Selection {
+            proto,
+            ifindex: Some(vec![port]),
+            ..Selection::default()
+        },
+        engine,
+    };
+    for (lan, wan, steer, wanted) in [
+        (Served::Chosen, Served::Chosen, vec![], Path::Xdp),
+        (
+            Served::Chosen,
+            Served::Chosen,
+            vec![by(true, None, WAN)],
+            Path::Engine,
+        ),
+        (
+            Served::Chosen,
+            Served::Chosen,
+            vec![by(false, Some(UDP), LAN), by(true, None, LAN)],
+            Path::Xdp,
+        ),
+        (
+            Served::Chosen,
+            Served::Chosen,
+            vec![by(true, Some(6), LAN)],
+            Path::Xdp,
+        ),
+        (
+            Served::Chosen,
+            Served::No,
+            vec![by(true, None, LAN)],
+            Path::Xdp,
+        ),
+        // nobody has both
+        (
+            Served::Chosen,
+            Served::Whole,
+            vec![by(true, None, LAN)],
+            Path::Tc,
+        ),
+    ] {
+        let world = &mut world();
+        for (ifindex, engine) in [(LAN, lan), (WAN, wan)] {
+            let port = Port {
+                engine,
+                tc: Fitness::FULL,
+                ..port(ifindex)
+            };
+            world.call(|m, now, ops| m.set_port(port, now, ops));
+        }
+        let policy = Policy {
+            steer,
+            ..Policy::default()
+        };
+        world.call(|m, now, ops| m.set_policy(policy.clone(), now, ops));
+        let seen = Seen::new(UDP, 1);
+        let (flow, _) = offer(world, seen, around(1), |_| {}).unwrap();
+        assert_eq!(path(world, seen), Some(wanted), "{policy:?}");
+        let engine = u32::from(flow.flags) & FW_FLOW_ENGINE != 0;
+        assert_eq!(engine, wanted == Path::Engine);
+        // the engine goes: its flows leave, those of others do not even wait
+        let other = Seen::new(6, 2);
+        world.learn(other);
+        let moves = [seen, other].map(|seen| path(world, seen) == Some(Path::Engine));
+        let port = Port {
+            tc: Fitness::FULL,
+            ..port(LAN)
+        };
+        world.call(|m, now, ops| m.set_port(port, now, ops));
+        world.tick();
+        for (seen, moves) in [seen, other].into_iter().zip(moves) {
+            assert_eq!(
+                path(world, seen).is_none(),
+                moves || lan != Served::Chosen,
+                "{policy:?}"
+            );
+        }
+    }
+    // rules change on a running system
+    let world = &mut world();
+    for ifindex in [LAN, WAN] {
+        let port = Port {
+            engine: Served::Chosen,
+            ..port(ifindex)
+        };
+        world.call(|m, now, ops| m.set_port(port, now, ops));
+    }
+    let seen = Seen::new(UDP, 1);
+    for wanted in [Path::Xdp, Path::Engine, Path::Xdp] {
+        let steer = vec![by(wanted == Path::Engine, None, LAN)];
+        let policy = Policy {
+            steer,
+            ..Policy::default()
+        };
+        world.call(|m, now, ops| m.set_policy(policy, now, ops));
+        world.tick();
+        assert_eq!(path(world, seen), None, "{wanted:?}");
+        world.advance(crate::tests::HZ);
+        world.tick();
+        offer(world, seen, around(1), |_| {}).unwrap();
+        assert_eq!(path(world, seen), Some(wanted));
     }
 }
 

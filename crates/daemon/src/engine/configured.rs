@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use freeway_api::PathChoice;
-use freeway_cmm::{Exclusion, Policy};
+use freeway_api::{PathChoice, SteerPath, SteerRule};
+use freeway_cmm::{Policy, Selection, Steering};
 use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::{Family, Link, Prefix};
 
@@ -60,14 +60,18 @@ pub(super) fn policy(config: &Config, mirror: &Mirror) -> Policy {
             .collect()
     };
     let ranges = |list: &[freeway_api::PortRange]| list.iter().map(|r| (r.first, r.last)).collect();
-    let exclusion = |e: &crate::config::Exclude| Exclusion {
-        proto: e.proto.map(|p| p.0),
-        src: networks(&e.src),
-        dst: networks(&e.dst),
-        sport: ranges(&e.sport),
-        dport: ranges(&e.dport),
-        ifindex: (!e.port.is_empty())
-            .then(|| e.port.iter().flat_map(|name| named(name, links)).collect()),
+    let selection = |s: &freeway_api::Selection| Selection {
+        proto: s.proto.map(|p| p.0),
+        src: networks(&s.src),
+        dst: networks(&s.dst),
+        sport: ranges(&s.sport),
+        dport: ranges(&s.dport),
+        ifindex: (!s.port.is_empty())
+            .then(|| s.port.iter().flat_map(|name| named(name, links)).collect()),
+    };
+    let steering = |rule: &SteerRule| Steering {
+        flows: selection(&rule.flows()),
+        engine: rule.path == SteerPath::Engine,
     };
     Policy {
         tcp: config.policy.tcp,
@@ -76,7 +80,8 @@ pub(super) fn policy(config: &Config, mirror: &Mirror) -> Policy {
         esp: config.policy.tunnels,
         gre: config.policy.tunnels,
         multicast: config.policy.multicast,
-        exclude: config.policy.exclude.iter().map(exclusion).collect(),
+        exclude: config.policy.exclude.iter().map(selection).collect(),
+        steer: config.policy.steer.iter().map(steering).collect(),
     }
 }
 

@@ -3,10 +3,13 @@
 //! the flows of its ports are its as long as it is there.
 
 mod heard;
+mod shared;
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use freeway_api::engine::EngineStatus;
+use freeway_cmm::Served;
 
 use crate::DaemonError;
 use crate::door::{Door, Notice};
@@ -20,7 +23,25 @@ pub(super) struct Cores {
 /// An engine that has the table.
 struct There {
     status: EngineStatus,
+    /// Its TAPs.
     ports: Vec<u32>,
+    /// Ports of the kernel's at which XDP has its sockets, and the number of the first one of each.
+    shared: Vec<(u32, u32)>,
+    /// When it last said something.
+    heard: Instant,
+    /// That was too long ago: XDP hands nothing over.
+    silent: bool,
+}
+
+/// An engine that goes on says so each second.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+
+impl There {
+    /// Ports at which XDP hands frames over.
+    fn shares(&self) -> impl Iterator<Item = u32> {
+        let shared = self.shared.iter().filter(|_| !self.silent);
+        shared.map(|(port, _)| *port)
+    }
 }
 
 impl Cores {
@@ -37,7 +58,17 @@ impl Cores {
         self.door.notice().await
     }
 
-    /// True of a port that the engine forwards for.
+    /// What the engine does at a port; `by_xdp`: XDP sees the frames that come in, at the port itself.
+    pub fn served(&self, ifindex: u32, by_xdp: bool) -> Served {
+        let there = self.there.as_ref();
+        match there {
+            _ if self.serve(ifindex) => Served::Whole,
+            Some(there) if by_xdp && there.shares().any(|port| port == ifindex) => Served::Chosen,
+            _ => Served::No,
+        }
+    }
+
+    /// True of a TAP of the engine's, at whose device it forwards.
     pub fn serve(&self, ifindex: u32) -> bool {
         let there = self.there.as_ref();
         there.is_some_and(|there| there.ports.contains(&ifindex))

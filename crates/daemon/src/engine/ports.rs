@@ -274,7 +274,9 @@ impl Ports {
         let ports = config.port.keys().map(|n| (n, "[port] table"));
         let excluded = config.policy.exclude.iter().flat_map(|e| &e.port);
         let excluded = excluded.map(|n| (n, "[[policy.exclude]] port"));
-        for (name, place) in interfaces.chain(ports).chain(excluded) {
+        let steered = config.policy.steer.iter().flat_map(|rule| &rule.port);
+        let steered = steered.map(|n| (n, "[[policy.steer]] port"));
+        for (name, place) in interfaces.chain(ports).chain(excluded).chain(steered) {
             if !exists(name) {
                 let names: Vec<&str> = mirror.links().values().map(|l| l.name.as_str()).collect();
                 return Err(DaemonError::Config(format!(

@@ -46,6 +46,10 @@ impl Engine {
                     was_on,
                 })));
             }
+            Request::Steer(change, reply) => {
+                let steering = self.steer(change)?;
+                drop(reply.send(steering));
+            }
             Request::Flush(reply) => {
                 let flows = self.flush()?;
                 drop(reply.send(Ok(Flushed { flows })));

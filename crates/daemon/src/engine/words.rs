@@ -9,6 +9,7 @@ use crate::DaemonError;
 pub(super) fn stage(stage: Stage) -> &'static str {
     match stage {
         Stage::Fast => "fast",
+        Stage::Hand => "hand",
         Stage::Punt => "punt",
         Stage::Drop => "drop",
         Stage::Learn => "learn",

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use freeway_abi::{FW_R_LEARN_ONCE, FW_R_LEARNED, FW_ST_ACTIVE, fw_conn, fw_tuple};
-use freeway_cmm::{Around, Fitness, Manager, Op, Port, Settings, words_of};
+use freeway_cmm::{Around, Fitness, Manager, Op, Port, Served, Settings, words_of};
 use freeway_datapath::DataplaneEvent;
 use freeway_datapath::user::Pipeline;
 
@@ -112,7 +112,7 @@ pub fn manager() -> Manager {
             device: ifindex,
             framing: Default::default(),
             by_station: false,
-            engine: false,
+            engine: Served::No,
             vrf: 0,
             xdp: Fitness::FULL,
             tc: Fitness::default(),

@@ -6,7 +6,10 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use freeway_abi::{fw_config, fw_control, fw_flow, fw_framed, fw_framing, fw_nexthop, fw_state};
+use freeway_abi::{
+    FW_FLOW_ENGINE, FW_FLOW_OWNERS, fw_config, fw_control, fw_flow, fw_framed, fw_framing,
+    fw_nexthop, fw_state,
+};
 use freeway_engine::eal::Eal;
 use freeway_engine::ffi;
 use freeway_lookup::{Memory, Pages};
@@ -114,12 +117,14 @@ impl Between {
         let mut exceptions = Box::new(VecDeque::new());
         let ports: Vec<_> = (0..3)
             .map(|port| ffi::fwe_port {
+                sockets: ptr::null_mut(),
                 // SAFETY: there are three.
                 id: unsafe { ffi::fwe_rings_port(rings, port) },
                 rx_queue: 0,
                 tx_queue: 0,
                 number: 0,
                 ifindex: PORTS[port as usize],
+                pad: 0,
             })
             .collect();
         let settings = ffi::fwe_config {
@@ -179,11 +184,15 @@ impl Between {
         }
     }
 
-    /// Returns where the flow is then.
+    /// Returns where the flow is then; it is the engine's if it is nobody's.
     pub fn insert(&mut self, number: u32, record: &fw_flow) -> u32 {
+        let mut record = *record;
+        if u32::from(record.flags) & FW_FLOW_OWNERS == 0 {
+            record.flags |= FW_FLOW_ENGINE as u8;
+        }
         let (flows, config) = (self.table.at().cast(), &raw const *self.config);
         // SAFETY: the table is as large as its configuration says.
-        let place = unsafe { ffi::fw_table_insert(flows, config, record, number) };
+        let place = unsafe { ffi::fw_table_insert(flows, config, &raw const record, number) };
         assert_ne!(place, 0);
         self.places.push(place);
         place

@@ -8,6 +8,7 @@ mod flows;
 mod spark;
 mod stats;
 mod status;
+mod steer;
 mod top;
 
 pub use doctor::doctor;
@@ -17,4 +18,5 @@ pub use flows::{flow, tail};
 pub use spark::History;
 pub use stats::stats;
 pub use status::status;
+pub use steer::steering;
 pub use top::{flow_name, remember, to_kernel, top};

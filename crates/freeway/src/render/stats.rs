@@ -29,6 +29,7 @@ pub fn stats(stats: &Stats, all: bool, terminal: Terminal) -> String {
         );
     }
     for (stage, heading) in [
+        ("hand", "Packets handed to the engine"),
         ("punt", "Packets given to the kernel"),
         ("keep", "Packets that taught or confirmed a flow"),
         ("learn", "Packets from which nothing was learned"),

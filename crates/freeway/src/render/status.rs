@@ -191,6 +191,7 @@ fn engine(engine: &EngineStatus) -> String {
     for (number, what) in [
         (counts.exceptions_dropped, "for the kernel found no room"),
         (counts.tx_dropped, "were not taken by a port"),
+        (counts.sockets_dropped, "of XDP's found no room"),
     ] {
         if number > 0 {
             words.push(format!("{} {what}", plural(number, "frame")));

@@ -2,9 +2,11 @@
 //! What becomes of what the engine says.
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Instant;
 
 use freeway_api::engine::{Answer, EngineStatus, Table};
 use freeway_api::handover;
+use nix::sys::socket::{Shutdown, shutdown};
 
 use super::super::Engine;
 use super::There;
@@ -16,7 +18,13 @@ impl Engine {
     /// What becomes of a notice.
     pub(in crate::engine) fn cores_noticed(&mut self, notice: Notice) -> Result<(), DaemonError> {
         match notice {
-            Notice::Came(hello, socket) => {
+            Notice::Came(hello, socket, sockets) => {
+                if let Some(refusal) = self.refuse_sockets(&hello.sockets) {
+                    let _ = handover::send(socket.as_fd(), &refusal, &[]);
+                    // it ends, or knocks again
+                    let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
+                    return Ok(());
+                }
                 let table = self.table()?;
                 let fds = self.datapath.handover().map_err(failure)?;
                 let fds = fds.map(|fd| fd.as_raw_fd());
@@ -24,9 +32,11 @@ impl Engine {
                     tracing::warn!("the engine (process {}) has gone: {error}", hello.pid);
                     return Ok(());
                 }
+                let shared = self.place_sockets(&hello.sockets, sockets);
                 let names: Vec<_> = hello
                     .ports
                     .iter()
+                    .chain(shared.iter().map(|(port, _)| port))
                     .map(|port| self.port_name(*port))
                     .collect();
                 tracing::info!(
@@ -43,11 +53,15 @@ impl Engine {
                         ..EngineStatus::default()
                     },
                     ports: hello.ports,
+                    shared,
+                    heard: Instant::now(),
+                    silent: false,
                 });
             }
             Notice::Counts(counts) => {
                 if let Some(there) = &mut self.cores.there {
                     there.status.counts = counts;
+                    there.heard = Instant::now();
                 }
                 return Ok(());
             }
@@ -60,6 +74,7 @@ impl Engine {
             Notice::Gone => {
                 if let Some(there) = self.cores.there.take() {
                     tracing::warn!("the engine (process {}) has gone", there.status.pid);
+                    self.forget_sockets(&there.shared);
                 }
             }
         }
@@ -69,7 +84,8 @@ impl Engine {
     /// The engine for `freeway status`.
     pub(in crate::engine) fn cores_status(&self) -> Option<EngineStatus> {
         let there = self.cores.there.as_ref()?;
-        let ports = there.ports.iter().map(|port| self.port_name(*port));
+        let ports = there.ports.iter().copied().chain(there.shares());
+        let ports = ports.map(|port| self.port_name(port));
         Some(EngineStatus {
             ports: ports.collect(),
             flows: self.manager.engine_flow_count() as u64,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use freeway_api::PathChoice;
-use freeway_cmm::{Fitness, Framing, Port as ManagedPort, Session, Tag, Tags};
+use freeway_cmm::{Fitness, Framing, Port as ManagedPort, Served, Session, Tag, Tags};
 use freeway_kernel::model::{Link, LinkDetail, Qdisc};
 use freeway_kernel::netdev;
 
@@ -273,8 +273,9 @@ impl Engine {
         self.judge(link, &mut port);
         port.up = link.up && link.carrier;
         self.tell_bridged(link, &port, now_tick, ops);
+        let by_xdp = port.xdp_program.is_some() && port.within == Within::Nothing;
         let managed = ManagedPort {
-            engine: self.cores.serve(link.ifindex),
+            engine: self.cores.served(link.ifindex, by_xdp),
             ..managed(link, &port)
         };
         self.manager.set_port(managed, now_tick, ops);
@@ -553,7 +554,7 @@ fn managed(link: &Link, port: &Port) -> ManagedPort {
         xdp: port.xdp,
         by_station: port.stations_of.is_some(),
         tc: port.tc,
-        engine: false,
+        engine: Served::No,
         vrf: link.vrf().unwrap_or(0),
     }
 }

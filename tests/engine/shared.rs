@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ports that XDP and the engine share: the kernel's, with Freeway's XDP program, which hands over what is the engine's.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use freeway_lab::{Capture, Lab, Options};
+use freeway_testkit::bench::{Bench, IN_FLIGHT};
+use freeway_testkit::engine::{Engine, engine, share_ports};
+use freeway_testkit::*;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+/// All is the engine's.
+const STEER: &str = "[[policy.steer]]\npath = \"engine\"\n";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Site {
+    // dropped in order: the lab goes last
+    router: Router,
+    engine: Engine,
+    lab: Lab,
+}
+
+impl Site {
+    fn build(name: &str) -> Site {
+        Self::of(build(name), STEER)
+    }
+
+    fn of(lab: Lab, steer: &str) -> Site {
+        let config = share_ports(&lab) + steer;
+        let router = Self::daemon(&lab, &config);
+        let engine = Engine::spawn(lab.router(), &config);
+        let site = Site {
+            router,
+            engine,
+            lab,
+        };
+        site.until_there();
+        site
+    }
+
+    fn daemon(lab: &Lab, config: &str) -> Router {
+        Router::start_in(lab.router(), config, freeway(), &["lan0", "wan0"])
+    }
+
+    /// The daemon has the engine's sockets.
+    #[track_caller]
+    fn until_there(&self) {
+        until("the engine at the daemon", PATIENCE, || {
+            let ports = &self.router.status()["engine"]["ports"];
+            (*ports == serde_json::json!(["lan0", "wan0"])).then_some(())
+        });
+    }
+
+    fn ends(&self) -> (UdpSocket, UdpSocket) {
+        udp_ends(&self.lab)
+    }
+
+    #[track_caller]
+    fn until_path(&self, ends: &(UdpSocket, UdpSocket), path: &str) {
+        path::until_path(&self.router, ends, address(SERVER), path);
+    }
+
+    fn counts(&self) -> Value {
+        self.router.status()["engine"]["counts"].clone()
+    }
+}
+
+/// The frame that arrives at the server for a datagram, without the identification that its sender counts, and the checksum
+/// over that, which is right.
+fn frame_of(capture: &mut Capture, client: &UdpSocket, payload: &[u8]) -> Vec<u8> {
+    client.send_to(payload, SERVER).unwrap();
+    let is_it = |frame: &[u8]| frame.ends_with(payload);
+    let frames = capture.collect(1, Duration::from_secs(10), is_it).unwrap();
+    let mut frame = frames.first().expect("the datagram").bytes.clone();
+    let words = frame[14..34]
+        .chunks(2)
+        .map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
+    assert_eq!(words.sum::<u32>() % 0xffff, 0, "{frame:02x?}");
+    frame[18..20].fill(0);
+    frame[24..26].fill(0);
+    frame
+}
+
+/// Numbers are as the engine has told the daemon, which is once a second.
+fn until_counted(site: &Site, name: &str, least: u64) {
+    until(name, PATIENCE, || {
+        (site.counts()[name].as_u64() >= Some(least)).then_some(())
+    });
+}
+
+#[test]
+fn flows_are_handed_to_the_engine() {
+    let Some(_machine) = machine() else { return };
+    let site = Site::build("nat");
+    let mut capture = Capture::open(site.lab.server_port()).unwrap();
+    let ends = site.ends();
+    site.router.run(&["off"]);
+    path::send(&ends, address(SERVER), 5);
+    let payloads: Vec<_> = [8, 64, 1472]
+        .map(|len| (0..len).map(|i| (i * 7 + len) as u8).collect::<Vec<_>>())
+        .into();
+    let frames = |capture: &mut Capture| -> Vec<_> {
+        let mut room = [0; 2048];
+        let frame = |payload: &Vec<u8>| {
+            let frame = frame_of(capture, &ends.0, payload);
+            ends.1.recv(&mut room).unwrap();
+            frame
+        };
+        payloads.iter().map(frame).collect()
+    };
+    let of_kernel = frames(&mut capture);
+    site.router.run(&["on"]);
+    site.until_path(&ends, "engine");
+    // the longest one has to be seen before it may be fast
+    for _ in 0..2 {
+        frames(&mut capture);
+    }
+    let before = site.router.stats().reason("engine");
+    let of_engine = frames(&mut capture);
+    let handed = site.router.stats().reason("engine") - before;
+    // but for one that the kernel confirms
+    assert!(handed >= 2, "{handed}\n{}", site.router.stats());
+    assert_eq!(of_kernel, of_engine);
+    let before = site.router.stats();
+    path::send(&ends, address(SERVER), 200);
+    let after = site.router.stats();
+    let handed = after.reason("engine") - before.reason("engine");
+    assert!((300..=400).contains(&handed), "{handed}\n{after}");
+    assert!(after.fast() - before.fast() >= 300, "{before}\n{after}");
+    until_counted(&site, "forwarded", handed);
+    let counts = site.counts();
+    for name in ["exceptions_dropped", "tx_dropped", "sockets_dropped"] {
+        assert_eq!(counts[name], 0, "{counts:#}");
+    }
+    let flows = site.router.flows("proto udp");
+    assert_eq!(flows.len(), 2, "{flows:#?}");
+    for flow in &flows {
+        assert_eq!(
+            (&flow["path"], &flow["connection"]),
+            (&"engine".into(), &true.into())
+        );
+    }
+    let explained = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| site.router.json(&["explain", "udp", CLIENT, SERVER]));
+        while !asked.is_finished() {
+            path::send(&ends, address(SERVER), 5);
+        }
+        asked.join().unwrap()
+    });
+    assert_eq!(explained["verdict"], "fast", "{explained:#}");
+    let summary = explained["summary"].as_str().unwrap();
+    assert!(summary.contains("by the engine"), "{explained:#}");
+    // one whose worker stands still is given nothing more
+    site.engine.signal(Signal::SIGSTOP);
+    until("the daemon's word of it", PATIENCE, || {
+        let ports = &site.router.status()["engine"]["ports"];
+        ports.as_array().unwrap().is_empty().then_some(())
+    });
+    until("the first datagram", PATIENCE, || {
+        let mut room = [0; 64];
+        ends.1
+            .set_read_timeout(Some(Duration::from_millis(200)))
+            .unwrap();
+        ends.0.send_to(b"again", SERVER).unwrap();
+        ends.1.recv_from(&mut room).ok()
+    });
+    ends.1
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    site.until_path(&ends, "xdp");
+    site.engine.signal(Signal::SIGCONT);
+    site.until_there();
+    site.until_path(&ends, "engine");
+    site.router.stop();
+    site.engine.stop();
+}
+
+/// Segments that open and close are judged in XDP, as without the engine.
+#[test]
+fn connections_open_and_close_beside_the_engine() {
+    let Some(_machine) = machine() else { return };
+    let site = Site::build("nat6");
+    let to = address("[2001:db8:2::2]:7000");
+    let listener = listen(site.lab.server(), to);
+    for sport in [41000, 41001] {
+        let from = SocketAddr::new(address("[2001:db8:1::2]:0").ip(), sport);
+        let mut ends = pair((site.lab.client(), from), to, &listener);
+        exchange_blocks(&mut ends, 200);
+        let flows = site
+            .router
+            .wait_fast_while("proto tcp", 2, 20, || exchange_blocks(&mut ends, 20));
+        assert!(
+            flows.iter().all(|flow| flow["path"] == "engine"),
+            "{flows:#?}"
+        );
+        let (client, mut server) = ends;
+        drop(client);
+        at_end(&mut server);
+        drop(server);
+        // the FIN went through the kernel, which has seen the connection close
+        until("the flows' end", Duration::from_secs(10), || {
+            site.router.flows("proto tcp").is_empty().then_some(())
+        });
+        let state = format!("{:?}", connections(&site.lab, 6));
+        assert!(!state.contains("Established"), "{state}");
+    }
+    site.router.stop();
+    site.engine.stop();
+}
+
+/// A router under a light load of numbered frames.
+struct Loaded {
+    // dropped in order
+    router: Router,
+    engine: Option<Engine>,
+    config: String,
+    bench: Bench,
+}
+
+const FLOWS: u32 = 16;
+
+impl Loaded {
+    fn build(steer: &str, pps: u64) -> Loaded {
+        let bench = Bench::light(Options::default(), FLOWS, pps);
+        let config = share_ports(&bench.lab) + steer;
+        let router = Site::daemon(&bench.lab, &config);
+        let engine = Some(Engine::spawn(bench.lab.router(), &config));
+        Loaded {
+            router,
+            engine,
+            config,
+            bench,
+        }
+    }
+
+    /// All flows to the server are of that path.
+    #[track_caller]
+    fn until_all(&self, path: &str) {
+        until(path, PATIENCE, || {
+            let flows = self.router.flows("proto udp port wan0");
+            let from_client = flows.iter().filter(|flow| flow["port_in"] == "lan0");
+            let of_path = |flow: &&Value| flow["path"] == path && flow["state"] == "active";
+            (from_client.filter(of_path).count() == FLOWS as usize).then_some(())
+        });
+    }
+
+    /// Frames that somebody has counted as dropped.
+    fn counted(&self) -> u64 {
+        let counts = &self.router.status()["engine"]["counts"];
+        ["exceptions_dropped", "tx_dropped", "sockets_dropped"]
+            .iter()
+            .map(|name| counts[name].as_u64().unwrap_or(0))
+            .sum()
+    }
+
+    /// How far a frame came behind a later one of its flow, at most, and how many did.
+    fn displaced(&self) -> (u32, u64) {
+        let flows = (0..FLOWS).map(|flow| self.bench.sink.flow(flow).unwrap());
+        flows.fold((0, 0), |(most, all), flow| {
+            (most.max(flow.extent_max), all + u64::from(flow.reordered))
+        })
+    }
+}
+
+/// Its sockets go with it, and XDP's fallback is the kernel: without a word of the daemon's.
+#[test]
+fn a_killed_engine_leaves_its_flows_to_the_kernel() {
+    let Some(_machine) = machine() else { return };
+    let mut site = Loaded::build(STEER, 1000);
+    let load = site.bench.load();
+    let rounds = 2;
+    let mut counted = 0;
+    for round in 0..rounds {
+        site.until_all("engine");
+        counted += site.counted();
+        if round == 0 {
+            site.router.signal(Signal::SIGSTOP);
+        }
+        let mut engine = site.engine.take().unwrap();
+        engine.signal(Signal::SIGKILL);
+        engine.wait();
+        if round == 0 {
+            site.bench.wait_share(PATIENCE, |share| share > 0.9);
+            site.router.signal(Signal::SIGCONT);
+        }
+        // then they are XDP's
+        site.until_all("xdp");
+        site.engine = Some(Engine::spawn(site.bench.lab.router(), &site.config));
+    }
+    site.until_all("engine");
+    let sent = site.bench.end(load);
+    site.bench
+        .check(&sent, counted + site.counted() + rounds * IN_FLIGHT);
+    println!("row: displaced by {:?}", site.displaced());
+    site.router.stop();
+    site.engine.take().unwrap().stop();
+}
+
+#[test]
+fn a_killed_daemon_leaves_all_to_the_kernel() {
+    let Some(_machine) = machine() else { return };
+    let mut site = Loaded::build(STEER, 1000);
+    let load = site.bench.load();
+    site.until_all("engine");
+    // stopped: its deadline passes
+    site.router.signal(Signal::SIGSTOP);
+    site.bench.wait_share(PATIENCE, |share| share > 0.9);
+    assert!(
+        site.engine
+            .as_mut()
+            .unwrap()
+            .child
+            .try_wait()
+            .unwrap()
+            .is_none()
+    );
+    site.router.signal(Signal::SIGCONT);
+    site.until_all("engine");
+    let counted = site.counted();
+    // killed: its programs go with it
+    site.router.signal(Signal::SIGKILL);
+    site.router.wait();
+    site.bench.wait_kernel(PATIENCE);
+    site.router = Site::daemon(&site.bench.lab, &site.config);
+    site.until_all("engine");
+    let sent = site.bench.end(load);
+    // attaching and detaching replace the rings of two ports
+    site.bench.check(&sent, counted + site.counted() + 4 * 256);
+    site.router.stop();
+    site.engine.take().unwrap().stop();
+}
+
+/// Back and forth on a running system: no frame is lost, none arrives twice.
+#[test]
+fn flows_are_steered_under_traffic() {
+    let Some(_machine) = machine() else { return };
+    let mut site = Loaded::build("", 4000);
+    let load = site.bench.load();
+    site.until_all("xdp");
+    let steer = |words: &str, rules: usize| {
+        let words: Vec<_> = ["steer"].into_iter().chain(words.split(' ')).collect();
+        let steering = site.router.json(&words);
+        assert_eq!(
+            steering["rules"].as_array().unwrap().len(),
+            rules,
+            "{steering:#}"
+        );
+        assert_eq!(steering["ports"], serde_json::json!(["lan0", "wan0"]));
+    };
+    until("the engine at the daemon", PATIENCE, || {
+        let ports = &site.router.json(&["steer", "list"])["ports"];
+        (*ports == serde_json::json!(["lan0", "wan0"])).then_some(())
+    });
+    let rounds = if long() { 50 } else { 5 };
+    for _ in 0..rounds {
+        steer("add engine proto udp src 192.0.2.0/24", 1);
+        site.until_all("engine");
+        steer("add --at 1 xdp port wan0", 2);
+        site.until_all("xdp");
+        steer("delete 2", 1);
+        steer("delete 1", 0);
+    }
+    let handed = site.router.stats().reason("engine");
+    assert!(handed > 0, "{}", site.router.stats());
+    let sent = site.bench.end(load);
+    // what the engine has told is a second old at most
+    std::thread::sleep(Duration::from_millis(1200));
+    let counts = site.router.status()["engine"]["counts"].clone();
+    site.bench.check(&sent, site.counted());
+    let (extent, displaced) = site.displaced();
+    println!(
+        "row: {rounds} times to the engine and back, {} frames, {handed} by the engine, {displaced} displaced, by {extent} places at most; {counts}",
+        sent.frames
+    );
+    site.router.stop();
+    site.engine.take().unwrap().stop();
+}
+
+/// One line, the right code.
+#[test]
+fn bad_input_is_named() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("nat");
+    let good = share_ports(&lab);
+    let check = |config: &str, code: i32, words: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), config).unwrap();
+        let mut command = engine();
+        command.args(["run", "--config"]).arg(file.path());
+        let output = lab.router().place(&mut command).unwrap().output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{config}\n{text}");
+        let last = text.lines().last().unwrap();
+        assert!(last.contains(words), "{words}: {text}");
+    };
+    let wan = "[engine.port.wan0]\naf_xdp = true\n";
+    let with = |other: &str| good.replace(wan, other);
+    check(
+        &with("[engine.port.wan7]\naf_xdp = true\n"),
+        69,
+        "engine.port.wan7: there is no such port",
+    );
+    check(
+        &with("[engine.port.wan0]\naf_xdp = false\n"),
+        78,
+        "engine.port.wan0: it names no device; give it pci, vdev or af_xdp = true",
+    );
+    check(&format!("{good}mtu = 1400\n"), 78, "remove mac and mtu");
+    check(&format!("{good}queues = 0\n"), 78, "unknown field `queues`");
+    // a veth whose peer is no wire has no XDP
+    let plain = good.replace("wire_true = true", "wire_true = false");
+    let router = Site::daemon(&lab, &plain);
+    check(&plain, 69, "engine.port.lan0: af_xdp needs XDP at lan0: ");
+    router.stop();
+}
