@@ -51,7 +51,7 @@ fn arrived(lab: &Lab, frames: &[Vec<u8>]) -> BTreeMap<[u8; 4], usize> {
     injector.send_all(frames, Duration::ZERO).unwrap();
     let from_client = |frame: &[u8]| frame.len() > 34 && frame[26..28] == [192, 0];
     let frames = capture
-        .drain(Duration::from_millis(300), from_client)
+        .drain(Duration::from_millis(150), from_client)
         .unwrap();
     assert_eq!(capture.dropped().unwrap(), 0);
     let mut by_source = BTreeMap::new();
@@ -298,4 +298,51 @@ fn a_ruleset_that_goes_leaves_nothing() {
     let kept = drops["kept"][0]["reason"].as_str().unwrap();
     assert!(kept.contains("policy.drops is false"), "{kept}");
     off.stop();
+}
+
+/// The commands of fail2ban's action `nftables` (type `allports`), with its chain ahead of conntrack.
+#[test]
+fn what_fail2ban_does() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("nat");
+    let router = Router::start(&lab);
+    nft(
+        &lab,
+        "add table inet f2b-table
+         add chain inet f2b-table f2b-chain { type filter hook prerouting priority -300 ; }
+         add set inet f2b-table addr-set-sshd { type ipv4_addr; }
+         add rule inet f2b-table f2b-chain meta l4proto { tcp } ip saddr @addr-set-sshd drop",
+    );
+    wait(&router, "the action's start", settled(1, 0));
+    nft(
+        &lab,
+        "add element inet f2b-table addr-set-sshd { 192.0.2.66 }",
+    );
+    wait(&router, "a ban", settled(1, 1));
+    let syns = vec![packet([192, 0, 2, 66], TCP, 22); 50];
+    arrived(&lab, &syns);
+    let drops = router.json(&["drops"]);
+    let dropped = drops["dropped"]["packets"].as_u64().unwrap();
+    assert!((45..=50).contains(&dropped), "{dropped}");
+    // of another protocol nothing is dropped
+    arrived(&lab, &vec![udp_from(66); 20]);
+    let after = router.json(&["drops"])["dropped"]["packets"]
+        .as_u64()
+        .unwrap();
+    assert_eq!(after, dropped);
+    nft(
+        &lab,
+        "delete element inet f2b-table addr-set-sshd { 192.0.2.66 }",
+    );
+    wait(&router, "no ban", settled(1, 0));
+    arrived(&lab, &syns);
+    let after = router.json(&["drops"])["dropped"]["packets"]
+        .as_u64()
+        .unwrap();
+    assert_eq!(after, dropped);
+    nft(&lab, "delete table inet f2b-table");
+    wait(&router, "the action's end", |drops| {
+        drops["rules"].as_array().unwrap().is_empty()
+    });
+    router.stop();
 }

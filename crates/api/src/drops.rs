@@ -98,14 +98,3 @@ pub struct KeptPort {
     /// Why.
     pub reason: String,
 }
-
-/// What XDP dropped by a set, in `freeway stats`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DropsBySet {
-    /// Family, table and name of the set.
-    pub set: String,
-    /// What XDP dropped by it.
-    pub dropped: Packets,
-    /// Packets in it that the kernel was given to confirm the drop.
-    pub confirmed: u64,
-}

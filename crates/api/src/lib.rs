@@ -25,7 +25,7 @@ mod switch;
 mod top;
 
 pub use client::{Client, Stream};
-pub use drops::{Drops, DropsByAddress, DropsByPort, DropsByRule, DropsBySet, KeptPort, KeptRule};
+pub use drops::{Drops, DropsByAddress, DropsByPort, DropsByRule, KeptPort, KeptRule};
 pub use ends::{ends, halves};
 pub use explain::{
     Connection, Dropped, Endpoints, Explain, ExplainQuery, Neighbour, Seen, Verdict, Watched, Why,
@@ -34,7 +34,9 @@ pub use failure::{Failure, FailureKind};
 pub use flow::{Flow, FlowFilter, FlowPath, FlowState, Tuples};
 pub use path::PathChoice;
 pub use select::{PortRange, Prefix, Proto};
-pub use stats::{BridgedFrames, Events, Limit, Netlink, Packets, ReasonCount, RefusalCount, Stats};
+pub use stats::{
+    BridgedFrames, DropsBySet, Events, Limit, Netlink, Packets, ReasonCount, RefusalCount, Stats,
+};
 pub use status::{
     Feature, FeatureState, FlowCounts, Holder, Invalidation, Latency, Learning, Port, PortPath,
     PortState, RulesetStatus, Shares, Status,

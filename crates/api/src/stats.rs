@@ -18,7 +18,7 @@ pub struct Stats {
     pub bridged: BridgedFrames,
     /// What XDP dropped ahead of the kernel, by set of the firewall (`freeway drops`).
     #[serde(default)]
-    pub drops: Vec<crate::DropsBySet>,
+    pub drops: Vec<DropsBySet>,
     /// Events from the data plane.
     pub events: Events,
     /// Why the connection manager refused candidates.
@@ -34,6 +34,17 @@ pub struct Packets {
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
+}
+
+/// What XDP dropped by a set, in `freeway stats`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropsBySet {
+    /// Family, table and name of the set.
+    pub set: String,
+    /// What XDP dropped by it.
+    pub dropped: Packets,
+    /// Packets in it that the kernel was given to confirm the drop.
+    pub confirmed: u64,
 }
 
 /// Packets that left the data plane for one reason.

@@ -2,6 +2,7 @@
 //! The one definition of `freeway bench`: parser, help, man pages and completions come from it.
 
 mod compare;
+mod drop;
 mod dut;
 mod engine;
 mod flood;
@@ -21,6 +22,7 @@ use clap::{Parser, Subcommand};
 use freeway_console::EXIT_CODES;
 
 pub use compare::{ByFlowsArgs, CompareArgs, KirkwoodArgs, Scenario};
+pub use drop::DropArgs;
 pub use dut::{GeneratorArgs, LoadArgs, LoopArgs, SinkArgs};
 pub use engine::{EngineArgs, Order};
 pub use flood::{FloodArgs, FloodKind, SetupArgs};
@@ -72,6 +74,13 @@ pub enum Command {
     /// by rule. Compared with the time before it is what a hit takes in the program; compared with the kernel alone
     /// what is lost of the established flows' frames.
     Flood(FloodArgs),
+    /// Measure what dropping a flood costs: iptables, nftables, Freeway and a bare XDP drop
+    ///
+    /// SYNs from banned sources, one after the other: nanoseconds of the router's CPU (threaded NAPI) for each frame,
+    /// by the number of addresses in the set. One rule of iptables in FORWARD for a prefix with all of
+    /// them, a set of nftables in prerouting and at the ingress of the port, the same with Freeway, and a program that drops
+    /// everything, by turns.
+    Drop(DropArgs),
     /// Measure what TCP in frames of a wire costs the router
     ///
     /// Bytes that leave for each second of CPU that the threads of the router's ports take (threaded NAPI): through

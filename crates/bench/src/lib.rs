@@ -6,6 +6,7 @@ mod cli;
 mod compare;
 mod diff;
 mod discipline;
+mod drop;
 mod dut;
 mod engine;
 mod expected;
@@ -44,6 +45,7 @@ fn run(command: Command) -> Result<(), Stop> {
     match command {
         Command::Compare(args) => compare::compare(&args),
         Command::Setup(args) => setup::setup(&args),
+        Command::Drop(args) => drop::drop(&args),
         Command::Flood(args) => flood::flood(&args),
         Command::Bulk(args) => bulk::bulk(&args),
         Command::Shaper(args) => shaper::shaper(&args),

@@ -10,6 +10,7 @@ mod drops;
 mod edges;
 mod error;
 mod events;
+mod load;
 mod object;
 mod scrub;
 mod shared;

@@ -10,7 +10,7 @@ use freeway_abi::{
     fw_config, fw_flow, fw_framed, fw_framing, fw_limit, fw_nexthop, fw_olist, fw_own_mac, fw_path,
     fw_policer, fw_port_fault, fw_session, fw_stations, fw_watch,
 };
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 
 use crate::attach::{Attachment, Hook};
 use crate::clock::Clock;
@@ -19,6 +19,7 @@ use crate::drops::{Drops, drop_reasons};
 use crate::edges::{self, edges_len};
 use crate::error::DatapathError;
 use crate::events::Events;
+use crate::load::{MapByName, get, handles, load, possible_cpus, prog_fd, random};
 use crate::scrub::Scrubber;
 use crate::shared::{
     Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots, configure_table, seen_len,
@@ -117,8 +118,6 @@ const PATH_COUNTS: &str = "fw_path_counts";
 const EDGES: &str = "fw_edges";
 const SOCKETS: &str = "fw_sockets";
 const SOCKET_AT: &str = "fw_socket_at";
-
-pub(crate) type MapByName = BTreeMap<String, MapHandle>;
 
 /// The loaded data plane. Dropping it unloads everything.
 pub struct Datapath {
@@ -661,42 +660,6 @@ impl Datapath {
     }
 }
 
-pub(crate) fn possible_cpus() -> u32 {
-    libbpf_rs::num_possible_cpus().unwrap_or(1).max(1) as u32
-}
-
-pub(crate) fn get<'m>(
-    maps: &'m MapByName,
-    name: &'static str,
-) -> Result<&'m MapHandle, DatapathError> {
-    maps.get(name).ok_or(DatapathError::Missing {
-        object: "xdp",
-        name,
-    })
-}
-
-pub(crate) fn load(
-    object: &'static str,
-    bytes: &[u8],
-    mut prepare: impl FnMut(&str, &mut libbpf_rs::OpenMapMut<'_>) -> libbpf_rs::Result<()>,
-) -> Result<Object, DatapathError> {
-    let error = |what| {
-        move |source| DatapathError::Object {
-            object,
-            what,
-            source,
-        }
-    };
-    let mut open = ObjectBuilder::default()
-        .open_memory(bytes)
-        .map_err(error("opening"))?;
-    for mut map in open.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
-        prepare(&name, &mut map).map_err(error("sizing its maps"))?;
-    }
-    open.load().map_err(error("loading"))
-}
-
 /// Loads an object of the pipeline. Maps that are there already are shared.
 fn load_with(
     object: &'static str,
@@ -724,35 +687,6 @@ fn load_with(
             Some(shared) => map.reuse_fd(shared.as_fd()),
             None => Ok(()),
         }
-    })
-}
-
-pub(crate) fn handles(object: &Object) -> Result<MapByName, DatapathError> {
-    object
-        .maps()
-        .map(|map| {
-            let name = map.name().to_string_lossy().into_owned();
-            let handle = MapHandle::try_from(&map).map_err(|source| DatapathError::Map {
-                map: "handle",
-                source,
-            })?;
-            Ok((name, handle))
-        })
-        .collect()
-}
-
-pub(crate) fn prog_fd(
-    object: &Object,
-    what: &'static str,
-    name: &'static str,
-) -> Result<OwnedFd, DatapathError> {
-    let missing = DatapathError::Missing { object: what, name };
-    let prog = object.progs().find(|p| p.name() == name).ok_or(missing)?;
-    let fd: BorrowedFd<'_> = prog.as_fd();
-    fd.try_clone_to_owned().map_err(|e| DatapathError::Object {
-        object: what,
-        what: "duplicating a descriptor",
-        source: libbpf_rs::Error::from(e),
     })
 }
 
@@ -802,10 +736,4 @@ fn element_mask(elements: u32) -> u32 {
 
 fn bytes_of<T>(elements: u32) -> u32 {
     elements * size_of::<T>() as u32
-}
-
-/// Unpredictable to whoever sends packets.
-pub(crate) fn random() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::process::id())
 }

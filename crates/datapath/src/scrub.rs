@@ -17,7 +17,7 @@ use freeway_abi::{
 use libbpf_rs::{MapCore, MapFlags, Object};
 
 use crate::DatapathError;
-use crate::object::{MapByName, get, handles, load, possible_cpus, prog_fd, random};
+use crate::load::{MapByName, get, handles, load, possible_cpus, prog_fd, random};
 use crate::shared::Shared;
 
 static SCRUB: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/scrub.o"));

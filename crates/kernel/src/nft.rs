@@ -201,29 +201,21 @@ pub struct Element {
     pub expressions: Vec<String>,
 }
 
-/// Elements that came to a set and left it in one commit.
+/// Elements that left a set and then came to it, in one commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetChanges {
     /// They came.
     pub added: Vec<Element>,
     /// They left.
     pub removed: Vec<Element>,
-    /// There were more.
+    /// There were more, which are in events of their own.
     pub truncated: bool,
 }
 
-/// Changed elements that are looked at one by one.
+/// Changed elements of one event.
 const CHANGES_MAX: usize = 4096;
 
 impl SetChanges {
-    /// More than are looked at one by one.
-    fn many() -> Self {
-        SetChanges {
-            truncated: true,
-            ..SetChanges::default()
-        }
-    }
-
     /// Takes in the elements of a notification.
     fn extend(&mut self, added: bool, payload: &[u8]) {
         let list = if added {
@@ -231,10 +223,23 @@ impl SetChanges {
         } else {
             &mut self.removed
         };
-        if list.len() < CHANGES_MAX {
-            list.extend(decode::elements(payload));
-        } else {
-            self.truncated = true;
-        }
+        list.extend(decode::elements(payload));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.added.len() + self.removed.len() >= CHANGES_MAX
+    }
+
+    /// What there is so far; what follows in the same commit is truncated if this was.
+    fn take(&mut self) -> SetChanges {
+        let rest = SetChanges {
+            truncated: self.truncated,
+            ..SetChanges::default()
+        };
+        std::mem::replace(self, rest)
     }
 }

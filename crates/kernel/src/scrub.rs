@@ -6,6 +6,7 @@
 //! a rule is followed; what is not known counts as something that must see it.
 
 mod facts;
+mod part;
 mod pattern;
 mod transparent;
 
@@ -14,36 +15,16 @@ use std::collections::BTreeSet;
 use crate::model::Family;
 use crate::nft::*;
 use crate::reachability::{PortRange, SetName};
-use facts::Facts;
+use facts::{Facts, own};
 use pattern::Pattern;
 use transparent::{Effects, Walk};
+
+pub use part::{Part, Side};
 
 /// NF_IP_PRI_CONNTRACK.
 const CONNTRACK_PRIORITY: i32 = -200;
 /// NF_INET_INGRESS.
 const INET_INGRESS: u32 = 5;
-
-/// Which address of a packet a set is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Side {
-    /// Where it comes from.
-    Source,
-    /// Where it goes to.
-    Destination,
-}
-
-/// A part of a set's key, four bytes each but for addresses of IPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
-    /// The address.
-    Addr,
-    /// The IP protocol.
-    Proto,
-    /// The destination port.
-    Dport,
-    /// The source port.
-    Sport,
-}
 
 /// Where a rule is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -146,13 +127,6 @@ pub fn find(ruleset: &Ruleset, ifindex: u32, name: &str) -> Found {
     found.kept.sort();
     found.kept.dedup_by(|one, next| one.place == next.place);
     found
-}
-
-fn own(ip: Family) -> u8 {
-    match ip {
-        Family::Ipv4 => NFPROTO_IPV4,
-        Family::Ipv6 => NFPROTO_IPV6,
-    }
 }
 
 /// The base chains in the order in which a packet passes them; of equal priority in any.

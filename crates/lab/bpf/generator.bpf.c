@@ -42,6 +42,7 @@ struct generator_config {
 	__u16 far_port;
 	__u8 reverse;    /* the far side sends */
 	__u8 near_fixed; /* one near address for all flows, as behind a masquerade */
+	__u8 near_each;  /* one for each */
 	__u8 has_round;  /* payload bytes 0 to 3 */
 	__u8 has_flow;   /* payload bytes 4 to 7 */
 	__u8 tag_len;    /* of a tag behind the MAC addresses: 0 or TAG_LEN */
@@ -91,7 +92,9 @@ static __always_inline int generate(struct xdp_md *ctx, const __u32 way, const i
 	__u32 number = flow + config->first, block = number >> BLOCK_SHIFT;
 	__u16 near_port = config->near_port + (number & BLOCK_MASK);
 	__u16 far_port = config->far_port + block;
-	__u32 near_addr = config->near_addr + (config->near_fixed ? 0 : block);
+	__u32 near_addr = config->near_addr + (config->near_each    ? number
+					       : config->near_fixed ? 0
+								    : block);
 	__u32 near_sum = (near_addr >> 16) + (near_addr & 0xffff);
 	__u32 ip_sum = config->ip_sum + near_sum, far_addr;
 	__u32 sum = config->l4_sum + near_sum + near_port + far_port;

@@ -157,6 +157,8 @@ pub struct FlowSpec {
     pub near: IpAddr,
     /// All flows have the same near address, as behind a masquerade.
     pub near_fixed: bool,
+    /// Each flow has one of its own, the first address + i, instead.
+    pub near_each: bool,
     /// The far side's address.
     pub far: IpAddr,
     /// Instead of the far side's address: flow i goes to host i modulo their number. Forward and IPv4 only.
@@ -195,6 +197,7 @@ impl Default for FlowSpec {
             mac_destination: [0; 6],
             near: unset,
             near_fixed: false,
+            near_each: false,
             far: unset,
             beyond: None,
             near_port: NEAR_PORT,
@@ -401,7 +404,11 @@ impl FlowSpec {
     pub fn tuple(&self, flow: u32) -> (SocketAddr, SocketAddr) {
         let number = self.first + flow;
         let (block, port) = (number / FLOWS_PER_BLOCK, (number % FLOWS_PER_BLOCK) as u16);
-        let near = offset(self.near, if self.near_fixed { 0 } else { block });
+        let near = match (self.near_each, self.near_fixed) {
+            (true, _) => offset(self.near, number),
+            (false, true) => self.near,
+            (false, false) => offset(self.near, block),
+        };
         let near = SocketAddr::new(near, self.near_port.wrapping_add(port));
         let far = match self.beyond {
             None => self.far,

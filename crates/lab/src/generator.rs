@@ -385,6 +385,7 @@ fn config(spec: &FlowSpec, template: &[u8], ip_sum: u16, l4_sum: u16) -> types::
         far_port: spec.far_port,
         reverse: (spec.direction == Direction::Reply).into(),
         near_fixed: spec.near_fixed.into(),
+        near_each: spec.near_each.into(),
         has_round: spec.has_round().into(),
         has_flow: spec.has_flow().into(),
         tag_len: spec.tag_len() as u8,

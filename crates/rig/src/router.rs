@@ -9,7 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use freeway_api::{Client, FlowFilter, PathChoice, PortPath, PortState, Stats, Status, netns};
+use freeway_api::{
+    Client, Drops, FlowFilter, PathChoice, PortPath, PortState, Stats, Status, netns,
+};
 use freeway_console::{Exit, Stop, program};
 use freeway_lab::{Lab, Netns};
 use nix::sys::prctl;
@@ -133,6 +135,11 @@ impl RouterDaemon {
     /// Its counters.
     pub fn stats(&self) -> Result<Stats, Stop> {
         self.client.stats()
+    }
+
+    /// What XDP drops.
+    pub fn drops(&self) -> Result<Drops, Stop> {
+        self.client.drops()
     }
 
     /// How many flows a filter lets through.

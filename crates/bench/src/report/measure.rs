@@ -28,6 +28,7 @@ pub fn measure(scenario: &Definition, quick: bool) -> Result<Outcome, Stop> {
         Command::Loop(_)
         | Command::Generator(_)
         | Command::Sink(_)
+        | Command::Drop(_)
         | Command::Engine(_)
         | Command::Lookup(_) => {
             return Err(Stop::failure("a report is of the built-in lab"));

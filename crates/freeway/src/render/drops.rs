@@ -57,7 +57,8 @@ pub fn drops(drops: &Drops, terminal: Terminal) -> String {
             page.words("  ", &words);
         }
     }
-    if !drops.ports_kept.is_empty() && !(drops.rules.is_empty() && drops.kept.is_empty()) {
+    let concerned = !drops.rules.is_empty() || !drops.kept.is_empty();
+    if concerned && !drops.ports_kept.is_empty() {
         page.head("Ports where the kernel drops");
         for kept in &drops.ports_kept {
             page.words("  ", &format!("{}: {}", kept.port, kept.reason));

@@ -29,18 +29,20 @@ impl Transaction {
         match message.kind & 0xff {
             NEWSETELEM | DELSETELEM => match decode::elements_subject(message.payload) {
                 Some(subject) => {
-                    let (family, table, set) = subject.clone();
-                    let changes = self.elements.entry(subject).or_default();
-                    let few = !changes.truncated;
-                    changes.extend(message.kind & 0xff == NEWSETELEM, message.payload);
-                    if few && changes.truncated {
-                        // it takes the kernel long to tell of all, and what it tells of is done
-                        events.push(Event::SetElementsChanged {
-                            family,
-                            table,
-                            set,
-                            changes: SetChanges::many(),
-                        });
+                    let added = message.kind & 0xff == NEWSETELEM;
+                    let changes = self.elements.entry(subject.clone()).or_default();
+                    // what left goes before what came: another order is another event
+                    if !added && !changes.added.is_empty() {
+                        let before = changes.take();
+                        events.push(event(subject.clone(), before));
+                    }
+                    let changes = self.elements.entry(subject.clone()).or_default();
+                    changes.extend(added, message.payload);
+                    if changes.is_full() {
+                        // what it tells of is done, and telling of all may take long
+                        changes.truncated = true;
+                        let many = changes.take();
+                        events.push(event(subject, many));
                     }
                 }
                 None => self.more = true,
@@ -51,18 +53,25 @@ impl Transaction {
                 if done.more || done.elements.is_empty() {
                     events.push(Event::RulesetChanged { generation });
                 }
-                let event = |((family, table, set), changes)| Event::SetElementsChanged {
-                    family,
-                    table,
-                    set,
-                    changes,
-                };
-                events.extend(done.elements.into_iter().map(event));
+                let rest = done
+                    .elements
+                    .into_iter()
+                    .filter(|(_, rest)| !rest.is_empty());
+                events.extend(rest.map(|(subject, rest)| event(subject, rest)));
                 return Some(generation);
             }
             TRACE => {}
             _ => self.more = true,
         }
         None
+    }
+}
+
+fn event((family, table, set): (u8, String, String), changes: SetChanges) -> Event {
+    Event::SetElementsChanged {
+        family,
+        table,
+        set,
+        changes,
     }
 }

@@ -3,9 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use super::{Part, Side};
+use super::part::{Part, Side};
 use crate::model::Family;
 use crate::nft::*;
+
+/// The NFPROTO_ number of an IP version.
+pub(super) fn own(ip: Family) -> u8 {
+    match ip {
+        Family::Ipv4 => NFPROTO_IPV4,
+        Family::Ipv6 => NFPROTO_IPV6,
+    }
+}
 
 /// A packet of one IP version that comes in at a port.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +101,7 @@ impl Facts<'_> {
                 Value::Known(name)
             }
             // there it is the family of the hook
-            META_NFPROTO if family != NFPROTO_NETDEV => Value::Known(vec![super::own(self.ip)]),
+            META_NFPROTO if family != NFPROTO_NETDEV => Value::Known(vec![own(self.ip)]),
             META_L4PROTO => Value::Field(Part::Proto, None),
             _ => Value::Unknown,
         }

@@ -2,8 +2,8 @@
 //! Rules of the form: conditions, an address in a set, drop.
 
 use super::facts::{self, Facts, Registers, Truth, Value};
+use super::part::{Part, Side};
 use super::transparent::{is_changed, is_counter};
-use super::{Part, Side};
 use crate::model::Family;
 use crate::nft::*;
 use crate::reachability::{PortRange, key_ranges};

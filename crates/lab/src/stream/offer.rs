@@ -102,7 +102,10 @@ pub fn checked<'a, 'b>(ways: &'b [Way<'a>]) -> Result<&'b Way<'a>, LabError> {
         if flows.beyond.is_some() && ways.len() > 1 {
             return invalid("hosts beyond the far side: a stream of one direction only");
         }
-        let odd = flows.proto != Proto::Udp || flows.vlan.is_some() || flows.headroom != 0;
+        let odd = flows.near_each
+            || flows.proto != Proto::Udp
+            || flows.vlan.is_some()
+            || flows.headroom != 0;
         let same = flows.family() == first.flows.family() && flows.flows == first.flows.flows;
         if odd || !same {
             return invalid("a stream's frames are UDP, of one family and untagged");

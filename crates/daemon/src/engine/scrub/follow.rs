@@ -294,14 +294,6 @@ impl Engine {
         if !self.scrub.sets.contains_key(name) {
             return;
         }
-        if changes.truncated {
-            self.scrub.empty(name, now_tick);
-            let load = self.scrub.loader.load(name);
-            if let Some(set) = self.scrub.sets.get_mut(name) {
-                set.begin(load);
-            }
-            return;
-        }
         let added: Vec<(Element, u32)> = changes
             .added
             .iter()

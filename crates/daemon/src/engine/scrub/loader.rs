@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the elements of sets, which may take long, on a thread of its own.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc as ask;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use freeway_kernel::nft::{Element, read_elements};
@@ -25,7 +27,7 @@ struct Job {
 
 /// A piece of a set.
 #[derive(Debug)]
-pub(in crate::engine) struct Loaded {
+pub struct Loaded {
     pub set: SetName,
     /// Which reading it is of.
     pub load: u64,
@@ -38,19 +40,30 @@ pub(in crate::engine) struct Loaded {
 
 /// The thread that reads. It was made by the daemon's main thread, and so is in the same network namespace.
 #[derive(Debug)]
-pub(super) struct Loader {
+pub struct Loader {
     jobs: ask::Sender<Job>,
     pieces: mpsc::Receiver<Loaded>,
     last: u64,
+    /// The number of each set's last reading: others are for nothing.
+    wanted: Wanted,
+}
+
+type Wanted = Arc<Mutex<BTreeMap<SetName, u64>>>;
+
+fn is_wanted(wanted: &Wanted, job: &Job) -> bool {
+    let wanted = wanted.lock().unwrap_or_else(PoisonError::into_inner);
+    wanted.get(&job.set) == Some(&job.load)
 }
 
 impl Loader {
     pub fn start() -> Result<Self, DaemonError> {
         let (jobs, asked) = ask::channel::<Job>();
         let (sender, pieces) = mpsc::channel(PIECES_MAX);
+        let wanted = Wanted::default();
+        let of_thread = Arc::clone(&wanted);
         let work = move || {
             while let Ok(job) = asked.recv() {
-                if !read(&job, &sender) {
+                if is_wanted(&of_thread, &job) && !read(&job, &sender, &of_thread) {
                     break;
                 }
             }
@@ -61,6 +74,7 @@ impl Loader {
             jobs,
             pieces,
             last: 0,
+            wanted,
         })
     }
 
@@ -71,6 +85,9 @@ impl Loader {
             set: set.clone(),
             load: self.last,
         };
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        wanted.insert(set.clone(), self.last);
+        drop(wanted);
         if self.jobs.send(job).is_err() {
             tracing::warn!("the thread that reads sets has ended");
         }
@@ -86,7 +103,7 @@ impl Loader {
 }
 
 /// False: nobody waits for it.
-fn read(job: &Job, sender: &mpsc::Sender<Loaded>) -> bool {
+fn read(job: &Job, sender: &mpsc::Sender<Loaded>, wanted: &Wanted) -> bool {
     let (family, table, set) = &job.set;
     let piece = |since, elements, end| Loaded {
         set: job.set.clone(),
@@ -99,9 +116,11 @@ fn read(job: &Job, sender: &mpsc::Sender<Loaded>) -> bool {
     let mut whole = Ok(false);
     for _ in 0..ATTEMPTS {
         whole = read_elements((*family, table, set), |since, elements| {
-            heard &= sender.blocking_send(piece(since, elements, None)).is_ok();
+            if is_wanted(wanted, job) {
+                heard &= sender.blocking_send(piece(since, elements, None)).is_ok();
+            }
         });
-        if !matches!(whole, Ok(false)) {
+        if !matches!(whole, Ok(false)) || !is_wanted(wanted, job) {
             break;
         }
     }

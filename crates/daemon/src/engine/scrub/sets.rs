@@ -259,12 +259,10 @@ impl Mirrored {
 
     /// The prefixes of which the intervals are made.
     fn expanded(&self) -> HashMap<Item, u32> {
-        let bits = self.shape.addr_len() as u32 * 8;
         let number = |key: &[u8]| {
             let bytes = key.iter().take(self.shape.addr_len());
             bytes.fold(0u128, |sum, byte| sum << 8 | u128::from(*byte))
         };
-        let all_ones = u128::MAX >> (128 - bits);
         let mut items = HashMap::new();
         let mut begun: Option<(u128, u32)> = None;
         for ((key, begins), until) in &self.bounds {
@@ -280,10 +278,7 @@ impl Mirrored {
                 (false, None) => {}
             }
         }
-        // up to the end of all addresses
-        if let Some((from, until)) = begun {
-            self.prefixes(from, all_ones, until, &mut items);
-        }
+        // one without an end may have it in the next event: if it has none, it is the kernel's
         items
     }
 

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A router that a flood of banned sources meets, and what it does in a turn.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use freeway_console::Stop;
+use freeway_lab::{
+    FlowSpec, Generator, Lab, Load, NapiThreads, Options, Proto, Reference, ReferenceGuard,
+    Topology, Until,
+};
+use freeway_rig::{Counters, Machine, RouterDaemon, pin};
+
+use crate::cli::DropArgs;
+
+/// Before each turn, until caches hold what it needs.
+const TURN_WARMUP: Duration = Duration::from_millis(50);
+/// Frames still on their way when the generator has ended.
+const SETTLE: Duration = Duration::from_millis(10);
+/// A million elements take the daemon a moment.
+const FOLLOW: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_millis(50);
+/// The first of them; the whole set is in this prefix.
+const FIRST: u32 = 0x0a00_0001;
+const PREFIX: &str = "10.0.0.0/8";
+const SYN: u8 = 0x02;
+/// Elements of one command of nft.
+const PIECE: u32 = 5_000;
+
+/// Who drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropper {
+    /// One rule of iptables, for a prefix that has all sources, in FORWARD.
+    Iptables,
+    /// A rule of nftables with a set, in prerouting at priority raw.
+    Nft,
+    /// The same at the ingress of the port.
+    NftIngress,
+    /// The first of these with Freeway.
+    Freeway,
+    /// A program that drops everything.
+    XdpDrop,
+}
+
+impl Dropper {
+    pub const ALL: [Dropper; 5] = [
+        Dropper::Iptables,
+        Dropper::Nft,
+        Dropper::NftIngress,
+        Dropper::Freeway,
+        Dropper::XdpDrop,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Dropper::Iptables => "iptables",
+            Dropper::Nft => "nft, prerouting",
+            Dropper::NftIngress => "nft, ingress",
+            Dropper::Freeway => "Freeway",
+            Dropper::XdpDrop => "bare XDP drop",
+        }
+    }
+
+    /// Where its rule is, with a set.
+    fn chain(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Dropper::Iptables | Dropper::XdpDrop => None,
+            Dropper::Nft | Dropper::Freeway => {
+                Some(("inet", "type filter hook prerouting priority raw"))
+            }
+            Dropper::NftIngress => {
+                Some(("netdev", "type filter hook ingress device lan0 priority 0"))
+            }
+        }
+    }
+}
+
+/// A router and its hosts. Fields are dropped in order.
+pub struct Site<'a> {
+    pub dropper: Dropper,
+    args: &'a DropArgs,
+    daemon: Option<RouterDaemon>,
+    _drop: Option<ReferenceGuard>,
+    threads: NapiThreads,
+    lab: Lab,
+}
+
+/// What a turn says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Turn {
+    /// Nanoseconds of the router's CPU for a frame.
+    pub ns: f64,
+    /// Frames that the router took; the others found its input's queue full.
+    pub frames: u64,
+    /// Of those, what Freeway dropped.
+    pub scrubbed: u64,
+}
+
+impl<'a> Site<'a> {
+    /// Builds it; or why it cannot be here.
+    pub fn build(dropper: Dropper, args: &'a DropArgs) -> Result<Result<Self, String>, Stop> {
+        let lab = Lab::build(Topology::parse("routed")?, Options::default())?;
+        let threads = lab.poll_by_threads(args.cpu, args.host_cpu)?;
+        if dropper == Dropper::Iptables
+            && let Err(why) = iptables(&lab)
+        {
+            return Ok(Err(why));
+        }
+        let daemon = match dropper {
+            Dropper::Freeway => {
+                let daemon = RouterDaemon::start(&lab, "")?;
+                daemon.require_fast_ports()?;
+                if Machine::this().cpus > 1 {
+                    pin(daemon.status()?.pid, usize::from(args.cpu == 0))?;
+                }
+                Some(daemon)
+            }
+            _ => None,
+        };
+        let drop = match dropper {
+            Dropper::XdpDrop => Some(lab.attach(Reference::XdpDrop)?),
+            _ => None,
+        };
+        Ok(Ok(Self {
+            dropper,
+            args,
+            daemon,
+            _drop: drop,
+            threads,
+            lab,
+        }))
+    }
+
+    /// The set has so many addresses from now on.
+    pub fn fill(&self, entries: u32) -> Result<(), Stop> {
+        let Some((family, hook)) = self.dropper.chain() else {
+            return Ok(());
+        };
+        let nft = |text: &str| self.lab.router().tool_with_input("nft -f -", text);
+        nft(&format!(
+            "flush ruleset\ntable {family} t {{
+                set banned {{ type ipv4_addr; size {}; }}
+                chain c {{ {hook}; policy accept; ip saddr @banned drop
+                }}
+            }}\n",
+            entries.max(1 << 16)
+        ))?;
+        for first in (0..entries).step_by(PIECE as usize) {
+            let last = (first + PIECE).min(entries);
+            let mut text = format!("add element {family} t banned {{ ");
+            for at in first..last {
+                let _ = write!(text, "{}, ", Ipv4Addr::from(FIRST + at));
+            }
+            nft(&(text + "}\n"))?;
+        }
+        self.wait(entries)
+    }
+
+    /// The daemon has all of them.
+    fn wait(&self, entries: u32) -> Result<(), Stop> {
+        let Some(daemon) = &self.daemon else {
+            return Ok(());
+        };
+        let patience = Instant::now() + FOLLOW;
+        loop {
+            let drops = daemon.drops()?;
+            let mut rules = drops.rules.iter();
+            let has = rules.any(|rule| rule.elements == u64::from(entries) && !rule.loading);
+            if drops.active && has {
+                return Ok(());
+            }
+            if Instant::now() > patience {
+                return Err(Stop::failure(format!(
+                    "Freeway has not taken over a set of {entries} addresses: {drops:?}"
+                )));
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// The flood: SYNs, one by one from each source.
+    pub fn generator(&self, entries: u32) -> Result<Generator, Stop> {
+        Ok(Generator::new(
+            self.lab.client_port(),
+            &self.flows(entries),
+        )?)
+    }
+
+    fn flows(&self, entries: u32) -> FlowSpec {
+        let flows = entries.min(self.args.sources);
+        FlowSpec {
+            near: IpAddr::V4(FIRST.into()),
+            near_each: true,
+            tcp_flags: SYN,
+            bare: true,
+            ..self.lab.flows(Proto::Tcp, flows, self.args.frame_bytes)
+        }
+    }
+
+    /// Sends for so long, as fast as the CPU can.
+    pub fn turn(&self, generator: &Generator, duration: Duration) -> Result<Turn, Stop> {
+        let full = |time| Load::full(Until::Elapsed(time)).on_cpu(self.args.host_cpu);
+        generator.run(&full(TURN_WARMUP))?;
+        thread::sleep(SETTLE);
+        let (before, cpu) = (self.counted()?, self.threads.cpu_time()?);
+        generator.run(&full(duration))?;
+        thread::sleep(SETTLE);
+        let (after, cpu) = (
+            self.counted()?,
+            self.threads.cpu_time()?.saturating_sub(cpu),
+        );
+        let [frames, scrubbed, leaked] =
+            std::array::from_fn(|at| after[at].saturating_sub(before[at]));
+        if leaked > frames / 100 {
+            let who = self.dropper.name();
+            return Err(Stop::failure(format!(
+                "{who}: {leaked} of {frames} frames of the flood were forwarded"
+            )));
+        }
+        Ok(Turn {
+            ns: cpu.as_nanos() as f64 / frames.max(1) as f64,
+            frames,
+            scrubbed,
+        })
+    }
+
+    /// Frames that came in, that Freeway dropped, that came to the server.
+    fn counted(&self) -> Result<[u64; 3], Stop> {
+        let scrubbed = match &self.daemon {
+            Some(daemon) => daemon.drops()?.dropped.packets,
+            None => 0,
+        };
+        Ok([
+            Counters::of(self.lab.lan_port())?.rx_packets,
+            scrubbed,
+            Counters::of(self.lab.server_port())?.rx_packets,
+        ])
+    }
+
+    /// Ends the daemon; fails if it did not end well.
+    pub fn end(mut self) -> Result<(), Stop> {
+        self.daemon.take().map_or(Ok(()), RouterDaemon::stop)
+    }
+}
+
+/// One rule for all sources, by whichever iptables there is.
+fn iptables(lab: &Lab) -> Result<(), String> {
+    let rule = format!("-A FORWARD -s {PREFIX} -j DROP");
+    let mut why = String::new();
+    for tool in ["iptables-legacy", "iptables"] {
+        match lab.router().tool(&format!("{tool} {rule}")) {
+            Ok(_) => return Ok(()),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(why)
+}
