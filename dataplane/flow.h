@@ -42,14 +42,17 @@ static __always_inline int fw_owned(const struct fw_flow *f)
 	return (f->flags & FW_FLOW_OWNERS) == FW_TARGET_OWNS;
 }
 
-/* May the flow be used at all, by this path, now? */
-static __always_inline enum fw_reason fw_usable(const struct fw_flow *f,
-						const struct fw_nexthop *nh)
+/* Another path's, whose frames are not handed over. */
+static __always_inline int fw_is_foreign(const struct fw_flow *f)
+{
+	return !fw_owned(f) && !fw_hands(f);
+}
+
+/* Active, confirmed, and with a next hop, whosoever it is. */
+static __always_inline enum fw_reason fw_ready(const struct fw_flow *f, const struct fw_nexthop *nh)
 {
 	const struct fw_state *st = &f->state;
 
-	if (fw_unlikely(!fw_owned(f) && !fw_hands(f)))
-		return FW_R_OWNER;
 	if (fw_unlikely(st->status != FW_ST_ACTIVE))
 		return st->status == FW_ST_PREPARING ? FW_R_PREPARING : FW_R_SUSPENDED;
 	if (fw_unlikely(st->epoch != fw_ctl.epoch))
@@ -57,6 +60,13 @@ static __always_inline enum fw_reason fw_usable(const struct fw_flow *f,
 	if (fw_unlikely(!nh->valid))
 		return FW_R_NEXTHOP;
 	return FW_R_NONE;
+}
+
+/* May the flow be used at all, by this path, now? */
+static __always_inline enum fw_reason fw_usable(const struct fw_flow *f,
+						const struct fw_nexthop *nh)
+{
+	return fw_unlikely(fw_is_foreign(f)) ? FW_R_OWNER : fw_ready(f, nh);
 }
 
 #endif

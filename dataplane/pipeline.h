@@ -57,8 +57,12 @@ __noinline enum fw_reason fw_permit_close(fw_ctx *ctx, struct fw_flow *f,
 		fw_suspend(&f->state, FW_R_CLOSING);
 		return FW_R_CLOSING;
 	}
-	/* the kernel would believe it: it goes the fast way or none */
-	if (closer == FW_CLOSER_STRAY || data + FW_ETH_LEN + FW_IP6_LEN > end || fw_usable(f, nh) ||
+	/* of a flow of tc's: it has it next */
+	if (closer == FW_CLOSER_PASSES && !FW_TARGET_IS_TC && fw_is_foreign(f))
+		return FW_R_OWNER;
+	/* the kernel would believe it: it goes the fast way or none. What nobody ahead of tc could
+	 * judge, which is the engine's, tc sends */
+	if (closer == FW_CLOSER_STRAY || data + FW_ETH_LEN + FW_IP6_LEN > end || fw_ready(f, nh) ||
 	    fw_guard(f, data, p))
 		return FW_R_STRAY_CLOSE;
 	return FW_R_NONE;

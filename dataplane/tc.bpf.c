@@ -40,8 +40,10 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 		if (fw_unlikely(seen))
 			fw_watch(seen, &p, fw_port(ctx), FW_STAGE_TC_INGRESS, FW_R_FAST);
 		/* without a token: what is sent here does not confirm itself */
-		ctx->mark = nh->mark;
-		ctx->priority = nh->priority;
+		if (p.owned) {
+			ctx->mark = nh->mark;
+			ctx->priority = nh->priority;
+		}
 		return bpf_redirect(nh->port, 0);
 	}
 	/* what is not of tc's flows XDP has counted, where there is XDP */

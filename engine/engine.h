@@ -21,6 +21,8 @@ const char *fwe_dpdk_version(void);
 
 enum fwe_const {
 	FWE_PORTS_MAX = 64,
+	/* VLANs and sessions at them. */
+	FWE_FRAMINGS_MAX = 400,
 	/* Frames that a worker takes at once. */
 	FWE_BURST_MAX = 64,
 	FWE_BURST = 32,
@@ -149,7 +151,7 @@ void fwe_worker_set_memory(struct fwe_worker *worker, const struct fwe_memory *m
  * stats.turns has risen by two, or the worker has ended. NULL: none.
  */
 void fwe_worker_set_framings(struct fwe_worker *worker, struct fw_engine_framings *framings);
-/* NULL if memory is short. */
+/* At most FWE_FRAMINGS_MAX; NULL if memory is short. */
 struct fw_engine_framings *fwe_framings_new(const struct fw_framing *framings,
 					    const struct fw_framed *framed, __u32 count);
 void fwe_framings_free(struct fw_engine_framings *framings);

@@ -155,6 +155,8 @@ struct fw_engine_framings *fwe_framings_new(const struct fw_framing *framings,
 	struct fw_engine_framings *all;
 	__u32 places = 8;
 
+	if (count > FWE_FRAMINGS_MAX)
+		return NULL;
 	while (places < 2 * count)
 		places *= 2;
 	all = calloc(1, sizeof(*all) + places * sizeof(all->at[0]));
@@ -194,6 +196,28 @@ __u32 fwe_worker_event(struct fwe_worker *worker, void *event, __u32 size)
 	return len;
 }
 
+static void fwe_output_add(__u32 ifindex, __u32 number)
+{
+	__u32 at = ifindex;
+
+	while (fw_env.outputs[at % FW_ENGINE_OUTPUTS].ifindex)
+		at++;
+	fw_env.outputs[at % FW_ENGINE_OUTPUTS] = (struct fw_engine_output){ifindex, number};
+}
+
+/* What is sent by a VLAN or a session leaves at the port below. */
+static void fwe_take_framings(struct fwe_worker *worker, const struct fw_engine_framings *framings)
+{
+	memset(fw_env.outputs, 0, sizeof(fw_env.outputs));
+	for (__u32 i = 0; i < worker->config.ports_count; i++)
+		fwe_output_add(worker->port[i].ifindex, i);
+	for (__u32 at = 0; framings && at <= framings->mask; at++)
+		for (__u32 i = 0; i < worker->config.ports_count; i++)
+			if (framings->at[at].key.port == worker->port[i].ifindex)
+				fwe_output_add(framings->at[at].framed.port, i);
+	fw_env.framings = framings;
+}
+
 /* This thread is the worker's. */
 static void fwe_enter(struct fwe_worker *worker)
 {
@@ -208,14 +232,7 @@ static void fwe_enter(struct fwe_worker *worker)
 	fw_env.events = &worker->events;
 	fw_env.counts = worker->stats.reasons;
 	fw_env.config = *memory->config;
-	for (__u32 i = 0; i < worker->config.ports_count; i++) {
-		__u32 at = worker->port[i].ifindex;
-
-		while (fw_env.outputs[at % FW_ENGINE_OUTPUTS].ifindex)
-			at++;
-		fw_env.outputs[at % FW_ENGINE_OUTPUTS] =
-			(struct fw_engine_output){worker->port[i].ifindex, i};
-	}
+	fwe_take_framings(worker, __atomic_load_n(&worker->framings, __ATOMIC_ACQUIRE));
 	worker->entered = 1;
 	worker->entered_with = memory;
 	worker->clock_tsc = rte_rdtsc() - worker->clock_every;
@@ -389,6 +406,7 @@ static __noinline __u32 fwe_source_look(struct fwe_worker *worker, const struct 
 
 static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 {
+	const struct fw_engine_framings *framings;
 	struct fwe_stats *stats = &worker->stats;
 	struct rte_mbuf *frames[FWE_BURST_MAX];
 	__u64 since = rte_rdtsc(), now;
@@ -397,7 +415,9 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 	if (fw_unlikely(FW_READ_ONCE(worker->memory) != worker->entered_with))
 		fwe_enter(worker);
 	fwe_clock_look(worker, since);
-	fw_env.framings = __atomic_load_n(&worker->framings, __ATOMIC_ACQUIRE);
+	framings = __atomic_load_n(&worker->framings, __ATOMIC_ACQUIRE);
+	if (fw_unlikely(framings != fw_env.framings))
+		fwe_take_framings(worker, framings);
 	for (__u32 i = 0; i < worker->config.ports_count; i++) {
 		const struct fwe_port *port = &worker->port[i];
 		__u32 count = fwe_receive(port, frames, worker->config.burst);

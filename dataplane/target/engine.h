@@ -48,11 +48,11 @@ typedef struct fw_engine_ctx {
 
 enum {
 	/* Of ifindex to output, a power of two and more than there are ports. */
-	FW_ENGINE_OUTPUTS = 256,
+	FW_ENGINE_OUTPUTS = 1024,
 	FW_ENGINE_EVENTS = 1024,
 };
 
-/* A port of the engine, by its number in the kernel. */
+/* A port of the engine, or what is framed at one, by its number in the kernel. */
 struct fw_engine_output {
 	__u32 ifindex; /* 0: none */
 	__u32 number;

@@ -54,6 +54,14 @@ pub enum By {
 }
 
 impl By {
+    /// The path of ports that tc and the kernel are not left alone with.
+    pub fn served(self) -> &'static str {
+        match self {
+            By::Path(_) => "xdp",
+            By::Engine => "engine",
+        }
+    }
+
     /// Whose frames are told as fast.
     pub fn whose(self) -> &'static str {
         match self {
@@ -92,7 +100,10 @@ pub struct Outcome {
 pub struct Bench {
     twins: Twins,
     daemon: Router,
+    by: By,
     engine: Option<Engine>,
+    /// What tc forwards is as fast.
+    pub counts_all: bool,
     injectors: [Vec<Injector>; 2],
     captures: [Vec<Capture>; 2],
     undo: Vec<String>,
@@ -106,8 +117,11 @@ pub struct Bench {
 impl Bench {
     /// The number is this bench's among those of the machine.
     pub fn build(by: By, number: usize, kinds: [Kind; 3]) -> Self {
-        let twins = Twins::build(kinds).unwrap();
-        let engine = (by == By::Engine).then(|| engine(&twins.routers()[FREEWAY], number));
+        let mut engine = None;
+        let mut take = |router: &Netns, ports: &[Face]| {
+            engine = (by == By::Engine).then(|| take_wires(router, number, ports));
+        };
+        let twins = Twins::build_with(kinds, &mut take).unwrap();
         for router in twins.routers() {
             router
                 .tool_with_input("ip -batch -", &base_commands())
@@ -135,12 +149,18 @@ impl Bench {
         let links: Vec<&str> = links.iter().map(String::as_str).collect();
         let daemon = match by {
             By::Path(_) => Router::start_in(router, &config, freeway(), &links),
-            By::Engine => Engine::daemon(router, &config, &links),
+            By::Engine => {
+                let wires = twins.wires();
+                let wires: Vec<&str> = wires.iter().map(String::as_str).collect();
+                Engine::daemon_for(router, &config, &links, &wires)
+            }
         };
         Self {
             twins,
             daemon,
+            by,
             engine,
+            counts_all: by != By::Engine,
             injectors,
             captures,
             undo: Vec::new(),
@@ -158,10 +178,10 @@ impl Bench {
         }
     }
 
-    /// Frames that the engine has forwarded, or with another path all that were fast.
+    /// Frames that were fast, all of them or the engine's.
     fn fast(&self) -> u64 {
         let fast = self.daemon.stats().fast();
-        if self.engine.is_none() {
+        if self.counts_all {
             return fast;
         }
         let end = Instant::now() + TOLD;
@@ -176,12 +196,12 @@ impl Bench {
         }
     }
 
-    /// Names of the ports that XDP serves.
-    pub fn in_xdp(&self) -> Vec<String> {
+    /// Names of the ports that XDP, or the engine, serves.
+    pub fn served(&self) -> Vec<String> {
         let status = self.daemon.status();
         let ports = status["ports"].as_array().unwrap().iter();
-        let in_xdp = ports.filter(|port| port["path"] == "xdp");
-        in_xdp
+        let served = ports.filter(|port| port["path"] == self.by.served());
+        served
             .map(|port| port["name"].as_str().unwrap().to_owned())
             .collect()
     }
@@ -357,12 +377,11 @@ impl Bench {
     }
 }
 
-/// Takes the ports of a router.
-fn engine(router: &Netns, number: usize) -> Engine {
+/// An engine takes the wires of a router.
+fn take_wires(router: &Netns, number: usize, ports: &[Face]) -> Engine {
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let faces = std::array::from_fn::<Face, 3, _>(|port| (PORTS[port], router_mac(port)));
-    let config = take_ports_of(router, number % cpus, Device::AfXdp, &faces);
-    Engine::start_in(router, &config, &faces)
+    let config = take_ports_of(router, number % cpus, Device::AfXdp, ports);
+    Engine::start_in(router, &config, ports)
 }
 
 /// The hardware address that a question is asked for.

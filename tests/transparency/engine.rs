@@ -4,13 +4,12 @@
 //! comparison are the same ones. Of the default cases it has some, with more frames each.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-// some of it is for ports of other kinds
-#[allow(dead_code)]
 mod bench;
 mod case;
 mod compare;
 mod flow;
 mod frame;
+mod kinds;
 mod record;
 mod ruleset;
 mod setup;
@@ -24,6 +23,8 @@ use suite::{Extent, SHARE_MIN, same};
 
 /// Of the default blocks.
 const BLOCKS: usize = 6;
+/// Two that found something: a RST that conntrack would believe, which tc sends of the engine's flows.
+const FOUND: [u64; 2] = [0xd_88f2_298c_7084, 0xd_88f2_298c_70d8];
 const FRAMES: usize = 4400;
 
 #[test]
@@ -34,6 +35,7 @@ fn engine_sends_what_the_kernel_sends() {
     let long = freeway_testkit::long();
     if default && !long {
         extent.blocks.truncate(BLOCKS);
+        extent.blocks.push(FOUND.into());
         extent.frames = FRAMES;
     }
     let Some(tally) = same(By::Engine, extent) else {
@@ -45,4 +47,9 @@ fn engine_sends_what_the_kernel_sends() {
         let share = tally.learnable_share();
         assert!(share >= SHARE_MIN, "the engine had {:.1} %", 100.0 * share);
     }
+}
+
+#[test]
+fn ports_of_other_kinds_send_what_the_kernel_sends() {
+    kinds::same(By::Engine);
 }

@@ -29,8 +29,16 @@ const CASES_MAX: usize = 3;
 /// Until a port or a flow has the path that it is fit for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+impl By {
+    /// The engine takes tags and sessions off, and knows no bridges and bonds.
+    fn serves(self, kind: Kind) -> bool {
+        let framed = [Kind::Wire, Kind::Vlan, Kind::VlanInVlan, Kind::Pppoe];
+        self != By::Engine || framed.contains(&kind)
+    }
+}
+
 /// Those that this kernel has.
-fn kinds() -> Vec<Kind> {
+fn kinds(by: By) -> Vec<Kind> {
     let has = |kind: &Kind| match Twins::build([*kind; 3]) {
         Ok(_) => true,
         Err(error) => {
@@ -38,7 +46,8 @@ fn kinds() -> Vec<Kind> {
             false
         }
     };
-    let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(has).collect();
+    let wanted = Kind::ALL.into_iter().filter(|kind| by.serves(*kind));
+    let kinds: Vec<Kind> = wanted.filter(has).collect();
     if kinds.len() < 2 {
         println!("skipped: this kernel has no other kinds of ports");
     }
@@ -108,7 +117,7 @@ fn dial(
         .filter(|(_, kind)| *kind == Kind::Pppoe);
     let sessions: Vec<&str> = sessions.map(|(port, _)| *port).collect();
     for count in 0..=SESSION_CASES {
-        let in_xdp = bench.in_xdp();
+        let in_xdp = bench.served();
         if sessions
             .iter()
             .all(|port| in_xdp.iter().any(|name| name == port))
@@ -133,31 +142,33 @@ fn all_on(bench: &Bench, [from, to]: [&str; 2], wanted: &str, none: bool) -> boo
     false
 }
 
-#[test]
-fn ports_of_other_kinds_send_what_the_kernel_sends() {
+/// Pairs of those that this kernel has.
+pub fn same(by: By) {
     let Some(_machine) = freeway_testkit::machine() else {
         return;
     };
-    let frames = Extent::read().frames;
-    let by = By::Path("auto");
+    // the engine's flows are learned a little later
+    let frames = Extent::read().frames * if by == By::Engine { 2 } else { 1 };
     let tally = Mutex::new(Tally::of(by.whose()));
     let start = Instant::now();
     let mut cases = 0;
-    for (number, [lan, wan]) in pairs(&kinds()).into_iter().enumerate() {
+    for (number, [lan, wan]) in pairs(&kinds(by)).into_iter().enumerate() {
         let kinds = [lan, wan, Kind::Wire];
         let mut seed = SEED + SEEDS_OF_A_PAIR * (8 * lan as u64 + wan as u64);
         let mut bench = Bench::build(by, 0, kinds);
+        // a session is tc's until its packets have shown what it is
+        bench.counts_all = true;
         cases += dial(&mut bench, kinds, &tally, &mut seed, frames);
         let fit: Vec<&str> = (PORTS.into_iter().zip(kinds))
             .filter_map(|(port, kind)| for_xdp(kind).then_some(port))
             .collect();
         freeway_testkit::until("the ports' paths", PATIENCE, || {
-            let in_xdp = bench.in_xdp();
+            let in_xdp = bench.served();
             let has = |port: &&str| in_xdp.iter().any(|name| name == port);
             (PORTS.iter().filter(|port| has(port)).eq(&fit)).then_some(())
         });
         let wanted = if for_xdp(lan) && for_xdp(wan) {
-            "xdp"
+            by.served()
         } else {
             "tc"
         };

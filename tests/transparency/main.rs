@@ -53,3 +53,8 @@ fn tc_sends_what_the_kernel_sends() {
     }
     same(By::Path("tc"), extent);
 }
+
+#[test]
+fn ports_of_other_kinds_send_what_the_kernel_sends() {
+    kinds::same(By::Path("auto"));
+}

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 /// Longest message, bytes.
 pub const MESSAGE_MAX: usize = 1 << 16;
 
+/// Most framings at the engine's ports (`FWE_FRAMINGS_MAX`).
+pub const FRAMINGS_MAX: usize = 400;
+
 /// The engine's socket, for a control socket.
 #[must_use]
 pub fn socket_beside(control: &Path) -> PathBuf {
@@ -142,6 +145,8 @@ pub enum Said {
     Counts(EngineCounts),
     /// Packets of the watched tuple that it has forwarded since it said so last.
     Watched(Vec<WatchedFast>),
+    /// It goes by the framings of that number, and no longer by those before.
+    Framed(u64),
 }
 
 /// Packets of a tuple that is watched, at a port.
@@ -194,6 +199,18 @@ pub enum Answer {
     Refused(String),
     /// A port of its configuration cannot be what it is to be; why, in words.
     Unfit(String),
+    /// Later: these are the framings at your ports, in the place of those before.
+    Framings(Framings),
+}
+
+/// The VLANs and PPPoE sessions at the engine's ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Framings {
+    /// What it is to be called.
+    pub number: u64,
+    /// `struct fw_framing` and `struct fw_framed` of each; at most [`FRAMINGS_MAX`].
+    pub framings: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// What is to be known of the table to read it: of `struct fw_config`, and of the clock.

@@ -154,8 +154,8 @@ impl Manager {
         let exit = station.filter(|_| path == Path::Xdp && self.is_by_station(c.port_out));
         let framing = match (path, exit) {
             (Path::Xdp, Some(exit)) => exit.framing(),
-            (Path::Xdp, None) => framing,
-            (Path::Tc | Path::Engine, _) => Framing::default(),
+            (Path::Xdp, None) | (Path::Engine, _) => framing,
+            (Path::Tc, _) => Framing::default(),
         };
         let (l2, l2_len) = match framing.session {
             Some(session) => (session.link(c.family), ETH_LEN),

@@ -38,6 +38,8 @@ pub enum Notice {
     Counts(EngineCounts),
     /// Packets of the watched tuple that it has forwarded.
     Watched(Vec<WatchedFast>),
+    /// It goes by the framings of that number.
+    Framed(u64),
     /// It has gone.
     Gone,
 }
@@ -204,6 +206,7 @@ impl Guests {
             let notice = match handover::receive(guest.as_fd()) {
                 Ok(Some((Said::Counts(counts), _))) => Notice::Counts(counts),
                 Ok(Some((Said::Watched(packets), _))) => Notice::Watched(packets),
+                Ok(Some((Said::Framed(number), _))) => Notice::Framed(number),
                 Ok(Some((Said::Hello(_), _))) => return Err("it introduces itself twice".into()),
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(format!("it cannot be understood: {error}")),

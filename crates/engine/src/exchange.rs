@@ -2,11 +2,11 @@
 //! The exchange with the daemon: who one is, where the table is, what was done.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-use freeway_api::engine::{Answer, Hello, Said, Table};
+use freeway_api::engine::{Answer, Framings, Hello, Said, Table};
 use freeway_api::handover;
 use nix::sys::socket::sockopt::{ReceiveTimeout, SendTimeout};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket};
@@ -32,6 +32,16 @@ pub enum Knock {
     Unfit(String),
 }
 
+/// What a daemon says that has given its table.
+pub enum Heard {
+    /// Nothing new.
+    Nothing,
+    /// Other framings.
+    Framings(Framings),
+    /// It has gone, or says what nobody understands.
+    Gone,
+}
+
 /// Knocks at a daemon's; `sockets`: descriptors of those that are named.
 pub fn knock(path: &Path, hello: Hello, sockets: &[RawFd]) -> io::Result<Knock> {
     let socket = socket(
@@ -52,6 +62,7 @@ pub fn knock(path: &Path, hello: Hello, sockets: &[RawFd]) -> io::Result<Knock> 
         None => Knock::Nobody,
         Some((Answer::Refused(why), _)) => Knock::Refused(why),
         Some((Answer::Unfit(why), _)) => Knock::Unfit(why),
+        Some((Answer::Framings(_), _)) => Knock::Refused("it says framings first".into()),
         Some((Answer::Table(table), fds)) => match <[OwnedFd; 4]>::try_from(fds) {
             Ok(fds) => Knock::Table(Daemon { socket }, table, fds),
             Err(fds) => Knock::Refused(format!("it sent {} descriptors, not 4", fds.len())),
@@ -65,15 +76,24 @@ impl Daemon {
         handover::send(self.socket.as_fd(), said, &[])
     }
 
-    /// True if it is there.
+    /// What it says meanwhile.
     #[must_use]
-    pub fn is_there(&self) -> bool {
+    pub fn heard(&self) -> Heard {
         let mut room = [0; 1];
         let flags = nix::sys::socket::MsgFlags::MSG_PEEK | nix::sys::socket::MsgFlags::MSG_DONTWAIT;
-        // the daemon says nothing more: what can be read is its end
-        matches!(
-            nix::sys::socket::recv(self.socket.as_raw_fd(), &mut room, flags),
-            Err(nix::Error::EAGAIN | nix::Error::EINTR)
-        )
+        match nix::sys::socket::recv(self.socket.as_raw_fd(), &mut room, flags) {
+            Err(nix::Error::EAGAIN | nix::Error::EINTR) => Heard::Nothing,
+            Ok(1..) => match handover::receive(self.socket.as_fd()) {
+                Ok(Some((Answer::Framings(framings), _))) => Heard::Framings(framings),
+                _ => Heard::Gone,
+            },
+            _ => Heard::Gone,
+        }
+    }
+}
+
+impl AsFd for Daemon {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }

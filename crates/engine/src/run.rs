@@ -14,7 +14,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::config;
 use crate::eal::{self, Eal};
-use crate::exchange::{Daemon, Knock, knock};
+use crate::exchange::{Daemon, Heard, Knock, knock};
 use crate::exits::Exits;
 use crate::memory::Memory;
 use crate::pool::Pool;
@@ -117,9 +117,12 @@ impl Running {
     fn serve(&mut self, socket: &std::path::Path, signals: &SignalFd) -> Result<(), String> {
         let mut reported = Instant::now();
         loop {
-            let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
             let timeout = PollTimeout::try_from(TURN).unwrap_or(PollTimeout::ZERO);
-            if poll(&mut fds, timeout).is_ok_and(|ready| ready > 0) {
+            let daemon = self.daemon.as_ref().map(AsFd::as_fd);
+            let fds = [Some(signals.as_fd()), daemon].into_iter().flatten();
+            let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+            let ready = poll(&mut fds, timeout).is_ok_and(|ready| ready > 0);
+            if ready && fds.first().and_then(PollFd::any) == Some(true) {
                 eprintln!("freeway-engine: stopped");
                 return Ok(());
             }
@@ -155,8 +158,16 @@ impl Running {
 
     /// A daemon that comes gives its table; one that has gone leaves it, and its deadline passes.
     fn look_for_daemon(&mut self, socket: &std::path::Path) -> Result<(), String> {
-        if self.daemon.as_ref().is_some_and(Daemon::is_there) {
-            return Ok(());
+        match self.daemon.as_ref().map(Daemon::heard) {
+            Some(Heard::Nothing) => return Ok(()),
+            Some(Heard::Framings(framings)) => match self.worker.set_framings(&framings.framings) {
+                Ok(()) => {
+                    self.tell(&Said::Framed(framings.number));
+                    return Ok(());
+                }
+                Err(error) => eprintln!("freeway-engine: {error}"),
+            },
+            Some(Heard::Gone) | None => {}
         }
         if self.daemon.take().is_some() {
             eprintln!("freeway-engine: the daemon has gone: the kernel forwards");

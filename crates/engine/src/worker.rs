@@ -7,13 +7,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use freeway_abi::{FW_EV_WATCH, FW_R_FAST, Pod, fw_watch_event};
+use freeway_abi::{FW_EV_WATCH, FW_R_FAST, Pod, fw_framed, fw_framing, fw_watch_event};
 use freeway_api::engine::{EngineCounts, Idle, WatchedFast};
 
 use crate::exits::Exits;
 use crate::ffi::{
-    fwe_clock, fwe_config, fwe_exits_exception, fwe_exits_source, fwe_memory, fwe_port, fwe_stats,
-    fwe_tsc_hz, fwe_worker, fwe_worker_event, fwe_worker_free, fwe_worker_launch, fwe_worker_new,
+    fw_engine_framings, fwe_clock, fwe_config, fwe_exits_exception, fwe_exits_source,
+    fwe_framings_free, fwe_framings_new, fwe_memory, fwe_port, fwe_stats, fwe_tsc_hz, fwe_worker,
+    fwe_worker_event, fwe_worker_free, fwe_worker_launch, fwe_worker_new, fwe_worker_set_framings,
     fwe_worker_set_memory, fwe_worker_stats, fwe_worker_stop, fwe_worker_wait,
 };
 use crate::memory::Memory;
@@ -54,6 +55,8 @@ pub struct Worker {
     worker: NonNull<fwe_worker>,
     clock: NonNull<fwe_clock>,
     table: Used,
+    /// Null: none.
+    framings: *mut fw_engine_framings,
     /// Of the last report.
     reported: (Instant, u64),
     /// Turns when it was last looked whether there are more.
@@ -117,6 +120,7 @@ impl Worker {
             worker,
             clock,
             table,
+            framings: std::ptr::null_mut(),
             reported: (Instant::now(), 0),
             looked: 0,
         };
@@ -149,15 +153,51 @@ impl Worker {
 
     /// Another table; returns when the one before is no longer used.
     pub fn set_table(&mut self, memory: Memory) {
+        // those of the daemon before
+        self.replace_framings(std::ptr::null_mut());
         self.set_clock(&memory);
         let table = Used::new(memory);
         // SAFETY: lives until another one is no longer used.
         unsafe { fwe_worker_set_memory(self.as_ptr(), &raw const *table.view) };
+        self.wait();
+        self.table = table;
+    }
+
+    /// Until nothing is used any more that was replaced.
+    fn wait(&self) {
         let from = self.turns();
         while self.turns() < from + 2 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.table = table;
+    }
+
+    /// Other framings; returns when those before are no longer used.
+    pub fn set_framings(&mut self, framings: &[(Vec<u8>, Vec<u8>)]) -> Result<(), String> {
+        let records = framings.iter().map(|(framing, framed)| {
+            let (framing, framed) = (
+                fw_framing::from_bytes(framing),
+                fw_framed::from_bytes(framed),
+            );
+            framing.zip(framed)
+        });
+        let records: Option<Vec<_>> = records.collect();
+        let records = records.ok_or("the daemon's framings are none")?;
+        let (keys, framed): (Vec<fw_framing>, Vec<fw_framed>) = records.into_iter().unzip();
+        // SAFETY: so many of each.
+        let new = unsafe { fwe_framings_new(keys.as_ptr(), framed.as_ptr(), keys.len() as u32) };
+        if new.is_null() {
+            return Err(format!("no memory for {} framings", keys.len()));
+        }
+        self.replace_framings(new);
+        Ok(())
+    }
+
+    fn replace_framings(&mut self, new: *mut fw_engine_framings) {
+        // SAFETY: they live until others are used.
+        unsafe { fwe_worker_set_framings(self.as_ptr(), new) };
+        self.wait();
+        // SAFETY: made by fwe_framings_new(), or null; no longer used.
+        unsafe { fwe_framings_free(std::mem::replace(&mut self.framings, new)) };
     }
 
     fn set_clock(&mut self, memory: &Memory) {
@@ -231,6 +271,7 @@ impl Drop for Worker {
             fwe_worker_stop(self.as_ptr());
             fwe_worker_wait(self.as_ptr());
             fwe_worker_free(self.as_ptr());
+            fwe_framings_free(self.framings);
             drop(Box::from_raw(self.clock.as_ptr()));
         }
     }

@@ -17,6 +17,8 @@ mod support {
     pub use common::{directory, over, read};
 }
 
+#[path = "worker/flood.rs"]
+mod flood;
 #[path = "worker/rings.rs"]
 mod rings;
 #[path = "worker/vectors.rs"]

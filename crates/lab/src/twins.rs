@@ -240,6 +240,15 @@ impl Drop for Spaces {
 impl Twins {
     /// Builds both, with ports of these kinds. Leftovers of killed runs are removed first.
     pub fn build(kinds: [Kind; 3]) -> Result<Twins, LabError> {
+        Self::build_with(kinds, &mut |_, _| ())
+    }
+
+    /// The same; before there is anything on the wires of the second router, `take` may put other devices of these names and
+    /// MAC addresses in their place.
+    pub fn build_with(
+        kinds: [Kind; 3],
+        take: &mut dyn FnMut(&Netns, &[(String, [u8; 6])]),
+    ) -> Result<Twins, LabError> {
         if !geteuid().is_root() {
             return Err(LabError::NotRoot);
         }
@@ -264,9 +273,10 @@ impl Twins {
             let _ = write_sysctls(router, GLOBAL_SYSCTLS);
         }
         let mut ends = Vec::new();
-        for (router, letter) in spaces.routers.iter().zip(["a", "b"]) {
-            ends.push(join(router, &spaces.hosts, letter, kinds)?);
-        }
+        let mut leave = |_: &Netns, _: &[(String, [u8; 6])]| ();
+        let [first, second] = &spaces.routers;
+        ends.push(join(first, &spaces.hosts, "a", kinds, &mut leave)?);
+        ends.push(join(second, &spaces.hosts, "b", kinds, take)?);
         wait_for_carrier(&spaces.all())?;
         let ends = ends
             .try_into()
@@ -312,6 +322,12 @@ impl Twins {
         PORTS.map(str::to_owned).into_iter().chain(below).collect()
     }
 
+    /// The names of a router's wires.
+    pub fn wires(&self) -> Vec<String> {
+        let wires = PORTS.iter().zip(self.kinds);
+        wires.map(|(port, kind)| kind.wire(port)).collect()
+    }
+
     /// The Freeway daemon's configuration for one of the routers: a plain veth is not fit for XDP, these are.
     /// `keys` are further lines for each port.
     pub fn config_toml(&self, keys: &str) -> String {
@@ -325,11 +341,7 @@ impl Twins {
     /// through the router, and it meets many at a time; otherwise each has left when it is sent.
     pub fn set_threaded(&self, router: usize, threaded: bool) -> Result<(), LabError> {
         let value = if threaded { "1" } else { "0" };
-        let wires = PORTS
-            .iter()
-            .zip(self.kinds)
-            .map(|(port, kind)| kind.wire(port));
-        let lines: Vec<String> = wires
+        let lines: Vec<String> = (self.wires().iter())
             .map(|wire| format!("echo {value} > /sys/class/net/{wire}/threaded"))
             .collect();
         // The namespace's own /sys.
@@ -373,6 +385,7 @@ fn join(
     hosts: &Netns,
     letter: &str,
     kinds: [Kind; 3],
+    take: &mut dyn FnMut(&Netns, &[(String, [u8; 6])]),
 ) -> Result<[Port; 3], LabError> {
     let mut commands = String::new();
     let ports = || PORTS.iter().zip(kinds).enumerate();
@@ -391,11 +404,17 @@ fn join(
     batch(router, &commands)?;
     let mut ends = Vec::new();
     let mut up = String::new();
-    for (i, (port, kind)) in ports() {
+    for (_, (port, kind)) in ports() {
         router.tool(&format!(
             "ethtool -K {} tx off tso off gso off txvlan off tx-vlan-stag-hw-insert off gro off",
             kind.wire(port)
         ))?;
+    }
+    let wires: Vec<_> = ports()
+        .map(|(i, (port, kind))| (kind.wire(port), router_mac(i)))
+        .collect();
+    take(router, &wires);
+    for (i, (port, kind)) in ports() {
         batch(router, &kind.commands(port, &mac_text(router_mac(i))))?;
         let vlans = kind.memberships(port);
         if !vlans.is_empty() {

@@ -57,14 +57,16 @@ impl Device {
 }
 
 /// A port that is to be an engine's: its name, and the MAC address that it keeps.
-pub type Face = (&'static str, [u8; 6]);
+pub type Face = (String, [u8; 6]);
 
 /// Those of a lab's router.
-const OF_LAB: [Face; 2] = [("lan0", MAC_LAN), ("wan0", MAC_WAN)];
+pub(crate) fn of_lab() -> [Face; 2] {
+    [("lan0".into(), MAC_LAN), ("wan0".into(), MAC_WAN)]
+}
 
 /// As [`take_ports_of`], for the ports of a lab's router, and the first CPU.
 pub fn take_ports(lab: &Lab) -> String {
-    take_ports_of(lab.router(), 0, Device::AfPacket, &OF_LAB)
+    take_ports_of(lab.router(), 0, Device::AfPacket, &of_lab())
 }
 
 /// Hands the devices of a router's ports to an engine's on that CPU: they get other names, and no addresses. Returns the
@@ -84,7 +86,9 @@ pub fn take_ports_of(router: &Netns, core: usize, device: Device, ports: &[Face]
         ));
         let vdev = device.vdev(number, &format!("d{name}"));
         let mac = mac_text(*mac);
-        config += &format!("[engine.port.{name}]\nvdev = \"{vdev}\"\nmac = \"{mac}\"\n");
+        let mtu = &link(router, &format!("d{name}")).unwrap()["mtu"];
+        config +=
+            &format!("[engine.port.{name}]\nvdev = \"{vdev}\"\nmac = \"{mac}\"\nmtu = {mtu}\n");
     }
     config
 }
@@ -103,7 +107,7 @@ impl Engine {
     /// Starts an engine for the ports of a lab that has been taken from the kernel, waits for its TAPs, and gives them the
     /// addresses that the ports had.
     pub fn start(lab: &Lab, config_toml: &str) -> Engine {
-        let engine = Self::start_in(lab.router(), config_toml, &OF_LAB);
+        let engine = Self::start_in(lab.router(), config_toml, &of_lab());
         let plan = lab.topology().family.plan();
         let nodad = if plan.lan.is_ipv6() { " nodad" } else { "" };
         for (name, address) in [("lan0", plan.lan), ("wan0", plan.wan)] {
@@ -125,7 +129,7 @@ impl Engine {
 
     /// Starts one whose TAPs may be there with all that was configured on them.
     pub fn start_again(lab: &Lab, config_toml: &str) -> Engine {
-        Self::run(lab.router(), config_toml, &OF_LAB)
+        Self::run(lab.router(), config_toml, &of_lab())
     }
 
     fn run(router: &Netns, config_toml: &str, ports: &[Face]) -> Engine {
@@ -144,12 +148,20 @@ impl Engine {
 
     /// Starts a daemon in its router, and waits until the ports are the engine's.
     pub fn daemon(router: &Netns, config_toml: &str, ports: &[&str]) -> Router {
+        Self::daemon_for(router, config_toml, ports, ports)
+    }
+
+    /// The same, with other ports beside those.
+    pub fn daemon_for(router: &Netns, config_toml: &str, all: &[&str], ports: &[&str]) -> Router {
         let by_engine = |status: &Value| {
             let there = status["ports"].as_array().unwrap();
-            let fast = |port: &Value| port["state"] == "fast" && port["path"] == "engine";
-            there.len() == ports.len() && there.iter().all(fast)
+            let fast = |name: &&str| {
+                let mut of_name = there.iter().filter(|port| port["name"] == *name);
+                of_name.any(|port| port["state"] == "fast" && port["path"] == "engine")
+            };
+            there.len() == all.len() && ports.iter().all(fast)
         };
-        Router::start_until(router, config_toml, freeway(), ports, by_engine)
+        Router::start_until(router, config_toml, freeway(), all, by_engine)
     }
 
     /// Starts one, and waits for nothing.
@@ -205,12 +217,16 @@ impl Drop for Engine {
     }
 }
 
+/// What `ip` shows of an interface.
+fn link(router: &Netns, name: &str) -> Option<Value> {
+    let shown = router.tool(&format!("ip -j link show dev {name}")).ok()?;
+    let shown: Value = serde_json::from_str(&shown).ok()?;
+    shown.get(0).cloned()
+}
+
 /// True if the port's TAP is there as the engine wants it, and has a link, or would have one if it were up.
 fn is_there(router: &Netns, (name, mac): &Face) -> bool {
-    let shown = router.tool(&format!("ip -j link show dev {name}"));
-    let shown: Option<Value> = shown.ok().and_then(|text| serde_json::from_str(&text).ok());
-    shown.is_some_and(|links| {
-        links[0]["address"] == mac_text(*mac)
-            && !links[0]["flags"].to_string().contains("NO-CARRIER")
+    link(router, name).is_some_and(|link| {
+        link["address"] == mac_text(*mac) && !link["flags"].to_string().contains("NO-CARRIER")
     })
 }

@@ -2,14 +2,18 @@
 //! The engine on cores of its own, as the daemon sees it: a process that comes and goes. It is told where the table is, and
 //! the flows of its ports are its as long as it is there.
 
+mod framings;
 mod heard;
 mod shared;
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use freeway_api::engine::EngineStatus;
 use freeway_cmm::Served;
+
+use self::framings::Told;
 
 use crate::DaemonError;
 use crate::door::{Door, Notice};
@@ -31,6 +35,8 @@ struct There {
     heard: Instant,
     /// That was too long ago: XDP hands nothing over.
     silent: bool,
+    socket: OwnedFd,
+    framings: Told,
 }
 
 /// An engine that goes on says so each second.

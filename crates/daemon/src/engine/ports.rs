@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use freeway_abi::fw_framing;
+use freeway_abi::{fw_framed, fw_framing};
 use freeway_cmm::{Fitness, Framing, Tag};
 use freeway_datapath::Attachment;
 use freeway_kernel::mirror::Mirror;
@@ -38,11 +38,18 @@ pub(super) struct Carried {
     /// All devices below, that one last.
     below: Vec<u32>,
     pub framing: Framing,
+    /// That device is a port of the engine, which does what XDP does elsewhere.
+    pub by_engine: bool,
 }
 
 impl Carried {
     fn record(&self) -> fw_framing {
         self.framing.record(self.base)
+    }
+
+    /// How the frames of a link come in at the base, and that they are its.
+    pub(super) fn records(&self, ifindex: u32) -> (fw_framing, fw_framed) {
+        (self.record(), self.framing.framed(ifindex))
     }
 
     /// Each device below, and the tags of its frames: the nearest one's have the fewest.
@@ -163,7 +170,10 @@ impl Port {
 
     /// XDP sees its frames.
     pub(super) fn has_xdp(&self) -> bool {
-        self.xdp_program.is_some() || self.carried.is_some() || self.by_parts.is_some()
+        let carried = self.carried.as_ref();
+        self.xdp_program.is_some()
+            || carried.is_some_and(|carried| !carried.by_engine)
+            || self.by_parts.is_some()
     }
 
     /// XDP has a program at the port itself.

@@ -159,7 +159,7 @@ impl Engine {
                     (true, false) => PortState::Kernel,
                 },
                 path: match (port.xdp == Fitness::FULL, port.tc.any(), port.xdp.any()) {
-                    (true, ..) | (false, false, true) if self.cores.serve(*ifindex) => {
+                    (true, ..) | (false, false, true) if self.by_engine(*ifindex, port) => {
                         PortPath::Engine
                     }
                     (true, ..) | (false, false, true) => PortPath::Xdp,

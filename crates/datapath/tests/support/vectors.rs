@@ -135,8 +135,11 @@ fn without_conntrack(mut vector: Vector, frame: &Frame) -> Option<Vector> {
         return None;
     }
     let closes = frame.proto == 6 && frame.tcp_flags & 0x07 != 0;
-    let judged =
-        vector.out.is_some() || matches!(reason, Some("closing" | "stray_close" | "tcp_flags"));
+    let judged = vector.out.is_some()
+        || matches!(
+            reason,
+            Some("closing" | "stray_close" | "tcp_flags" | "owner")
+        );
     if closes && judged {
         vector.reason = Some("closing".into());
         vector.out = None;

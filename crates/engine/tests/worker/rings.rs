@@ -23,7 +23,7 @@ pub const HZ: u32 = 250;
 pub const PORTS: [u32; 3] = [1, 2, 3];
 /// Frames of a port's ring.
 pub const ROOM: u32 = 128;
-const BUFFERS: u32 = 1023;
+const BUFFERS: u32 = 4095;
 
 /// DPDK and the rings, which are made once in a process.
 struct Once {
@@ -101,6 +101,21 @@ unsafe extern "C" fn exception(
 
 impl Between {
     pub fn new(rings: *mut ffi::fwe_rings, burst: u32, ahead: u32) -> Self {
+        let mut exceptions: Box<VecDeque<(Vec<u8>, u32)>> = Box::default();
+        let context = (&raw mut *exceptions).cast();
+        let mut between = Self::with(rings, burst, ahead, Some(exception), context);
+        between.exceptions = exceptions;
+        between
+    }
+
+    /// The same, with somebody else for the exceptions.
+    pub fn with(
+        rings: *mut ffi::fwe_rings,
+        burst: u32,
+        ahead: u32,
+        exception: ffi::fwe_exception,
+        context: *mut c_void,
+    ) -> Self {
         let mut config = Box::new(fw_config::default());
         // SAFETY: writes the structure it is given.
         unsafe { ffi::fwe_bench_table(&raw mut *config, FLOWS_MAX) };
@@ -114,7 +129,6 @@ impl Between {
             hz: 0,
             pad: 0,
         });
-        let mut exceptions = Box::new(VecDeque::new());
         let ports: Vec<_> = (0..3)
             .map(|port| ffi::fwe_port {
                 sockets: ptr::null_mut(),
@@ -143,10 +157,10 @@ impl Between {
             burst,
             ahead,
             numa: -1,
-            exception: Some(exception),
+            exception,
             source: None,
             sleep_us_max: 0,
-            context: (&raw mut *exceptions).cast(),
+            context,
         };
         let mut error = ptr::null();
         // SAFETY: what is pointed to lives as long as the worker.
@@ -161,7 +175,7 @@ impl Between {
             config,
             _clock: clock,
             places: Vec::new(),
-            exceptions,
+            exceptions: Box::default(),
             framings: ptr::null_mut(),
         }
     }

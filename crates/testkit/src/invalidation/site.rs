@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::netlink::{Acked, Netlink, Tracked};
+use crate::engine::{Device, Engine, of_lab, take_ports_of};
 use crate::{Moment, Router};
 
 /// A change that takes so long was not followed.
@@ -110,7 +111,7 @@ pub fn source_ports(first: u16, flows: u32) -> Rule {
 
 /// Delays of one kind of change.
 pub struct Row {
-    pub kind: &'static str,
+    pub kind: String,
     pub ack_ms: Vec<f64>,
     pub request_ms: Vec<f64>,
     pub bystanders: Option<Bystanders>,
@@ -127,6 +128,9 @@ pub struct Bystanders {
     pub fast: u64,
     /// Frames of all flows that a port had no room for, see [`crate::dropped`].
     pub dropped: u64,
+    /// What is lost and what is fast says something: the engine's devices have rings in memory, which overflow where others
+    /// have its CPU, and no port counts that.
+    pub judged: bool,
     /// The flows were learned anew, as after a daemon that had no CPU for two seconds: `fast` is too small.
     pub anew: bool,
 }
@@ -157,9 +161,9 @@ pub fn quantile(values: &[f64], q: f64) -> f64 {
 }
 
 impl Row {
-    pub fn new(kind: &'static str) -> Self {
+    pub fn new(kind: &str) -> Self {
         Self {
-            kind,
+            kind: kind.into(),
             ack_ms: Vec::new(),
             request_ms: Vec::new(),
             bystanders: None,
@@ -168,7 +172,7 @@ impl Row {
     }
 
     /// Of a change that sends no event.
-    pub fn bounded(kind: &'static str, bound_ms: f64) -> Self {
+    pub fn bounded(kind: &str, bound_ms: f64) -> Self {
         Self {
             bound_ms: Some(bound_ms),
             ..Self::new(kind)
@@ -265,7 +269,9 @@ impl Rows {
                 row.kind
             ));
         }
-        let Some(b) = &row.bystanders else { return };
+        let Some(b) = row.bystanders.as_ref().filter(|b| b.judged) else {
+            return;
+        };
         if b.arrived > b.sent || b.lost() > b.dropped {
             self.0.push(format!(
                 "{}: {} of {} bystanders' frames arrived, ports dropped {}",
@@ -287,10 +293,47 @@ impl Rows {
     }
 }
 
+/// Who forwards what is fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Xdp,
+    /// An engine that has the router's ports.
+    Engine,
+}
+
+impl Place {
+    /// What a row's name begins with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Place::Xdp => "",
+            Place::Engine => "engine: ",
+        }
+    }
+}
+
+/// An engine takes the ports of a lab's router, with the neighbours that are known there.
+fn engine(lab: &Lab) -> Engine {
+    let router = lab.router();
+    let neighbours = router.tool("ip neigh show nud permanent").unwrap();
+    let config = take_ports_of(router, 1, Device::AfXdp, &of_lab());
+    let engine = Engine::start(lab, &config);
+    for neighbour in neighbours.lines() {
+        let neighbour = neighbour.trim().trim_end_matches("PERMANENT");
+        let line = format!("ip neigh replace {neighbour} nud permanent");
+        router.tool(&line).unwrap();
+    }
+    engine
+}
+
 /// A lab with its daemon under load.
 pub struct Site {
-    pub lab: Lab,
+    place: Place,
     pub daemon: Router,
+    _engine: Option<Engine>,
+    pub lab: Lab,
+    /// The router's ports, ifindex.
+    pub lan: u32,
+    pub wan: u32,
     pub sink: Sink,
     pub bystanders: Arc<Generator>,
     /// Frames a second of the concerned flows, and of the bystanders.
@@ -309,6 +352,10 @@ pub struct Watch {
 
 impl Site {
     pub fn build(name: &str, options: Options) -> Site {
+        Self::build_at(Place::Xdp, name, options)
+    }
+
+    pub fn build_at(place: Place, name: &str, options: Options) -> Site {
         // Inherited by the generators' threads and the daemon.
         // SAFETY: setpriority(2) takes no pointers; on Linux 0 is the calling thread.
         let rc = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
@@ -331,7 +378,18 @@ impl Site {
             "{name}: the kernel forwards {:.3} Mpps; concerned flows and bystanders get {pps} frames a second each",
             kernel.mpps()
         );
-        let daemon = Router::start(&lab);
+        let (engine, daemon) = match place {
+            Place::Xdp => (None, Router::start(&lab)),
+            Place::Engine => {
+                let engine = engine(&lab);
+                if tracked {
+                    // those before went with the ports' addresses
+                    lab.prime(Proto::Udp, connections + OLDER, Some(0)).unwrap();
+                }
+                let daemon = Engine::daemon(lab.router(), "", &["lan0", "wan0"]);
+                (Some(engine), daemon)
+            }
+        };
         let mut second = CpuSet::new();
         second.set(1).unwrap();
         let pid = Pid::from_raw(daemon.child.id().cast_signed());
@@ -361,13 +419,23 @@ impl Site {
         sink.set_rule(BYSTANDERS, source_ports(BYSTANDER_PORT, FLOWS))
             .unwrap();
         let bystanders = Arc::new(Generator::new(lab.client_port(), &spec).unwrap());
+        let [lan, wan] = ["lan0", "wan0"].map(|port| lab.router().ifindex(port).unwrap());
         Site {
-            lab,
+            place,
             daemon,
+            _engine: engine,
+            lab,
+            lan,
+            wan,
             sink,
             bystanders,
             pps,
         }
+    }
+
+    /// A row of what is measured here.
+    pub fn row(&self, kind: &str) -> Row {
+        Row::new(&format!("{}{kind}", self.place.prefix()))
     }
 
     pub fn netlink(&self) -> Netlink {
@@ -456,6 +524,7 @@ impl Site {
             watched,
             fast,
             dropped: crate::dropped(&self.lab) - watch.dropped_before,
+            judged: self.place == Place::Xdp,
             anew,
         }
     }
@@ -541,7 +610,7 @@ impl Trials<'_> {
     ) -> Row {
         let site = self.site;
         let mut netlink = site.netlink();
-        let mut row = Row::new(kind);
+        let mut row = site.row(kind);
         let watch = self.bystanders.then(|| site.start_bystanders());
         for _ in 0..trials() {
             if row.is_ignored() {

@@ -10,6 +10,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 
 use super::super::Engine;
 use super::There;
+use super::framings::Told;
 use crate::DaemonError;
 use crate::door::Notice;
 use crate::error::failure;
@@ -56,6 +57,8 @@ impl Engine {
                     shared,
                     heard: Instant::now(),
                     silent: false,
+                    socket,
+                    framings: Told::default(),
                 });
             }
             Notice::Counts(counts) => {
@@ -64,6 +67,11 @@ impl Engine {
                     there.heard = Instant::now();
                 }
                 return Ok(());
+            }
+            Notice::Framed(number) => {
+                if let Some(there) = &mut self.cores.there {
+                    there.framings.taken(number);
+                }
             }
             Notice::Watched(packets) => {
                 for fast in packets {

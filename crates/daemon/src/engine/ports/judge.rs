@@ -70,6 +70,7 @@ impl Engine {
             self.ask_poller();
         }
         self.execute(ops)?;
+        self.tell_framings();
         self.update_scrub()
     }
 
@@ -125,13 +126,15 @@ impl Engine {
         let port = self.ports.by_index.get(&lower).ok_or_else(none)?;
         let mut carried = match &port.carried {
             Some(carried) => carried.clone(),
-            None if port.by_parts.is_some()
+            None if self.cores.serve(lower)
+                || port.by_parts.is_some()
                 || (port.xdp_program.is_some() && port.within == Within::Nothing) =>
             {
                 Carried {
                     base: lower,
                     below: Vec::new(),
                     framing: Framing::default(),
+                    by_engine: self.cores.serve(lower),
                 }
             }
             None => return Err(none()),
@@ -198,7 +201,8 @@ impl Engine {
     /// What comes in so is no longer its.
     fn uncarry(&self, port: &mut Port) {
         let carried = port.carried.take();
-        let cleared = carried.map(|carried| self.datapath.clear_framing(&carried.record()));
+        let cleared = carried.filter(|carried| !carried.by_engine);
+        let cleared = cleared.map(|carried| self.datapath.clear_framing(&carried.record()));
         if let Some(Err(error)) = cleared {
             tracing::warn!("{error}");
         }
@@ -214,6 +218,13 @@ impl Engine {
             self.uncarry(port);
         }
         let (carried, fitness) = wanted?;
+        if carried.by_engine {
+            let (framing, framed) = carried.records(link.ifindex);
+            port.carried = Some(carried);
+            // until then its frames go up the TAP as they come
+            let told = self.cores.frames(&framing, &framed);
+            return Ok(if told { fitness } else { Fitness::default() });
+        }
         // always, for the kernel empties a slot with its device
         let result = self.datapath.set_output(slot, carried.base);
         let result = result.and_then(|()| match port.carried {
@@ -266,6 +277,12 @@ impl Engine {
         chosen.is_empty() || chosen.contains(&link.name)
     }
 
+    /// True of a port of the engine's, or a VLAN or session at one.
+    pub(in crate::engine) fn by_engine(&self, ifindex: u32, port: &Port) -> bool {
+        let carried = port.carried.as_ref();
+        self.cores.serve(ifindex) || carried.is_some_and(|carried| carried.by_engine)
+    }
+
     fn update_port(&mut self, link: &Link, now_tick: u32, ops: &mut Vec<freeway_cmm::Op>) {
         let port = self.ports.by_index.remove(&link.ifindex);
         let mut port = port.unwrap_or_default();
@@ -275,7 +292,10 @@ impl Engine {
         self.tell_bridged(link, &port, now_tick, ops);
         let by_xdp = port.xdp_program.is_some() && port.within == Within::Nothing;
         let managed = ManagedPort {
-            engine: self.cores.served(link.ifindex, by_xdp),
+            engine: match self.by_engine(link.ifindex, &port) {
+                true => Served::Whole,
+                false => self.cores.served(link.ifindex, by_xdp),
+            },
             ..managed(link, &port)
         };
         self.manager.set_port(managed, now_tick, ops);
@@ -467,7 +487,7 @@ impl Engine {
         port: &mut Port,
         tc: bool,
     ) -> bool {
-        let by_engine = self.cores.serve(link.ifindex);
+        let by_engine = self.by_engine(link.ifindex, port);
         if !port.has_xdp() && port.stations_of.is_none() && !by_engine {
             return false;
         }

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! More frames for the kernel than it takes.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use freeway_engine::ffi;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
+
+use crate::control;
+use crate::rings::{Between, HZ, NOW, PORTS, alone};
+use crate::support::frame::Frame;
+use crate::support::state::Flow;
+
+const BURSTS: usize = 200;
+const BURST: u32 = 32;
+/// Of a burst's frames.
+const HITS: usize = 8;
+/// The thread that writes to the TAPs comes so seldom: it takes a burst, and leaves the more to be dropped.
+const TURN: usize = 16;
+
+/// The exception path, with sockets in the place of TAPs.
+struct Exits {
+    exits: *mut ffi::fwe_exits,
+    kernel: Vec<OwnedFd>,
+    _taps: Vec<OwnedFd>,
+}
+
+impl Exits {
+    fn new() -> Self {
+        let pairs = PORTS.map(|_| {
+            let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap()
+        });
+        let (taps, kernel): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let fds: Vec<_> = taps.iter().map(AsRawFd::as_raw_fd).collect();
+        // SAFETY: DPDK has been started.
+        let pool = unsafe { ffi::fwe_pool_new(1023, 2048) };
+        assert!(!pool.is_null());
+        // SAFETY: so many descriptors; the pool stays.
+        let exits = unsafe { ffi::fwe_exits_new(fds.as_ptr(), fds.len() as u32, pool) };
+        assert!(!exits.is_null());
+        Self {
+            exits,
+            kernel,
+            _taps: taps,
+        }
+    }
+
+    fn turn(&self) {
+        // SAFETY: they live, and this is the one thread.
+        assert_eq!(unsafe { ffi::fwe_exits_turn(self.exits, 0) }, 0);
+    }
+
+    /// Frames that the kernel has been given at the first port.
+    fn received(&self) -> usize {
+        let fd = self.kernel[0].as_raw_fd();
+        let mut room = [0; 2048];
+        let frames = std::iter::from_fn(|| recv(fd, &mut room, MsgFlags::empty()).ok());
+        frames.count()
+    }
+}
+
+/// What hits is not concerned, and nothing goes uncounted.
+fn flood(rings: *mut ffi::fwe_rings) {
+    let exits = Exits::new();
+    let mut between = Between::with(
+        rings,
+        BURST,
+        ffi::FWE_AHEAD_ALWAYS,
+        Some(ffi::fwe_exits_exception),
+        exits.exits.cast(),
+    );
+    let flow = Flow::default();
+    let record = flow.record(1, false, flow.state(NOW, HZ));
+    *between.control = control(1, NOW.wrapping_add(500));
+    between.insert_all(&[(record, flow.nexthop(7))]);
+    let hit = flow.frame().bytes();
+    let miss = Frame {
+        sport: flow.sport ^ 0x40,
+        ..flow.frame()
+    };
+    let miss = miss.bytes();
+    let every = BURST as usize / HITS;
+    for burst in 0..BURSTS {
+        for number in 0..BURST as usize {
+            let frame = if number % every == 0 { &hit } else { &miss };
+            assert!(between.put(0, frame, 4000));
+        }
+        assert_eq!(between.turn(), BURST);
+        for number in 0..HITS {
+            assert!(between.take(1).is_some(), "burst {burst}, hit {number}");
+        }
+        assert!(between.take(1).is_none());
+        if burst % TURN == 0 {
+            exits.turn();
+        }
+    }
+    for _ in 0..BURSTS {
+        exits.turn();
+    }
+    let hits = (BURSTS * HITS) as u64;
+    let misses = (BURSTS * BURST as usize) as u64 - hits;
+    let stats = between.stats();
+    assert_eq!((stats.sent, stats.tx_dropped), (hits, 0));
+    assert_eq!((stats.exceptions, stats.dropped), (misses, 0));
+    // SAFETY: they live.
+    let counts = unsafe { ffi::fwe_exits_sum(exits.exits) };
+    let received = exits.received() as u64;
+    println!(
+        "of {misses} misses the kernel had {received}, its queue refused {}, the ring {}",
+        counts.not_taken, counts.no_room
+    );
+    assert!(counts.no_room > misses / 2, "no flood");
+    assert!(counts.not_taken > 0, "the kernel took all");
+    assert_eq!(received + counts.not_taken + counts.no_room, misses);
+    assert_eq!(between.missing(), 0);
+    drop(between);
+    // SAFETY: nobody uses them any more.
+    unsafe { ffi::fwe_exits_free(exits.exits) };
+}
+
+#[test]
+fn a_flood_of_misses_costs_no_hit() {
+    alone(flood);
+}
