@@ -182,11 +182,11 @@ fn flows_are_handed_to_the_engine() {
 #[test]
 fn connections_open_and_close_beside_the_engine() {
     let Some(_machine) = machine() else { return };
-    let site = Site::build("nat6");
-    let to = address("[2001:db8:2::2]:7000");
+    let site = Site::build("nat");
+    let to = address("198.51.100.2:7000");
     let listener = listen(site.lab.server(), to);
     for sport in [41000, 41001] {
-        let from = SocketAddr::new(address("[2001:db8:1::2]:0").ip(), sport);
+        let from = SocketAddr::new(address(CLIENT).ip(), sport);
         let mut ends = pair((site.lab.client(), from), to, &listener);
         exchange_blocks(&mut ends, 200);
         let flows = site

@@ -59,22 +59,22 @@ pub struct SteerRule {
     /// Who forwards.
     pub path: SteerPath,
     /// IP protocol.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub proto: Option<Proto>,
     /// Source networks; any of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub src: Vec<Prefix>,
     /// Destination networks; any of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub dst: Vec<Prefix>,
     /// Source ports; any of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub sport: Vec<PortRange>,
     /// Destination ports; any of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub dport: Vec<PortRange>,
     /// Network ports that the packet comes in or goes out at; any of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub port: Vec<String>,
 }
 
