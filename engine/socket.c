@@ -319,10 +319,11 @@ static void fwe_socket_push(struct fwe_socket *socket)
 	if (sent)
 		__atomic_store_n(done->consumer, done->mine, __ATOMIC_RELEASE);
 	socket->on_way -= sent;
+	if (__atomic_load_n(socket->tx.consumer, __ATOMIC_ACQUIRE) == socket->tx.mine)
+		return;
 	/* a copy is sent within the call */
-	if (socket->on_way &&
-	    (!socket->zero_copy ||
-	     (__atomic_load_n(socket->tx.flags, __ATOMIC_ACQUIRE) & XDP_RING_NEED_WAKEUP)))
+	if (!socket->zero_copy ||
+	    (__atomic_load_n(socket->tx.flags, __ATOMIC_ACQUIRE) & XDP_RING_NEED_WAKEUP))
 		(void)sendto(socket->fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
 }
 

@@ -346,7 +346,7 @@ fn bad_input_is_named() {
         );
     };
     check("", 78, "no [engine.port.NAME] table");
-    check("[engine]\nspeed = 1\n", 78, ":2: unknown field `speed`");
+    check("[engine]\nspeed = 1\n", 78, ":2:1: unknown field `speed`");
     check(
         &good.replace("core = 0", "core = 4000"),
         78,

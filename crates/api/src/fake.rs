@@ -398,6 +398,7 @@ pub fn top() -> Top {
         interval_s: 1.001,
         on: true,
         table: status().flows,
+        engine: status().engine,
         fast: rate(81_234.0),
         ports: vec![
             port("lan0", 80_000.0, 1_234.0),

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::engine::EngineStatus;
 use super::flow::Flow;
 use super::status::FlowCounts;
 
@@ -31,6 +32,9 @@ pub struct Top {
     pub flows: Vec<TopFlow>,
     /// Packets that left the data plane otherwise, by reason; only those that were met.
     pub reasons: Vec<ReasonRate>,
+    /// The engine on cores of its own, if it is there.
+    #[serde(default)]
+    pub engine: Option<EngineStatus>,
 }
 
 /// A rate.
@@ -67,7 +71,7 @@ pub struct TopFlow {
 pub struct ReasonRate {
     /// Stable name.
     pub name: String,
-    /// `punt`, `learn` or `keep`.
+    /// `hand`, `punt`, `learn` or `keep`.
     pub stage: String,
     /// The reason in words.
     pub words: String,

@@ -2,6 +2,7 @@
 //! How Freeway's programs speak: text for people (words first, aligned, with units, never wider than the terminal where it
 //! can be helped), JSON, progress on standard error, exit codes, man pages.
 
+mod configuration;
 mod exit;
 mod manual;
 mod number;
@@ -11,6 +12,7 @@ mod progress;
 mod start;
 mod terminal;
 
+pub use configuration::unreadable;
 pub use exit::{EXIT_CODES, Exit, Stop};
 pub use manual::{write_completions, write_pages};
 pub use number::{bit_rate, bytes, count, duration, plural, rate};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use freeway_api::engine::EngineConfig;
 use freeway_api::{PathChoice, Selection, SteerRule};
-use freeway_console::{Exit, Stop};
+use freeway_console::{Exit, Stop, unreadable};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -204,18 +204,8 @@ impl Config {
 
     /// Parses a configuration; `name` stands for the file in errors.
     pub fn parse(text: &str, name: &str) -> Result<Config, Stop> {
-        let config: Config = toml::from_str(text).map_err(|error| {
-            let place = error
-                .span()
-                .map_or(String::new(), |span| place(text, span.start));
-            let key = error
-                .span()
-                .map_or(String::new(), |span| key_at(text, span, error.message()));
-            Stop::new(
-                Exit::Config,
-                format!("{name}{place}: {key}{}", error.message()),
-            )
-        })?;
+        let config: Config = toml::from_str(text)
+            .map_err(|error| unreadable(name, text, error.span(), error.message()))?;
         config
             .check()
             .map_err(|message| Stop::new(Exit::Config, format!("{name}: {message}")))?;
@@ -249,36 +239,6 @@ fn within<'de, D: Deserializer<'de>, const MIN: u32, const MAX: u32>(
             "{value} is out of range; it may be {MIN} to {MAX}"
         ))),
     }
-}
-
-/// `:line:column` of a byte in a text.
-fn place(text: &str, at: usize) -> String {
-    let before = text.get(..at).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before
-        .rsplit('\n')
-        .next()
-        .map_or(0, |line| line.chars().count())
-        + 1;
-    format!(":{line}:{column}")
-}
-
-/// `key 'x': ` if the span is a key, or lies in the value of an assignment, and the message does not name it.
-fn key_at(text: &str, span: std::ops::Range<usize>, message: &str) -> String {
-    let start = text
-        .get(..span.start)
-        .and_then(|before| before.rfind('\n'))
-        .map_or(0, |at| at + 1);
-    let before = text.get(start..span.start).unwrap_or_default();
-    let key = match before.split_once('=') {
-        Some((key, _)) => key.trim(),
-        None => text.get(span).unwrap_or_default(),
-    };
-    let bare = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    if key.is_empty() || !key.chars().all(bare) || message.contains(&format!("`{key}`")) {
-        return String::new();
-    }
-    format!("key `{key}`: ")
 }
 
 #[cfg(test)]

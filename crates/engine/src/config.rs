@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use freeway_api::engine::{EngineConfig, EnginePort};
-use freeway_console::{Exit, Stop};
+use freeway_console::{Exit, Stop, unreadable};
 use serde::Deserialize;
 
 /// Where the configuration is unless told otherwise.
@@ -30,13 +30,8 @@ pub fn load(path: &Path) -> Result<(EngineConfig, Option<std::path::PathBuf>), S
     let name = path.display();
     let text = std::fs::read_to_string(path)
         .map_err(|error| wrong(format!("cannot read configuration {name}: {error}")))?;
-    let file: File = toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(String::new(), |span| {
-            let before = text.get(..span.start).unwrap_or_default();
-            format!(":{}", before.matches('\n').count() + 1)
-        });
-        wrong(format!("{name}{line}: {}", error.message()))
-    })?;
+    let file: File = toml::from_str(&text)
+        .map_err(|error| unreadable(&name.to_string(), &text, error.span(), error.message()))?;
     let config = file
         .engine
         .filter(|config| !config.port.is_empty())
@@ -111,20 +106,23 @@ mod tests {
         for (text, words) in [
             ("", "x: no [engine.port.NAME] table"),
             ("[engine]\ncore = 1\n", "x: no [engine.port.NAME] table"),
-            ("[engine]\ncores = 1\n", "x:2: unknown field `cores`"),
+            ("[engine]\ncores = 1\n", "x:2:1: unknown field `cores`"),
             (
                 "[engine.port.lan0]\n",
                 "x: engine.port.lan0: it names no device",
             ),
             (
                 "[engine.port.lan0]\naf_xdp = 1\n",
-                "x:2: invalid type: integer `1`, expected a boolean",
+                "x:2:10: key `af_xdp`: invalid type: integer `1`, expected a boolean",
             ),
             (
                 "[engine.port.lan0]\naf_xdp = true\nqueues = 0\n",
-                "x:3: unknown field `queues`",
+                "x:3:1: unknown field `queues`",
             ),
-            ("[engine]\nidle = \"nap\"\n", "x:2: unknown variant `nap`"),
+            (
+                "[engine]\nidle = \"nap\"\n",
+                "x:2:8: key `idle`: unknown variant `nap`",
+            ),
         ] {
             let error = load_text(text).unwrap_err();
             assert!(error.contains(words), "{error}");

@@ -2,6 +2,7 @@
 //! `freeway doctor`: what this machine, its drivers and its rules allow, and what to change. Needs no daemon.
 
 mod conntrack;
+mod engine;
 mod kernel;
 mod limits;
 mod ports;
@@ -40,6 +41,7 @@ pub fn examine(config: Option<&Path>, interfaces: &[String]) -> Result<Report, S
     rules::examine(&mut report);
     conntrack::examine(&mut report, &config);
     limits::examine(&mut report, &config, daemon.as_ref());
+    engine::examine(&mut report, &config, daemon.as_ref());
     report.group();
     Ok(report)
 }

@@ -18,7 +18,7 @@ pub struct Report {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is about: `kernel`, `port NAME`, `rules`, `connections`, `limits`.
+    /// What it is about: `kernel`, `port NAME`, `rules`, `connections`, `limits`, `engine`.
     pub area: String,
     /// How bad it is.
     pub severity: Severity,

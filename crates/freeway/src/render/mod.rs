@@ -19,4 +19,4 @@ pub use spark::History;
 pub use stats::stats;
 pub use status::status;
 pub use steer::steering;
-pub use top::{flow_name, remember, to_kernel, top};
+pub use top::{engine_lines, flow_name, remember, to_kernel, top};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway top`.
 
+use freeway_api::engine::EngineStatus;
 use freeway_api::{Flow, Rate, ReasonRate, Top, ends};
 use freeway_console::{Page, Terminal, Tone, bit_rate, count, duration, plural, rate};
 
@@ -8,6 +9,27 @@ use super::spark::History;
 
 /// Flows shown.
 const FLOWS: usize = 20;
+
+/// What its workers have to do, and what they could not.
+pub fn engine_lines(engine: &EngineStatus) -> [String; 2] {
+    let counts = &engine.counts;
+    let dropped = counts.exceptions_dropped + counts.tx_dropped + counts.sockets_dropped;
+    [
+        format!(
+            "The engine is busy {:.1} % with {}; {} of {} buffers are free",
+            f64::from(counts.busy_permille) / 10.0,
+            plural(engine.flows, "flow"),
+            count(counts.pool_free.into()),
+            count(counts.pool_size.into())
+        ),
+        format!(
+            "It forwarded {}, gave {} to the kernel, dropped {}",
+            count(counts.forwarded),
+            count(counts.exceptions),
+            count(dropped)
+        ),
+    ]
+}
 
 /// Remembers a frame for the sparklines.
 pub fn remember(history: &mut History, top: &Top) {
@@ -72,6 +94,12 @@ pub fn top(top: &Top, history: &History, terminal: Terminal) -> String {
         ],
     ];
     page.table(0, &[1, 2], &rows);
+    if let Some(engine) = &top.engine {
+        page.gap();
+        for line in engine_lines(engine) {
+            page.words("", &line);
+        }
+    }
     page.gap();
     let mut rows = vec![head(
         &page,

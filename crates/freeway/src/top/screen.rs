@@ -7,10 +7,10 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Row, Scrollbar, ScrollbarOrientation, ScrollbarState, Table};
+use ratatui::widgets::{Paragraph, Row, Scrollbar, ScrollbarOrientation, ScrollbarState, Table};
 
 use super::state::State;
-use crate::render::{flow_name, to_kernel};
+use crate::render::{engine_lines, flow_name, to_kernel};
 
 /// Lines of ports, and of reasons, at most.
 const MOST: usize = 6;
@@ -22,13 +22,20 @@ const SPARK: Constraint = Constraint::Length(12);
 /// All of it.
 pub(super) fn draw(frame: &mut Frame, state: &mut State) {
     let reasons = busiest(&state.top.reasons);
-    let room = frame.area().height.saturating_sub(7 + FLOWS_MIN);
+    let engine = state.top.engine.as_ref().map(engine_lines);
+    let engine: Vec<Line> = engine.into_iter().flatten().map(Line::from).collect();
+    let of_engine = if engine.is_empty() { 0 } else { 3 };
+    let room = frame
+        .area()
+        .height
+        .saturating_sub(7 + of_engine + FLOWS_MIN);
     let ports = lines(state.top.ports.len(), room);
     let told = lines(reasons.len(), room.saturating_sub(ports));
-    let [head, _, paths, by_port, by_reason, flows, foot] = Layout::vertical([
+    let [head, _, paths, by_engine, by_port, by_reason, flows, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
         Constraint::Length(4),
+        Constraint::Length(of_engine),
         Constraint::Length(ports),
         Constraint::Length(told),
         Constraint::Min(0),
@@ -37,6 +44,7 @@ pub(super) fn draw(frame: &mut Frame, state: &mut State) {
     .areas(frame.area());
     frame.render_widget(title(state), head);
     draw_paths(frame, paths, state);
+    frame.render_widget(Paragraph::new(engine), by_engine);
     draw_ports(frame, by_port, state);
     draw_reasons(frame, by_reason, state, &reasons);
     draw_flows(frame, flows, state);

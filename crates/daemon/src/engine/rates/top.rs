@@ -72,6 +72,7 @@ impl Engine {
                 .collect(),
             flows: living.collect(),
             reasons: reasons.collect(),
+            engine: self.cores_status(),
         }
     }
 }
