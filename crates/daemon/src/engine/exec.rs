@@ -10,7 +10,8 @@ use crate::DaemonError;
 
 /// conntrack follows the sequence numbers of its connection.
 fn is_tcp(flow: &fw_flow) -> bool {
-    flow.proto == 6 && u32::from(flow.flags) & FW_FLOW_CT != 0
+    // `proto` is IPv4's alone
+    flow.key.port_proto & 0xff == 6 && u32::from(flow.flags) & FW_FLOW_CT != 0
 }
 
 impl Engine {
@@ -158,5 +159,33 @@ impl Engine {
             };
             self.manager.prepared(&conn, result.is_ok(), now_tick, ops);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freeway_abi::{FW_KEY_IP6, fw_key4};
+
+    use super::*;
+
+    #[test]
+    fn tcp_is_known_in_both_families() {
+        let flow = |family: u32, proto: u32| fw_flow {
+            key: fw_key4 {
+                port_proto: family | 7 << 8 | proto,
+                ..fw_key4::default()
+            },
+            flags: FW_FLOW_CT as u8,
+            ..fw_flow::default()
+        };
+        for family in [0, FW_KEY_IP6] {
+            assert!(is_tcp(&flow(family, 6)));
+            assert!(!is_tcp(&flow(family, 17)));
+        }
+        let untracked = fw_flow {
+            flags: 0,
+            ..flow(0, 6)
+        };
+        assert!(!is_tcp(&untracked));
     }
 }
