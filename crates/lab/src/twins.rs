@@ -28,6 +28,8 @@ use crate::{owner, signal, sweep};
 
 /// The routers' ports.
 pub const PORTS: [&str; 3] = ["lan0", "wan0", "wan1"];
+/// A wire of a router's: its name, and the MAC address there.
+pub type Wire = (String, [u8; 6]);
 /// Room for frames a little longer than the routers' MTU.
 const HOST_MTU: u32 = 1508;
 
@@ -247,7 +249,7 @@ impl Twins {
     /// MAC addresses in their place.
     pub fn build_with(
         kinds: [Kind; 3],
-        take: &mut dyn FnMut(&Netns, &[(String, [u8; 6])]),
+        take: &mut dyn FnMut(&Netns, &[Wire]),
     ) -> Result<Twins, LabError> {
         if !geteuid().is_root() {
             return Err(LabError::NotRoot);
@@ -273,7 +275,7 @@ impl Twins {
             let _ = write_sysctls(router, GLOBAL_SYSCTLS);
         }
         let mut ends = Vec::new();
-        let mut leave = |_: &Netns, _: &[(String, [u8; 6])]| ();
+        let mut leave = |_: &Netns, _: &[Wire]| ();
         let [first, second] = &spaces.routers;
         ends.push(join(first, &spaces.hosts, "a", kinds, &mut leave)?);
         ends.push(join(second, &spaces.hosts, "b", kinds, take)?);
@@ -385,7 +387,7 @@ fn join(
     hosts: &Netns,
     letter: &str,
     kinds: [Kind; 3],
-    take: &mut dyn FnMut(&Netns, &[(String, [u8; 6])]),
+    take: &mut dyn FnMut(&Netns, &[Wire]),
 ) -> Result<[Port; 3], LabError> {
     let mut commands = String::new();
     let ports = || PORTS.iter().zip(kinds).enumerate();
