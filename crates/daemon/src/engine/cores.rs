@@ -10,10 +10,11 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use freeway_abi::{fw_framed, fw_framing};
 use freeway_api::engine::EngineStatus;
 use freeway_cmm::Served;
 
-use self::framings::Told;
+use self::framings::{Told, record};
 
 use crate::DaemonError;
 use crate::door::{Door, Notice};
@@ -78,5 +79,11 @@ impl Cores {
     pub fn serve(&self, ifindex: u32) -> bool {
         let there = self.there.as_ref();
         there.is_some_and(|there| there.ports.contains(&ifindex))
+    }
+
+    /// True if the engine takes that off and puts it on.
+    pub fn frames(&self, framing: &fw_framing, framed: &fw_framed) -> bool {
+        let there = self.there.as_ref();
+        there.is_some_and(|there| there.framings.holds(&record(framing, framed)))
     }
 }

@@ -2,17 +2,16 @@
 //! What the engine takes off and puts on at its ports: it is told, and what is new holds once it has said that it goes by it.
 
 use std::collections::BTreeSet;
-use std::os::fd::AsFd;
 
 use freeway_abi::{Pod, fw_framed, fw_framing};
-use freeway_api::engine::{Answer, FRAMINGS_MAX, Framings};
-use freeway_api::handover;
-
-use super::super::Engine;
-use super::Cores;
+use freeway_api::engine::Framings;
 
 /// Of a VLAN or session: how its frames come in, and whose they are.
-type Record = (Vec<u8>, Vec<u8>);
+pub(super) type Record = (Vec<u8>, Vec<u8>);
+
+pub(super) fn record(framing: &fw_framing, framed: &fw_framed) -> Record {
+    (framing.as_bytes().to_vec(), framed.as_bytes().to_vec())
+}
 
 /// What an engine was told. One message at a time is under way.
 #[derive(Debug, Default)]
@@ -28,13 +27,13 @@ pub(super) struct Told {
 
 impl Told {
     /// Others are wanted from now on.
-    fn want(&mut self, wanted: BTreeSet<Record>) {
+    pub(super) fn want(&mut self, wanted: BTreeSet<Record>) {
         self.held.retain(|record| wanted.contains(record));
         self.wanted = wanted;
     }
 
     /// What is to be said now.
-    fn next(&mut self) -> Option<Framings> {
+    pub(super) fn next(&mut self) -> Option<Framings> {
         if self.taken != self.number || self.told == self.wanted {
             return None;
         }
@@ -46,44 +45,17 @@ impl Told {
         })
     }
 
+    /// It surely takes that off and puts it on.
+    pub(super) fn holds(&self, record: &Record) -> bool {
+        self.held.contains(record)
+    }
+
     /// It goes by those of that number.
     pub(super) fn taken(&mut self, number: u64) {
         if number == self.number {
             self.taken = number;
             let still = |record: &&Record| self.wanted.contains(*record);
             self.held = self.told.iter().filter(still).cloned().collect();
-        }
-    }
-}
-
-impl Cores {
-    /// True if the engine takes that off and puts it on.
-    pub fn frames(&self, framing: &fw_framing, framed: &fw_framed) -> bool {
-        let record = (framing.as_bytes().to_vec(), framed.as_bytes().to_vec());
-        let there = self.there.as_ref();
-        there.is_some_and(|there| there.framings.held.contains(&record))
-    }
-}
-
-impl Engine {
-    /// Tells the engine what the ports have come to.
-    pub(in crate::engine) fn tell_framings(&mut self) {
-        let ports = self.ports.by_index.iter();
-        let records = ports.filter_map(|(ifindex, port)| {
-            let carried = port.carried.as_ref().filter(|carried| carried.by_engine)?;
-            let (framing, framed) = carried.records(*ifindex);
-            Some((framing.as_bytes().to_vec(), framed.as_bytes().to_vec()))
-        });
-        let wanted: BTreeSet<Record> = records.take(FRAMINGS_MAX).collect();
-        let Some(there) = &mut self.cores.there else {
-            return;
-        };
-        there.framings.want(wanted);
-        if let Some(framings) = there.framings.next() {
-            let sent = handover::send(there.socket.as_fd(), &Answer::Framings(framings), &[]);
-            if let Err(error) = sent {
-                tracing::warn!("the engine (process {}): {error}", there.status.pid);
-            }
         }
     }
 }

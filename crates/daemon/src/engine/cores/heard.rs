@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What becomes of what the engine says.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
 
-use freeway_api::engine::{Answer, EngineStatus, Table};
+use freeway_api::engine::{Answer, EngineStatus, FRAMINGS_MAX, Table};
 use freeway_api::handover;
 use nix::sys::socket::{Shutdown, shutdown};
 
 use super::super::Engine;
 use super::There;
-use super::framings::Told;
+use super::framings::{Record, Told, record};
 use crate::DaemonError;
 use crate::door::Notice;
 use crate::error::failure;
@@ -87,6 +88,27 @@ impl Engine {
             }
         }
         self.update_ports()
+    }
+
+    /// Tells the engine what tags and sessions the ports have come to.
+    pub(in crate::engine) fn tell_framings(&mut self) {
+        let ports = self.ports.by_index.iter();
+        let records = ports.filter_map(|(ifindex, port)| {
+            let carried = port.carried.as_ref().filter(|carried| carried.by_engine)?;
+            let (framing, framed) = carried.records(*ifindex);
+            Some(record(&framing, &framed))
+        });
+        let wanted: BTreeSet<Record> = records.take(FRAMINGS_MAX).collect();
+        let Some(there) = &mut self.cores.there else {
+            return;
+        };
+        there.framings.want(wanted);
+        if let Some(framings) = there.framings.next() {
+            let sent = handover::send(there.socket.as_fd(), &Answer::Framings(framings), &[]);
+            if let Err(error) = sent {
+                tracing::warn!("the engine (process {}): {error}", there.status.pid);
+            }
+        }
     }
 
     /// The engine for `freeway status`.
