@@ -57,6 +57,8 @@ const XFRM_GROUPS: [u32; 4] = [2, 3, 4, 7];
 
 /// Events of connections that one reading takes.
 const CONNECTIONS_PER_READ: usize = 2048;
+/// Datagrams of nftables likewise: elements of large sets may come as fast.
+const NFT_PER_READ: usize = 512;
 
 const CT_NEW: u16 = 1 << 8;
 const CT_DELETE: u16 = (1 << 8) | 2;
@@ -136,8 +138,8 @@ impl Mirror {
         self.listeners.iter().map(|(source, _)| *source).collect()
     }
 
-    /// Drains the event sockets without blocking, updates the state, appends what changed. Of connections, which may
-    /// change faster than anybody reads, a bounded number; [`Mirror::has_more`] tells.
+    /// Drains the event sockets without blocking, updates the state, appends what changed. Of connections and elements of
+    /// sets, which may change faster than anybody reads, a bounded number; [`Mirror::has_more`] tells.
     pub fn read(&mut self, events: &mut Vec<Event>) -> Result<()> {
         let mut dirty = Dirty::default();
         self.more = false;
@@ -146,6 +148,7 @@ impl Mirror {
             let (state, nft, dirty) = (&mut self.state, &mut self.nft, &mut dirty);
             let limit = match source {
                 Source::Conntrack => CONNECTIONS_PER_READ,
+                Source::Nft => NFT_PER_READ,
                 _ => usize::MAX,
             };
             let drained = listener.drain(limit, &mut |message| match source {

@@ -156,7 +156,7 @@ impl World {
             device: 2,
             framing,
             by_station: false,
-            engine: false,
+            engine: freeway_cmm::Served::No,
             vrf: 0,
             xdp: Fitness::FULL,
             tc: Fitness::default(),
@@ -593,7 +593,7 @@ impl World {
                     device: ifindex,
                     framing: Framing::default(),
                     by_station: false,
-                    engine: false,
+                    engine: freeway_cmm::Served::No,
                     vrf: 0,
                     xdp: Fitness {
                         input: true,

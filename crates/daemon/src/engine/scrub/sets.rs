@@ -393,15 +393,10 @@ mod tests {
             assert_eq!(changed.len(), wanted.len());
             assert_eq!(set.len(), 0);
         }
-        let mut all = set(Family::Ipv6, true);
-        all.heard([].into_iter(), [(element("::", false), 0)].into_iter());
-        assert_eq!(words(&all), ["::/0"]);
-        let mut last = set(Family::Ipv4, true);
-        last.heard(
-            [].into_iter(),
-            [(element("255.255.255.254", false), 0)].into_iter(),
-        );
-        assert_eq!(words(&last), ["255.255.255.254/31"]);
+        // its end may be on its way
+        let mut last = set(Family::Ipv6, true);
+        last.heard([].into_iter(), [(element("::", false), 0)].into_iter());
+        assert_eq!(last.len(), 0);
     }
 
     #[test]
