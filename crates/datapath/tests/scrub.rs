@@ -320,8 +320,8 @@ fn as_a_model_says() {
     for _ in 0..4000 {
         let a = addr(random.next());
         let alive = !random.next().is_multiple_of(4);
-        let until =
-            [if alive { later } else { past }, 0][usize::from(alive && random.next() % 2 == 0)];
+        let until = [if alive { later } else { past }, 0]
+            [usize::from(alive && random.next().is_multiple_of(2))];
         match random.next() % 8 {
             0 | 1 => {
                 let pair = [0, pair(a, 6, 22)][(random.next() % 2) as usize];
