@@ -32,12 +32,18 @@ impl Exits {
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap()
         });
         let (taps, kernel): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        let fds: Vec<_> = taps.iter().map(AsRawFd::as_raw_fd).collect();
+        let faces: Vec<_> = taps
+            .iter()
+            .map(|tap| ffi::fwe_face {
+                tap: tap.as_raw_fd(),
+                ifindex: 0,
+            })
+            .collect();
         // SAFETY: DPDK has been started.
         let pool = unsafe { ffi::fwe_pool_new(1023, 2048) };
         assert!(!pool.is_null());
-        // SAFETY: so many descriptors; the pool stays.
-        let exits = unsafe { ffi::fwe_exits_new(fds.as_ptr(), fds.len() as u32, pool) };
+        // SAFETY: so many of them; the pool stays.
+        let exits = unsafe { ffi::fwe_exits_new(faces.as_ptr(), faces.len() as u32, pool) };
         assert!(!exits.is_null());
         Self {
             exits,
