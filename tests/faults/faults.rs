@@ -697,7 +697,12 @@ fn ring_full() {
     let lab = build("nat");
     let router = Router::start(&lab);
     let sink = Sink::attach(lab.server_port(), SinkSpec::thorough(NEW)).unwrap();
-    let generator = Generator::new(lab.client_port(), &lab.flows(Proto::Udp, NEW, 64)).unwrap();
+    // of many hosts: one alone leaves half of the ring to others
+    let flows = FlowSpec {
+        near_each: true,
+        ..lab.flows(Proto::Udp, NEW, 64)
+    };
+    let generator = Generator::new(lab.client_port(), &flows).unwrap();
     let frames = |rounds: u32| {
         let frames = Until::Frames(u64::from(rounds * NEW));
         let load = Load::paced(frames, 120_000).on_cpu(0);

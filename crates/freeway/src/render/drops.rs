@@ -126,14 +126,15 @@ mod tests {
     fn a_page() {
         let text = drops(&fake::drops(), Terminal::PIPE);
         check_fits(&text);
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for words in [
             "XDP dropped 1,000,000 packets, 64.0 MB; 120,000 a second",
-            "inet banip blocklistv4  54,321 elements  at wan0",
+            "inet banip blocklistv4 54,321 elements at wan0",
             "its counter says 9",
             "203.0.113.66",
             "set crowdsec: input and forward",
         ] {
-            assert!(text.contains(words), "{words}: {text}");
+            assert!(flat.contains(words), "{words}: {text}");
         }
         let none = drops(
             &Drops {
