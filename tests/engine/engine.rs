@@ -328,13 +328,8 @@ fn bad_input_is_named() {
     let lab = build("nat");
     let good = take_ports(&lab);
     let check = |config: &str, code: i32, words: &str| {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), config).unwrap();
-        let mut command = engine();
-        command.args(["run", "--config"]).arg(file.path());
-        let output = lab.router().place(&mut command).unwrap().output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{config}\n{text}");
+        let (ended, text) = Engine::refuses(lab.router(), config);
+        assert_eq!(ended, Some(code), "{config}\n{text}");
         assert!(
             text.lines().last().unwrap().contains(words),
             "{words}: {text}"

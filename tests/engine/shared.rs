@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use freeway_lab::{Capture, Lab, Options};
 use freeway_testkit::bench::{Bench, IN_FLIGHT};
-use freeway_testkit::engine::{Engine, engine, share_ports};
+use freeway_testkit::engine::{Engine, share_ports};
 use freeway_testkit::*;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -269,19 +269,22 @@ impl Loaded {
 #[test]
 fn a_killed_engine_leaves_its_flows_to_the_kernel() {
     let Some(_machine) = machine() else { return };
-    let mut site = Loaded::build(STEER, 1000);
+    let pps = 1000;
+    let mut site = Loaded::build(STEER, pps);
     let load = site.bench.load();
-    let rounds = 2;
-    let mut counted = 0;
-    for round in 0..rounds {
+    let (mut counted, mut dying) = (0, Duration::ZERO);
+    for round in 0..2 {
         site.until_all("engine");
         counted += site.counted();
         if round == 0 {
             site.router.signal(Signal::SIGSTOP);
         }
         let mut engine = site.engine.take().unwrap();
+        let killed = Instant::now();
         engine.signal(Signal::SIGKILL);
         engine.wait();
+        dying += killed.elapsed();
+        counted += IN_FLIGHT;
         if round == 0 {
             site.bench.wait_share(PATIENCE, |share| share > 0.9);
             site.router.signal(Signal::SIGCONT);
@@ -292,8 +295,10 @@ fn a_killed_engine_leaves_its_flows_to_the_kernel() {
     }
     site.until_all("engine");
     let sent = site.bench.end(load);
+    // while the kernel takes the process apart, frames still go to its sockets
+    let meanwhile = (dying.as_secs_f64() * pps as f64) as u64;
     site.bench
-        .check(&sent, counted + site.counted() + rounds * IN_FLIGHT);
+        .check(&sent, counted + site.counted() + meanwhile);
     println!("row: displaced by {:?}", site.displaced());
     site.router.stop();
     site.engine.take().unwrap().stop();
@@ -386,13 +391,8 @@ fn bad_input_is_named() {
     let lab = build("nat");
     let good = share_ports(&lab);
     let check = |config: &str, code: i32, words: &str| {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), config).unwrap();
-        let mut command = engine();
-        command.args(["run", "--config"]).arg(file.path());
-        let output = lab.router().place(&mut command).unwrap().output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{config}\n{text}");
+        let (ended, text) = Engine::refuses(lab.router(), config);
+        assert_eq!(ended, Some(code), "{config}\n{text}");
         let last = text.lines().last().unwrap();
         assert!(last.contains(words), "{words}: {text}");
     };

@@ -177,6 +177,17 @@ impl Engine {
         Engine { child, config, log }
     }
 
+    /// Runs one that does not start; its exit code and what it says.
+    pub fn refuses(router: &Netns, config_toml: &str) -> (Option<i32>, String) {
+        let config = NamedTempFile::new().unwrap();
+        std::fs::write(config.path(), config_toml).unwrap();
+        let mut command = engine();
+        command.args(["run", "--config"]).arg(config.path());
+        let output = router.place(&mut command).unwrap().output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), text)
+    }
+
     /// Its configuration.
     pub fn config(&self) -> &Path {
         self.config.path()
