@@ -39,7 +39,7 @@ impl Site {
     }
 
     fn ends(&self) -> (UdpSocket, UdpSocket) {
-        udp_ends(&self.lab)
+        patient(udp_ends(&self.lab))
     }
 
     /// The flow from the client is in the table, and the engine forwards it.

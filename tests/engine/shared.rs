@@ -55,7 +55,7 @@ impl Site {
     }
 
     fn ends(&self) -> (UdpSocket, UdpSocket) {
-        udp_ends(&self.lab)
+        patient(udp_ends(&self.lab))
     }
 
     #[track_caller]

@@ -33,7 +33,7 @@ pub use machine::{late_max, long, machine, paced};
 pub use moment::Moment;
 pub use program::{freeway, program};
 pub use router::Router;
-pub use sockets::{connect_from, listen, pair, reset, udp};
+pub use sockets::{connect_from, listen, pair, patient, reset, udp};
 pub use stats::Stats;
 pub(crate) use until::POLL;
 pub use until::until;

@@ -86,6 +86,15 @@ pub fn udp(netns: &Netns, address: SocketAddr) -> UdpSocket {
     socket
 }
 
+/// The two wait longer: an engine that polls may not run for a while.
+pub fn patient(ends: (UdpSocket, UdpSocket)) -> (UdpSocket, UdpSocket) {
+    for socket in [&ends.0, &ends.1] {
+        let patience = Some(Duration::from_secs(10));
+        socket.set_read_timeout(patience).unwrap();
+    }
+    ends
+}
+
 /// Closes with a RST.
 pub fn reset(stream: TcpStream) {
     let linger = libc::linger {
