@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports of VRFs: two customers of the same addresses and ports, by packet sockets, and NAT by sockets.
 
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::SystemTime;
 
@@ -384,8 +385,12 @@ fn listen(lab: &Lab, daemon: &Daemon, customers: &mut Customers) {
         .args(["-i", "vrf1", "-n", "-l", "udp"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+        .stderr(Stdio::piped());
     let mut tcpdump = lab.router().spawn(&mut tcpdump).unwrap();
+    // its socket is there before it has its filter, and takes nothing until then
+    let words = BufReader::new(tcpdump.stderr.take().unwrap()).lines();
+    let mut words = words.map_while(Result::ok);
+    assert!(words.any(|line| line.starts_with("listening on")));
     wait_for_reason(daemon, "lan0", "packet socket at its VRF");
     let before = packets(daemon);
     let rounds = 50;
