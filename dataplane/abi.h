@@ -25,7 +25,7 @@ enum fw_const {
 	/* Sources that a CPU tells apart, by a hash; what one of them may show and offer in a
 	 * second before it has only what others leave. */
 	FW_SOURCES = 256,
-	FW_SOURCE_OBSERVATIONS = 8192,
+	FW_SOURCE_OBSERVATIONS = 2048,
 	FW_SOURCE_OFFERS = 4096,
 	/* As many as a link can have VLANs. */
 	FW_PORTS_MAX = 4096,
