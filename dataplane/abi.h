@@ -26,7 +26,7 @@ enum fw_const {
 	 * second before it has only what others leave. */
 	FW_SOURCES = 256,
 	FW_SOURCE_OBSERVATIONS = 2048,
-	FW_SOURCE_OFFERS = 4096,
+	FW_SOURCE_OFFERS = 1024,
 	/* As many as a link can have VLANs. */
 	FW_PORTS_MAX = 4096,
 	/* Queues of ports at which the engine takes frames from XDP. */
