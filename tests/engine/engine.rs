@@ -98,13 +98,7 @@ fn flows_of_its_ports_are_forwarded_by_the_engine() {
         ends.1.recv_from(&mut [0; 8]).unwrap()
     };
     assert_eq!(from.ip().to_string(), "198.51.100.1");
-    let explained = std::thread::scope(|scope| {
-        let asked = scope.spawn(|| site.router.json(&["explain", "udp", CLIENT, SERVER]));
-        while !asked.is_finished() {
-            path::send(&ends, address(SERVER), 5);
-        }
-        asked.join().unwrap()
-    });
+    let explained = path::explain(&site.router, &ends, CLIENT, SERVER);
     assert_eq!(explained["verdict"], "fast", "{explained:#}");
     let summary = explained["summary"].as_str().unwrap();
     assert!(summary.contains("by the engine"), "{explained:#}");

@@ -143,13 +143,7 @@ fn flows_are_handed_to_the_engine() {
             (&"engine".into(), &true.into())
         );
     }
-    let explained = std::thread::scope(|scope| {
-        let asked = scope.spawn(|| site.router.json(&["explain", "udp", CLIENT, SERVER]));
-        while !asked.is_finished() {
-            path::send(&ends, address(SERVER), 5);
-        }
-        asked.join().unwrap()
-    });
+    let explained = path::explain(&site.router, &ends, CLIENT, SERVER);
     assert_eq!(explained["verdict"], "fast", "{explained:#}");
     let summary = explained["summary"].as_str().unwrap();
     assert!(summary.contains("by the engine"), "{explained:#}");

@@ -5,6 +5,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::{Moment, Router};
 
 /// Sends datagrams both ways, each of which must arrive.
@@ -18,6 +20,22 @@ pub fn send(ends: &(UdpSocket, UdpSocket), server: SocketAddr, datagrams: u64) {
         assert_eq!(ends.0.recv(&mut room).unwrap(), 8, "answer {n}");
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// What `freeway explain` says of the flow while it has packets.
+pub fn explain(
+    router: &Router,
+    ends: &(UdpSocket, UdpSocket),
+    client: &str,
+    server: &str,
+) -> Value {
+    thread::scope(|scope| {
+        let asked = scope.spawn(|| router.json(&["explain", "udp", client, server]));
+        while !asked.is_finished() {
+            send(ends, server.parse().unwrap(), 5);
+        }
+        asked.join().unwrap()
+    })
 }
 
 /// Sends until the flow to the server goes this way; how long that took.
