@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use serde_json::Value;
 const CLIENT: &str = "192.0.2.2";
 const SERVER: &str = "203.0.113.2";
 /// Ports without a link layer.
-const BARE: [&str; 2] = [TUN, "wg0"];
+const BARE: [&str; 3] = [TUN, "wg0", "wgu0"];
 
 /// The router translates what leaves there.
 const MASQUERADE: &str = "table inet beside {\n\
@@ -359,11 +360,13 @@ impl WireguardGo {
         let mut command = Command::new("wireguard-go");
         command.args(["--foreground", device]).stdin(Stdio::null());
         let program = Self(netns.spawn(&mut command).unwrap());
+        // wg removes a socket that does not answer yet: it is not to ask before this one does
+        let socket = format!("/var/run/wireguard/{device}.sock");
         until(
-            "WireGuard's device is there",
+            "WireGuard's program answers",
             // a program of somebody else's starts when it can
             Duration::from_secs(60),
-            || netns.tool(&format!("wg show {device}")).ok(),
+            || UnixStream::connect(&socket).ok(),
         );
         program
     }
@@ -380,8 +383,8 @@ impl Drop for WireguardGo {
 fn wireguard_in_user_space() {
     let Some(_machine) = machine() else { return };
     let lab = lab("routed");
-    // their control sockets have the devices' names
-    let devices = ["wg0", "wg1"];
+    // their control sockets have the devices' names, and wg prefers them to a kernel's device of that name
+    let devices = ["wgu0", "wgu1"];
     let hosts = [lab.router(), lab.server()];
     let _programs = [0, 1].map(|i| WireguardGo::start(hosts[i], devices[i]));
     for (i, address) in [(0, 1), (1, 2)] {
@@ -389,7 +392,7 @@ fn wireguard_in_user_space() {
         hosts[i].tool_with_input("ip -batch -", &text).unwrap();
     }
     acquaint(&lab, devices);
-    through(&lab, "wg0", CLIENT, SERVER);
+    through(&lab, devices[0], CLIENT, SERVER);
 }
 
 /// Routed to and from a bridge; netfilter must not see what is bridged.
