@@ -3,6 +3,7 @@
 //! lack some of them; those in the virtual machines (tests/vm) have all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -24,7 +25,7 @@ const BARE: [&str; 3] = [TUN, "wg0", "wgu0"];
 const MASQUERADE: &str = "table inet beside {\n\
      \tchain postrouting {\n\
      \t\ttype nat hook postrouting priority srcnat;\n\
-     \t\toifname { \"tun0\", \"wg0\", \"vx0\", \"mv0\", \"vl0\", \"qi0\", \"br0\", \"bo0\" } masquerade\n\
+     \t\toifname { \"tun0\", \"wg0\", \"wgu0\", \"vx0\", \"mv0\", \"vl0\", \"qi0\", \"br0\", \"bo0\" } masquerade\n\
      \t}\n}\n";
 
 fn lab(topology: &str) -> Lab {
@@ -360,14 +361,16 @@ impl WireguardGo {
         let mut command = Command::new("wireguard-go");
         command.args(["--foreground", device]).stdin(Stdio::null());
         let program = Self(netns.spawn(&mut command).unwrap());
-        // wg removes a socket that does not answer yet: it is not to ask before this one does
+        // wg removes a socket that does not answer yet, so this asks
         let socket = format!("/var/run/wireguard/{device}.sock");
-        until(
-            "WireGuard's program answers",
-            // a program of somebody else's starts when it can
-            Duration::from_secs(60),
-            || UnixStream::connect(&socket).ok(),
-        );
+        let ask = || {
+            let mut stream = UnixStream::connect(&socket)?;
+            stream.write_all(b"get=1\n\n")?;
+            stream.read_exact(&mut [0])
+        };
+        // a program of somebody else's starts when it can
+        let patience = Duration::from_secs(60);
+        until("WireGuard's program answers", patience, || ask().ok());
         program
     }
 }

@@ -5,6 +5,8 @@
 //! (`nf_conntrack_checksum`) and calls a wrong one invalid. The fast path does not verify. For such a packet it may send
 //! the frame as it sends the flow's others (translated, and by the way that the connection's mark gives it), whose
 //! checksum is wrong by as much as it was; anything else has to be what the kernel sends.
+//! A RST of a tracked connection that conntrack would believe, and its receiver would not, is dropped if its flow is not
+//! fast at that moment (docs/limits.md); `stray_close` counts it.
 //! And where a rule writes DSCP, an IPv4 header checksum of 0x0000 and one of 0xffff are the same.
 //! IPv6 fragments that conntrack has put together may leave in other pieces: `ip6_fragment` makes new ones where packets
 //! lack room for the output's header, and with an XDP program at the input they have more.
@@ -41,6 +43,8 @@ pub struct Comparison {
     pub translated: usize,
     /// Groups of IPv6 fragments that left in other pieces.
     pub repacked: usize,
+    /// RSTs that only the kernel forwarded.
+    pub withheld: u64,
 }
 
 const SHOWN: usize = 6;
@@ -89,9 +93,21 @@ pub fn compare(case: &Case, outcome: &Outcome) -> Comparison {
             .iter()
             .chain(f)
             .all(|frame| View::of(frame).is_some_and(|v| v.tuple().is_some()));
-        if !differ(&mut comparison, key.0, k, f, &plans, outcome) && one_flow {
+        if !differ(&mut comparison, key.0, (k, f), &plans, case, outcome) && one_flow {
             displacement(&mut comparison, k, f, case);
         }
+    }
+    let strays = outcome
+        .reasons
+        .iter()
+        .find(|(name, _)| name == "stray_close");
+    let strays = strays.map_or(0, |(_, count)| *count);
+    if comparison.withheld > strays {
+        let text = format!(
+            "{} RSTs are missing, and {strays} were dropped as strays",
+            comparison.withheld
+        );
+        comparison.note(text, None);
     }
     let templates = templates(outcome, &plans);
     for number in judged {
@@ -141,6 +157,12 @@ impl Comparison {
 pub fn is_judged(case: &Case, plan: &Plan) -> bool {
     let flow = &case.flows[plan.flow];
     plan.l4_sum == Sum::Wrong && case.setup.verifies && is_tracked(case, flow)
+}
+
+/// Conntrack sees the frame, which ends a connection at once.
+fn is_reset(case: &Case, plan: &Plan) -> bool {
+    let flow = &case.flows[plan.flow];
+    plan.proto == TCP && plan.tcp_flags & 4 != 0 && is_tracked(case, flow)
 }
 
 /// Conntrack sees the flow.
@@ -255,9 +277,9 @@ fn without_chosen_ids(mut frame: Vec<u8>) -> Vec<u8> {
 fn differ(
     comparison: &mut Comparison,
     port: usize,
-    kernel: &[Vec<u8>],
-    freeway: &[Vec<u8>],
+    (kernel, freeway): (&[Vec<u8>], &[Vec<u8>]),
     plans: &HashMap<u32, &Plan>,
+    case: &Case,
     outcome: &Outcome,
 ) -> bool {
     let mut counts: BTreeMap<&Vec<u8>, i64> = BTreeMap::new();
@@ -271,13 +293,17 @@ fn differ(
     for (frame, count) in &counts {
         let by = if *count > 0 { "Freeway" } else { "the kernel" };
         let number = number(frame);
+        let plan = number.and_then(|number| plans.get(&number));
+        if *count < 0 && plan.is_some_and(|plan| is_reset(case, plan)) {
+            comparison.withheld += count.unsigned_abs();
+            continue;
+        }
         let mut text = format!(
             "only by {by}, {} times, port {port}: {} bytes {}",
             count.abs(),
             frame.len(),
             hex(frame)
         );
-        let plan = number.and_then(|number| plans.get(&number));
         for sent in number
             .and_then(|number| outcome.sent.get(&number))
             .into_iter()

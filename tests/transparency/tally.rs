@@ -26,6 +26,7 @@ pub struct Tally {
     paced: usize,
     wrong_sums: usize,
     translated: usize,
+    withheld: u64,
     repacked: usize,
     pub retried: usize,
     /// Setups below the share, and why.
@@ -66,6 +67,7 @@ impl Tally {
         self.paced += usize::from(case.setup.pace == Pace::Gaps);
         self.wrong_sums += comparison.wrong_sums;
         self.translated += comparison.translated;
+        self.withheld += comparison.withheld;
         self.repacked += comparison.repacked;
         let share = share(outcome);
         if share >= crate::suite::share_min(case) {
@@ -120,8 +122,9 @@ impl fmt::Display for Tally {
         )?;
         writeln!(
             f,
-            "row: {} groups of IPv6 fragments, put together by conntrack, left in other pieces",
-            self.repacked
+            "row: {} groups of IPv6 fragments, put together by conntrack, left in other pieces; {} RSTs that are not \
+             exact were dropped, for their flows were not fast",
+            self.repacked, self.withheld
         )?;
         write!(
             f,
