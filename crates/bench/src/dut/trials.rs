@@ -24,6 +24,8 @@ const PROBE: Duration = Duration::from_millis(50);
 const PROBE_PPS: u64 = 100;
 /// or this has passed.
 const PROBE_MAX: Duration = Duration::from_secs(5);
+/// A probe in which the sender got no turn is followed by one of twice the time, up to this.
+const PROBE_HELD_UP_MAX: Duration = Duration::from_secs(10);
 /// Frames of all flows ahead of what counts, a second at most, and for how long.
 const WARMUP_PPS: u64 = 10_000;
 const WARMUP_MIN: Duration = Duration::from_millis(200);
@@ -119,14 +121,17 @@ impl<'a, R: Receiver> Trials<'a, R> {
     fn become_warm(&mut self, stream: &Stream, end: &ReceiverEnd) -> Result<(), Stop> {
         let cpu = self.args.cpu;
         let until = Instant::now() + PROBE_MAX;
-        let mut sent = 0;
+        let (mut sent, mut probe) = (0, PROBE);
         loop {
-            let passed = self.pass(stream, &Offer::load(PROBE_PPS, PROBE, cpu))?;
+            let passed = self.pass(stream, &Offer::load(PROBE_PPS, probe, cpu))?;
             sent += passed.sent;
             if passed.received > 0 {
                 break;
             }
-            if Instant::now() >= until {
+            // a busy machine's sender may be held up for all of a probe, which says nothing
+            if passed.sent == 0 && probe < PROBE_HELD_UP_MAX {
+                probe *= 2;
+            } else if Instant::now() >= until {
                 let (to, from) = (endpoint(end.address), &self.sender.end);
                 return Err(Stop::failure(format!(
                     "none of {} from {} by {} to UDP {to} arrived at {}: does the router at {} forward them, and do its rules let them pass?",
