@@ -35,12 +35,20 @@ use freeway_lab::frame::{MAC_SERVER, MAC_WAN};
 use freeway_lab::{FlowSpec, Generator, Load, Options, Proto, Rule, Until};
 use freeway_testkit::invalidation::netlink::*;
 use freeway_testkit::invalidation::site::*;
+use freeway_testkit::{Moment, until};
 
 /// In the engine's package it is the engine that forwards.
 const PLACE: Place = match env!("CARGO_PKG_NAME").as_bytes() {
     b"freeway-engine" => Place::Engine,
     _ => Place::Xdp,
 };
+
+/// Whom sets name.
+const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
+/// Bans that end by themselves: how many, after what time, and how much later at most.
+const TIMEOUTS: usize = 2;
+const TIMEOUT: Duration = Duration::from_secs(2);
+const TIMED_OUT_MS: f64 = 100.0;
 
 #[test]
 fn routes_neighbours_and_links() {
@@ -350,6 +358,12 @@ fn rules_and_connections() {
              \t\tip saddr 192.0.2.10 ip saddr != @allowed drop\n\
              \t\tip saddr vmap @verdicts\n\
              \t}\n}\n\
+             table inet bans {\n\
+             \tset banned {\n\t\ttype ipv4_addr; flags timeout;\n\t}\n\
+             \tchain raw {\n\
+             \t\ttype filter hook prerouting priority raw; policy accept;\n\
+             \t\tip saddr @banned drop\n\
+             \t}\n}\n\
              table inet marks {\n\
              \tchain forward {\n\
              \t\ttype filter hook forward priority -5; policy accept;\n\
@@ -369,12 +383,20 @@ fn rules_and_connections() {
     rows.take(&row, false);
     commits(&site, &generator);
 
-    for (kind, set, verdict, comes) in [
-        ("set element added", "hosts", false, true),
-        ("set element gone", "allowed", false, false),
-        ("verdict map element", "verdicts", true, true),
+    for (kind, table, set, verdict, comes) in [
+        ("set element added", "sets", "hosts", false, true),
+        ("set element gone", "sets", "allowed", false, false),
+        ("verdict map element", "sets", "verdicts", true, true),
+        ("banned", "bans", "banned", false, true),
     ] {
-        let row = again(|| elements(&site, kind, set, verdict, comes));
+        let row = again(|| elements(&site, kind, (table, set), verdict, comes));
+        rows.take(&row, true);
+    }
+    if PLACE == Place::Xdp {
+        let row = again(|| banned_for(&site, Row::new("unbanned"), trials(), None));
+        rows.take(&row, true);
+        let timed_out = || Row::bounded("ban timed out", TIMED_OUT_MS);
+        let row = again(|| banned_for(&site, timed_out(), TIMEOUTS, Some(TIMEOUT)));
         rows.take(&row, true);
     }
 
@@ -479,8 +501,13 @@ fn commits(site: &Site, generator: &Arc<Generator>) {
 }
 
 /// Repeats a change of a set's element, which lets the kernel drop what the concerned flows' client sends.
-fn elements(site: &Site, kind: &'static str, set: &str, verdict: bool, comes: bool) -> Row {
-    const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
+fn elements(
+    site: &Site,
+    kind: &'static str,
+    (table, set): (&str, &str),
+    verdict: bool,
+    comes: bool,
+) -> Row {
     const FIRST: u16 = 0x7000;
     let mut netlink = Netlink::netfilter(site.lab.router());
     let mut row = site.row(kind);
@@ -497,10 +524,72 @@ fn elements(site: &Site, kind: &'static str, set: &str, verdict: bool, comes: bo
     for _ in 0..trials() {
         site.wait_fast(FIRST, FLOWS);
         site.watch_old(concerned);
-        let change = |present| element("sets", set, &HOST.octets(), verdict, present);
+        let change = |present| element(table, set, &HOST.octets(), verdict, present);
         let acked = netlink.nft(change(comes));
         row.add(acked, site.last_old());
         netlink.nft(change(!comes));
+    }
+    running.stop().unwrap();
+    row.bystanders = Some(site.stop_bystanders(watch));
+    row
+}
+
+/// A host is banned, which the scrubber sees to, until it is not, or for some time: from then on its frames arrive again.
+fn banned_for(site: &Site, mut row: Row, trials: usize, timeout: Option<Duration>) -> Row {
+    const FIRST: u16 = 0x7100;
+    let mut netlink = Netlink::netfilter(site.lab.router());
+    let spec = FlowSpec {
+        near: HOST.into(),
+        near_port: FIRST,
+        ..site.lab.flows(Proto::Udp, FLOWS, 128)
+    };
+    let generator = Arc::new(Generator::new(site.lab.client_port(), &spec).unwrap());
+    let concerned = source_ports(FIRST, FLOWS);
+    let watch = site.start_bystanders();
+    site.wait_fast(BYSTANDER_PORT, FLOWS);
+    let running = generator.start(site.load()).unwrap();
+    let banned = |present| element("bans", "banned", &HOST.octets(), false, present);
+    let dropped = || site.daemon.stats().reason("scrubbed");
+    while row.ack_ms.len() < trials {
+        site.watch_old(concerned);
+        let before = dropped();
+        let end = match timeout {
+            None => {
+                netlink.nft(banned(true));
+                None
+            }
+            Some(timeout) => {
+                let seconds = timeout.as_secs();
+                let text = format!("add element inet bans banned {{ {HOST} timeout {seconds}s }}");
+                let router = site.lab.router();
+                let ban = timed(|| router.tool_with_input("nft -f -", &text).unwrap());
+                Some(ban + timeout)
+            }
+        };
+        until("frames dropped in XDP", PATIENCE, || {
+            (dropped() > before).then_some(())
+        });
+        let end = end.unwrap_or_else(|| {
+            site.last_old();
+            netlink.nft(banned(false))
+        });
+        if timeout.is_some() && monotonic_ns() > end.before_ns {
+            println!("     {}: over before it was looked at", row.kind);
+            continue;
+        }
+        let patience = Moment::now() + PATIENCE;
+        let first_ns = loop {
+            let last_ns = site.sink.mark(OLD).unwrap().last_seen_ns;
+            if last_ns > end.before_ns {
+                break last_ns;
+            }
+            assert!(
+                Moment::now() < patience,
+                "a host is dropped that is not banned"
+            );
+            thread::sleep(Duration::from_micros(100));
+        };
+        row.add(end, first_ns);
     }
     running.stop().unwrap();
     row.bystanders = Some(site.stop_bystanders(watch));

@@ -3,7 +3,9 @@
 
 use std::io;
 use std::net::Ipv4Addr;
+use std::ops::Add;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use freeway_lab::Netns;
 use freeway_lab::clock::monotonic_ns;
@@ -502,6 +504,18 @@ pub fn element(table: &str, set: &str, key: &[u8], verdict: bool, present: bool)
     match present {
         true => (10 << 8 | 12, CREATE, body),
         false => (10 << 8 | 14, 0, body),
+    }
+}
+
+impl Add<Duration> for Acked {
+    type Output = Self;
+
+    fn add(self, later: Duration) -> Self {
+        let later_ns = later.as_nanos() as u64;
+        Self {
+            before_ns: self.before_ns + later_ns,
+            acked_ns: self.acked_ns + later_ns,
+        }
     }
 }
 

@@ -187,8 +187,13 @@ impl Row {
 
     /// More trials than a few, or those of a long row, are later than a change that is followed may be.
     fn is_late(&self) -> bool {
-        let (share, limit_ms) = limit();
-        self.bound_ms.is_none() && quantile(&self.ack_ms, share) > limit_ms
+        let (share, limit_ms) = self.limit();
+        quantile(&self.ack_ms, share) > limit_ms
+    }
+
+    /// Which share of trials is to be how soon.
+    fn limit(&self) -> (f64, f64) {
+        self.bound_ms.map_or_else(limit, |bound| (1.0, bound))
     }
 
     /// No busy machine does that.
@@ -256,13 +261,8 @@ pub struct Rows(pub Vec<String>);
 impl Rows {
     pub fn take(&mut self, row: &Row, stays_fast: bool) {
         row.print();
-        let worst = quantile(&row.ack_ms, 1.0);
-        if row.bound_ms.is_some_and(|bound| worst > bound) {
-            self.0
-                .push(format!("{}: the worst is {worst:.0} ms", row.kind));
-        }
         if row.is_late() {
-            let (share, limit_ms) = limit();
+            let (share, limit_ms) = row.limit();
             let (percentile, judged) = (share * 100.0, quantile(&row.ack_ms, share));
             self.0.push(format!(
                 "{}: p{percentile:.0} is {judged:.3} ms, more than {limit_ms}",
