@@ -407,7 +407,7 @@ fn a_flood_fills_its_fields() {
     let before = counting();
     let mut faults = Vec::new();
     for attempt in 1..=3 {
-        let kind = flood();
+        let kind = flood("udp-accepted", "2");
         for field in [
             "capacity_per_s",
             "flood_per_s",
@@ -436,19 +436,33 @@ fn a_flood_fills_its_fields() {
     assert_eq!(counting(), before);
 }
 
+#[test]
+fn a_flood_of_banned_addresses_meets_the_scrubber() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    let kind = flood("syn-banned", "0.5");
+    assert_eq!(kind["name"], "syn_banned");
+    for field in ["capacity_per_s", "flood_per_s", "miss_ns", "freeway_sent"] {
+        assert!(kind[field].as_f64().unwrap() > 0.0, "{field}: {kind}");
+    }
+    // others than those go on as before
+    assert_eq!(kind["new_flows_fast_after"], kind["new_flows"], "{kind}");
+}
+
 /// One run.
-fn flood() -> Value {
+fn flood(kind: &str, seconds: &str) -> Value {
     let (bench, _) = measure(&[
         "bench",
         "flood",
         "--kind",
-        "udp-accepted",
+        kind,
         "--flows",
         "200",
         "--runs",
         "1",
         "--seconds",
-        "2",
+        seconds,
     ]);
     let kinds = bench["kinds"].as_array().unwrap();
     assert_eq!(kinds.len(), 1, "{bench}");

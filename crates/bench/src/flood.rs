@@ -4,6 +4,7 @@
 //! The kernel counts a program's time for hits and misses together. A hit's time is what is left when the misses are
 //! taken out, at the time that one takes in a flood without established flows, measured before and after.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use freeway_lab::{
 use freeway_rig::{Machine, RouterDaemon, cpu_time, options, pin};
 use serde::{Deserialize, Serialize};
 
+use crate::banned::{FIRST, PREROUTING, ban, taken_over};
 use crate::cli::{FloodArgs, FloodKind};
 use crate::median::median;
 
@@ -37,6 +39,8 @@ const NEW_BLOCK: u32 = NEW_FLOWS.next_power_of_two();
 const PORTS_OFFSET: u32 = 34;
 /// The flood's destination ports; each sample has ports of its own, or its tuples would be known.
 const FLOOD_PORT: u16 = 20_000;
+/// Addresses that are banned.
+const BANNED: u32 = 100_000;
 /// Of a flood's tuples that the kernel accepted, the next sample is to find few.
 const TIMEOUT_S: &str = "5";
 /// All flows are fast a moment after they were learned.
@@ -143,6 +147,7 @@ pub fn measured(args: &FloodArgs) -> Result<Flood, Stop> {
         [] => &[
             FloodKind::SynAccepted,
             FloodKind::SynDropped,
+            FloodKind::SynBanned,
             FloodKind::UdpAccepted,
             FloodKind::UdpDropped,
         ],
@@ -166,6 +171,7 @@ fn name(kind: FloodKind) -> &'static str {
     match kind {
         FloodKind::SynAccepted => "syn_accepted",
         FloodKind::SynDropped => "syn_dropped",
+        FloodKind::SynBanned => "syn_banned",
         FloodKind::UdpAccepted => "udp_accepted",
         FloodKind::UdpDropped => "udp_dropped",
     }
@@ -219,6 +225,7 @@ impl<'a> Site<'a> {
         let (proto, dropped) = match kind {
             FloodKind::SynAccepted => (Proto::Tcp, false),
             FloodKind::SynDropped => (Proto::Tcp, true),
+            FloodKind::SynBanned => (Proto::Tcp, false),
             FloodKind::UdpAccepted => (Proto::Udp, false),
             FloodKind::UdpDropped => (Proto::Udp, true),
         };
@@ -242,12 +249,17 @@ impl<'a> Site<'a> {
             let path = format!("net/netfilter/nf_conntrack_{timeout}");
             lab.router().sysctl(&path, TIMEOUT_S)?;
         }
+        let mut tuples = FLOWS_MAX;
+        if kind == FloodKind::SynBanned {
+            tuples = BANNED;
+            ban(lab.router(), PREROUTING, BANNED)?;
+        }
         Ok(Self {
             args,
             kind,
             lab,
             floods: 0,
-            tuples: FLOWS_MAX,
+            tuples,
         })
     }
 
@@ -383,25 +395,20 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// New tuples, as many as the CPU can or so many a second, until they would repeat.
+    /// New tuples, as many as the CPU can or so many a second, until they would repeat; or banned ones, again and again.
     fn flood(&mut self, pps: Option<u64>) -> Result<Running, Stop> {
-        let tcp = matches!(self.kind, FloodKind::SynAccepted | FloodKind::SynDropped);
-        let proto = if tcp { Proto::Tcp } else { Proto::Udp };
-        let blocks = FLOWS_MAX.div_ceil(FLOWS_PER_BLOCK) as u16;
-        let spec = FlowSpec {
-            far_port: FLOOD_PORT + self.floods * blocks,
-            tcp_flags: TCP_SYN,
-            bare: true,
-            ..self.lab.flows(proto, self.tuples, 64)
-        };
-        self.floods += 1;
         let time = self.seconds();
-        let until = match pps {
-            Some(pps) => {
-                Until::Frames((time.as_millis() as u64 * pps / 1000).min(self.tuples.into()))
-            }
-            // half of them: the machine may be faster later
-            None => Until::Frames(u64::from(self.tuples) / 2),
+        let (spec, until) = if self.kind == FloodKind::SynBanned {
+            (self.banned(), Until::Elapsed(time))
+        } else {
+            let until = match pps {
+                Some(pps) => {
+                    Until::Frames((time.as_millis() as u64 * pps / 1000).min(self.tuples.into()))
+                }
+                // half of them: the machine may be faster later
+                None => Until::Frames(u64::from(self.tuples) / 2),
+            };
+            (self.unknown(), until)
         };
         let load = Load {
             pps,
@@ -409,6 +416,32 @@ impl<'a> Site<'a> {
         };
         let generator = Arc::new(Generator::new(self.lab.client_port(), &spec)?);
         Ok(generator.start(load.on_cpu(self.args.cpu))?)
+    }
+
+    /// Tuples that no flood before had.
+    fn unknown(&mut self) -> FlowSpec {
+        let tcp = matches!(self.kind, FloodKind::SynAccepted | FloodKind::SynDropped);
+        let proto = if tcp { Proto::Tcp } else { Proto::Udp };
+        let blocks = FLOWS_MAX.div_ceil(FLOWS_PER_BLOCK) as u16;
+        let far_port = FLOOD_PORT + self.floods * blocks;
+        self.floods += 1;
+        FlowSpec {
+            far_port,
+            tcp_flags: TCP_SYN,
+            bare: true,
+            ..self.lab.flows(proto, self.tuples, 64)
+        }
+    }
+
+    /// One from each banned address.
+    fn banned(&self) -> FlowSpec {
+        FlowSpec {
+            near: IpAddr::V4(FIRST.into()),
+            near_each: true,
+            tcp_flags: TCP_SYN,
+            bare: true,
+            ..self.lab.flows(Proto::Tcp, self.tuples, 64)
+        }
     }
 
     fn load(&self, spec: &FlowSpec, load: Load) -> Result<Running, Stop> {
@@ -423,6 +456,9 @@ impl<'a> Site<'a> {
         let daemon = RouterDaemon::start(&self.lab, "")?;
         daemon.require_fast_ports()?;
         pin(daemon.status()?.pid, self.args.daemon_cpu)?;
+        if self.kind == FloodKind::SynBanned {
+            taken_over(&daemon, self.tuples)?;
+        }
         let _sink = Sink::attach(self.lab.server_port(), SinkSpec::plain())?;
         let load = self.load(&self.established(), paced(CARRIED_PPS, self.args.cpu))?;
         let patience = Instant::now() + WARM_UP;

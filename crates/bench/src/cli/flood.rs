@@ -38,6 +38,8 @@ pub enum FloodKind {
     SynAccepted,
     /// TCP SYN, dropped by a rule.
     SynDropped,
+    /// TCP SYN from addresses in a set by which the firewall drops.
+    SynBanned,
     /// UDP, accepted.
     UdpAccepted,
     /// UDP, dropped by a rule.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A router that a flood of banned sources meets, and what it does in a turn.
 
-use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use freeway_console::Stop;
 use freeway_lab::{
@@ -13,21 +12,14 @@ use freeway_lab::{
 };
 use freeway_rig::{Counters, Machine, RouterDaemon, pin};
 
+use crate::banned::{FIRST, PREFIX, PREROUTING, ban, taken_over};
 use crate::cli::DropArgs;
 
 /// Before each turn, until caches hold what it needs.
 const TURN_WARMUP: Duration = Duration::from_millis(50);
 /// Frames still on their way when the generator has ended.
 const SETTLE: Duration = Duration::from_millis(10);
-/// A million elements take the daemon a moment.
-const FOLLOW: Duration = Duration::from_secs(120);
-const POLL: Duration = Duration::from_millis(50);
-/// The first of them; the whole set is in this prefix.
-const FIRST: u32 = 0x0a00_0001;
-const PREFIX: &str = "10.0.0.0/8";
 const SYN: u8 = 0x02;
-/// Elements of one command of nft.
-const PIECE: u32 = 5_000;
 
 /// Who drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,9 +59,7 @@ impl Dropper {
     fn chain(self) -> Option<(&'static str, &'static str)> {
         match self {
             Dropper::Iptables | Dropper::XdpDrop => None,
-            Dropper::Nft | Dropper::Freeway => {
-                Some(("inet", "type filter hook prerouting priority raw"))
-            }
+            Dropper::Nft | Dropper::Freeway => Some(PREROUTING),
             Dropper::NftIngress => {
                 Some(("netdev", "type filter hook ingress device lan0 priority 0"))
             }
@@ -135,48 +125,12 @@ impl<'a> Site<'a> {
 
     /// The set has so many addresses from now on.
     pub fn fill(&self, entries: u32) -> Result<(), Stop> {
-        let Some((family, hook)) = self.dropper.chain() else {
-            return Ok(());
-        };
-        let nft = |text: &str| self.lab.router().tool_with_input("nft -f -", text);
-        nft(&format!(
-            "flush ruleset\ntable {family} t {{
-                set banned {{ type ipv4_addr; size {}; }}
-                chain c {{ {hook}; policy accept; ip saddr @banned drop
-                }}
-            }}\n",
-            entries.max(1 << 16)
-        ))?;
-        for first in (0..entries).step_by(PIECE as usize) {
-            let last = (first + PIECE).min(entries);
-            let mut text = format!("add element {family} t banned {{ ");
-            for at in first..last {
-                let _ = write!(text, "{}, ", Ipv4Addr::from(FIRST + at));
-            }
-            nft(&(text + "}\n"))?;
+        if let Some(chain) = self.dropper.chain() {
+            ban(self.lab.router(), chain, entries)?;
         }
-        self.wait(entries)
-    }
-
-    /// The daemon has all of them.
-    fn wait(&self, entries: u32) -> Result<(), Stop> {
-        let Some(daemon) = &self.daemon else {
-            return Ok(());
-        };
-        let patience = Instant::now() + FOLLOW;
-        loop {
-            let drops = daemon.drops()?;
-            let mut rules = drops.rules.iter();
-            let has = rules.any(|rule| rule.elements == u64::from(entries) && !rule.loading);
-            if drops.active && has {
-                return Ok(());
-            }
-            if Instant::now() > patience {
-                return Err(Stop::failure(format!(
-                    "Freeway has not taken over a set of {entries} addresses: {drops:?}"
-                )));
-            }
-            thread::sleep(POLL);
+        match &self.daemon {
+            Some(daemon) => taken_over(daemon, entries),
+            None => Ok(()),
         }
     }
 
