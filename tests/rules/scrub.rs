@@ -5,6 +5,8 @@
 //!   client, many sources --- lan0 router wan0 --- server, what arrives is counted
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod fail2ban;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -298,51 +300,4 @@ fn a_ruleset_that_goes_leaves_nothing() {
     let kept = drops["kept"][0]["reason"].as_str().unwrap();
     assert!(kept.contains("policy.drops is false"), "{kept}");
     off.stop();
-}
-
-/// The commands of fail2ban's action `nftables` (type `allports`), with its chain ahead of conntrack.
-#[test]
-fn what_fail2ban_does() {
-    let Some(_machine) = machine() else { return };
-    let lab = build("nat");
-    let router = Router::start(&lab);
-    nft(
-        &lab,
-        "add table inet f2b-table
-         add chain inet f2b-table f2b-chain { type filter hook prerouting priority -300 ; }
-         add set inet f2b-table addr-set-sshd { type ipv4_addr; }
-         add rule inet f2b-table f2b-chain meta l4proto { tcp } ip saddr @addr-set-sshd drop",
-    );
-    wait(&router, "the action's start", settled(1, 0));
-    nft(
-        &lab,
-        "add element inet f2b-table addr-set-sshd { 192.0.2.66 }",
-    );
-    wait(&router, "a ban", settled(1, 1));
-    let syns = vec![packet([192, 0, 2, 66], TCP, 22); 50];
-    arrived(&lab, &syns);
-    let drops = router.json(&["drops"]);
-    let dropped = drops["dropped"]["packets"].as_u64().unwrap();
-    assert!((45..=50).contains(&dropped), "{dropped}");
-    // of another protocol nothing is dropped
-    arrived(&lab, &vec![udp_from(66); 20]);
-    let after = router.json(&["drops"])["dropped"]["packets"]
-        .as_u64()
-        .unwrap();
-    assert_eq!(after, dropped);
-    nft(
-        &lab,
-        "delete element inet f2b-table addr-set-sshd { 192.0.2.66 }",
-    );
-    wait(&router, "no ban", settled(1, 0));
-    arrived(&lab, &syns);
-    let after = router.json(&["drops"])["dropped"]["packets"]
-        .as_u64()
-        .unwrap();
-    assert_eq!(after, dropped);
-    nft(&lab, "delete table inet f2b-table");
-    wait(&router, "the action's end", |drops| {
-        drops["rules"].as_array().unwrap().is_empty()
-    });
-    router.stop();
 }
