@@ -4,15 +4,20 @@ PREFIX ?= /usr/local
 CARGO := scripts/cargo
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-FREEWAY := $(TARGET)/release/freeway
-BENCH := $(TARGET)/release/freeway-bench
-ENGINE := $(TARGET)/release/freeway-engine
+# where programs are, and where their man pages and completions go
+BUILT := $(TARGET)/release
+PAGES := $(TARGET)
+FREEWAY := $(BUILT)/freeway
+BENCH := $(BUILT)/freeway-bench
+ENGINE := $(BUILT)/freeway-engine
+# the last two where they are built
+PROGRAMS = $(FREEWAY) $(wildcard $(BENCH) $(ENGINE))
 
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build the release programs, freeway and freeway-bench
@@ -79,36 +84,44 @@ fmt: ## format Rust and C
 
 .PHONY: man
 man: build ## man pages and completions, in target/man and target/completions
-	$(FREEWAY) man $(TARGET)/man
-	$(BENCH) man $(TARGET)/man
-	$(FREEWAY) completions $(TARGET)/completions
-	$(BENCH) completions $(TARGET)/completions
+	@$(MAKE) --no-print-directory pages
+
+.PHONY: pages
+pages:
+	rm -rf $(PAGES)/man $(PAGES)/completions
+	for program in $(PROGRAMS); do $$program man $(PAGES)/man || exit 1; done
+	for program in $(filter-out $(ENGINE),$(PROGRAMS)); do $$program completions $(PAGES)/completions || exit 1; done
 
 .PHONY: install
-install: man ## install, freeway-engine too where it was built, below DESTDIR and PREFIX (/usr/local)
-	install -D -m 0755 $(FREEWAY) $(DESTDIR)$(PREFIX)/sbin/freeway
-	install -D -m 0755 $(BENCH) $(DESTDIR)$(PREFIX)/sbin/freeway-bench
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 0644 $(TARGET)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	for name in freeway freeway-bench; do \
-		install -D -m 0644 $(TARGET)/completions/$$name.bash \
+install: build ## install, freeway-engine too where it was built, below DESTDIR and PREFIX (/usr/local)
+	@$(MAKE) --no-print-directory stage
+
+# The same without building: packages are made of what this installs.
+.PHONY: stage
+stage: pages
+	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -m 0755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/sbin/
+	install -m 0644 $(PAGES)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	for name in $(notdir $(filter-out $(ENGINE),$(PROGRAMS))); do \
+		install -D -m 0644 $(PAGES)/completions/$$name.bash \
 			$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name && \
-		install -D -m 0644 $(TARGET)/completions/_$$name \
+		install -D -m 0644 $(PAGES)/completions/_$$name \
 			$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$name && \
-		install -D -m 0644 $(TARGET)/completions/$$name.fish \
+		install -D -m 0644 $(PAGES)/completions/$$name.fish \
 			$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish || exit 1; \
 	done
-	sed 's|/usr/sbin/freeway|$(PREFIX)/sbin/freeway|' packaging/freeway.service | \
-		install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/freeway.service
-	if [ -x $(ENGINE) ]; then \
-		install -D -m 0755 $(ENGINE) $(DESTDIR)$(PREFIX)/sbin/freeway-engine && \
-		$(ENGINE) man $(TARGET)/man && \
-		install -m 0644 $(TARGET)/man/freeway-engine*.1 $(DESTDIR)$(PREFIX)/share/man/man1/ && \
-		sed 's|/usr/sbin/freeway|$(PREFIX)/sbin/freeway|' packaging/freeway-engine.service | \
-			install -D -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/freeway-engine.service || exit 1; \
-	fi
+	for name in $(notdir $(filter-out $(BENCH),$(PROGRAMS))); do \
+		sed 's|/usr/sbin/freeway|$(PREFIX)/sbin/freeway|' packaging/$$name.service | \
+			install -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$name.service || exit 1; \
+	done
 	install -D -m 0644 packaging/freeway.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/freeway.conf
 	install -D -m 0644 packaging/freeway.toml $(DESTDIR)$(PREFIX)/share/doc/freeway/freeway.toml
+
+.PHONY: deb
+deb: ## Debian packages, in target/deb
+	@scripts/setup build engine package
+	$(CARGO) build --release -p freeway -p freeway-bench -p freeway-engine
+	@scripts/deb
 
 .PHONY: docs
 docs: ## the documents as a book, in target/book; builds mdBook the first time
