@@ -123,6 +123,16 @@ deb: ## Debian packages, in target/deb
 	$(CARGO) build --release -p freeway -p freeway-bench -p freeway-engine
 	@scripts/deb
 
+.PHONY: archive
+archive: ## the router's program, linked statically, as a tar.gz in target/archive
+	@scripts/setup build package
+	@scripts/archive
+
+.PHONY: try-packages
+try-packages: deb archive ## install, use and purge both in systems of their own; needs the network
+	@$(SUDO) scripts/try-deb
+	@$(SUDO) scripts/try-archive
+
 .PHONY: docs
 docs: ## the documents as a book, in target/book; builds mdBook the first time
 	@scripts/links
