@@ -118,9 +118,8 @@ stage: pages
 	install -D -m 0644 packaging/freeway.toml $(DESTDIR)$(PREFIX)/share/doc/freeway/freeway.toml
 
 .PHONY: deb
-deb: ## Debian packages, in target/deb
-	@scripts/setup build engine package
-	$(CARGO) build --release -p freeway -p freeway-bench -p freeway-engine
+deb: build engine ## Debian packages, in target/deb
+	@scripts/setup package
 	@scripts/deb
 
 .PHONY: archive
