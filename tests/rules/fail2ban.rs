@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! fail2ban itself, with its action `nftables` and the chain ahead of connection tracking, as docs/scrubber.md has it.
+//! Debian's fail2ban, with its action `nftables` and the chain ahead of connection tracking, as docs/scrubber.md has it.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ struct Fail2ban<'a> {
     child: Child,
 }
 
-/// Debian's actions, and a jail.
+/// Debian's action, and a jail.
 fn configure(directory: &Path) {
     let write = |name: &str, text: String| {
         let path = directory.join(name);
@@ -34,10 +34,11 @@ fn configure(directory: &Path) {
         fs::write(path, text).unwrap();
     };
     fs::create_dir(directory.join("action.d")).unwrap();
-    for name in ["nftables.conf"] {
-        let from = Path::new("/etc/fail2ban/action.d").join(name);
-        fs::copy(from, directory.join("action.d").join(name)).unwrap();
-    }
+    fs::copy(
+        "/etc/fail2ban/action.d/nftables.conf",
+        directory.join("action.d/nftables.conf"),
+    )
+    .unwrap();
     let at = directory.display();
     write("log", String::new());
     write(
