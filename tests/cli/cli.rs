@@ -33,6 +33,7 @@ fn clients_without_a_daemon_exit_with_2() {
         &["off"],
         &["flush"],
         &["resync"],
+        &["reload"],
         &["status", "--json"],
     ] {
         let (code, line) = refusal(&[command, &["--socket", socket]].concat());
@@ -86,7 +87,7 @@ fn help_is_complete() {
     let text = String::from_utf8(output.stdout).unwrap();
     for words in [
         "run", "status", "stats", "drops", "flows", "explain", "on", "off", "flush", "resync",
-        "doctor", "demo", "lab", "bench",
+        "reload", "config", "doctor", "demo", "lab", "bench",
     ] {
         assert!(text.contains(&format!("\n  {words} ")), "{words}: {text}");
     }

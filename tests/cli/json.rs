@@ -162,6 +162,22 @@ fn every_command_prints_what_is_documented() {
         schema.check("steer", &steering);
         assert!(!steering["rules"].as_array().unwrap().is_empty());
     }
+    // the file of a pipe cannot be read again
+    let reload = router.run(&["reload", "--json"]);
+    assert_eq!(reload.status.code(), Some(78));
+    let config = std::env::temp_dir().join(format!("freeway-json-{}.toml", std::process::id()));
+    let file = config.to_str().unwrap();
+    for (text, ok) in [("[flows]\nmax = 9\n", true), ("[flows]\nmax = 0\n", false)] {
+        std::fs::write(&config, text).unwrap();
+        let output = router.run(&["config", "check", "--json", file]);
+        let checked: Value = serde_json::from_slice(&output.stdout).unwrap();
+        schema.check("config check", &checked);
+        assert_eq!(checked["ok"], ok, "{checked:#}");
+        assert_eq!(output.status.code(), Some(if ok { 0 } else { 78 }));
+    }
+    std::fs::write(&config, "[daemon]\nlog = \"warn\"\n").unwrap();
+    schema.check("config show", &router.json(&["config", "show", file]));
+    std::fs::remove_file(&config).unwrap();
     for command in ["off", "on", "flush", "resync"] {
         schema.check(command, &router.json(&[command]));
     }

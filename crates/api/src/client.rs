@@ -17,12 +17,15 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Resynced, Stats,
-    Status, SteerChange, Steering, Switch, Switched, Top, TopQuery, netns,
+    Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Reloaded,
+    Resynced, Stats, Status, SteerChange, Steering, Switch, Switched, Top, TopQuery, netns,
 };
 
 /// How long the daemon may take beside what it was asked to watch.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How much longer a reload may take: programs may have to be attached to many ports.
+const RELOAD: Duration = Duration::from_secs(20);
 
 /// A client of one control socket.
 #[derive(Debug)]
@@ -123,6 +126,11 @@ impl Client {
     /// `freeway flush`.
     pub fn flush(&self) -> Result<Flushed, Stop> {
         self.ask(Method::POST, "/v1/flush", &(), Duration::ZERO)
+    }
+
+    /// `freeway reload`.
+    pub fn reload(&self) -> Result<Reloaded, Stop> {
+        self.ask(Method::POST, "/v1/reload", &(), RELOAD)
     }
 
     /// `freeway drops`.
@@ -246,6 +254,7 @@ fn refusal(answer: &[u8]) -> Stop {
         .unwrap_or_else(|_| Failure::internal(String::from_utf8_lossy(answer)));
     let exit = match failure.kind {
         FailureKind::Request => Exit::Usage,
+        FailureKind::Config => Exit::Config,
         _ => Exit::Failure,
     };
     Stop::new(exit, failure.to_string())

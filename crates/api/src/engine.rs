@@ -23,7 +23,7 @@ pub fn socket_beside(control: &Path) -> PathBuf {
 }
 
 /// `[engine]`: forwarding on cores of its own. The daemon checks it, `freeway-engine` goes by it.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineConfig {
     /// The CPU whose core forwards.
@@ -62,7 +62,7 @@ pub enum Idle {
 }
 
 /// `[engine.port.NAME]`: one port.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EnginePort {
     /// A device on the PCI bus that a driver of DPDK's has, such as `0000:01:00.0`.

@@ -22,6 +22,8 @@ pub struct Failure {
 pub enum FailureKind {
     /// The request makes no sense (400).
     Request,
+    /// The configuration is wrong (422).
+    Config,
     /// The daemon cannot do it now (503).
     Unavailable,
     /// Something failed inside (500).
@@ -36,6 +38,15 @@ impl Failure {
             error: error.into(),
             hint: Some(hint.into()),
             kind: FailureKind::Request,
+        }
+    }
+
+    /// A configuration that is wrong.
+    pub fn config(error: impl Into<String>, hint: impl Into<String>) -> Self {
+        Failure {
+            error: error.into(),
+            hint: Some(hint.into()),
+            kind: FailureKind::Config,
         }
     }
 

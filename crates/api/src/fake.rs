@@ -317,6 +317,10 @@ pub fn stats() -> Stats {
             overruns: 0,
             resyncs: 1,
         },
+        reloads: Reloads {
+            applied: 2,
+            refused: 1,
+        },
     }
 }
 

@@ -17,6 +17,7 @@ mod flow;
 pub mod handover;
 pub mod netns;
 mod path;
+mod reload;
 mod select;
 mod stats;
 mod status;
@@ -33,9 +34,11 @@ pub use explain::{
 pub use failure::{Failure, FailureKind};
 pub use flow::{Flow, FlowFilter, FlowPath, FlowState, Tuples};
 pub use path::PathChoice;
+pub use reload::{KeyChange, Reloaded};
 pub use select::{PortRange, Prefix, Proto};
 pub use stats::{
-    BridgedFrames, DropsBySet, Events, Limit, Netlink, Packets, ReasonCount, RefusalCount, Stats,
+    BridgedFrames, DropsBySet, Events, Limit, Netlink, Packets, ReasonCount, RefusalCount, Reloads,
+    Stats,
 };
 pub use status::{
     Feature, FeatureState, FlowCounts, Holder, Invalidation, Latency, Learning, Port, PortPath,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The path of a port, as configuration and command line ask for it.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Who may forward for a port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum PathChoice {
     /// The fastest that the port is fit for.

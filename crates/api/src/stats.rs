@@ -25,6 +25,9 @@ pub struct Stats {
     pub refused: Vec<RefusalCount>,
     /// Health of the kernel's event sockets.
     pub netlink: Netlink,
+    /// Times that the configuration was to be read again.
+    #[serde(default)]
+    pub reloads: Reloads,
 }
 
 /// A count of packets and their bytes.
@@ -121,4 +124,13 @@ pub struct Netlink {
     pub overruns: u64,
     /// Times that everything was read anew.
     pub resyncs: u64,
+}
+
+/// Times that the configuration was to be read again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloads {
+    /// It was applied, also if nothing had changed.
+    pub applied: u64,
+    /// It was refused, and nothing changed.
+    pub refused: u64,
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{FlowFilter, PortRange, Prefix, Proto};
 
 /// Conversations, as the configuration names them: everything that is named must match, in either direction.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Selection {
     /// IP protocol.

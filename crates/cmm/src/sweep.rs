@@ -48,6 +48,12 @@ impl Manager {
         self.settings.tcp_unacknowledged_s = unacknowledged_s;
     }
 
+    /// Seconds without a fast packet after which a flow of TCP, or of anything else, leaves.
+    pub fn set_idle(&mut self, tcp_s: u32, udp_s: u32) {
+        self.settings.idle_tcp_s = tcp_s;
+        self.settings.idle_udp_s = udp_s;
+    }
+
     /// Empties the table.
     pub fn flush(&mut self, now_tick: u32, ops: &mut Vec<Op>) {
         self.begin_sweep(true, now_tick, ops);

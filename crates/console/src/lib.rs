@@ -12,7 +12,7 @@ mod progress;
 mod start;
 mod terminal;
 
-pub use configuration::unreadable;
+pub use configuration::{Fault, place_in, unreadable};
 pub use exit::{EXIT_CODES, Exit, Stop};
 pub use manual::{write_completions, write_pages};
 pub use number::{bit_rate, bytes, count, duration, plural, rate};

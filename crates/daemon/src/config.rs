@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The configuration: optional, TOML, and strict. Without a file the defaults are right for a router.
 
+mod change;
+mod entries;
 mod limit;
+mod names;
+mod places;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,17 +13,21 @@ use std::path::{Path, PathBuf};
 
 use freeway_api::engine::EngineConfig;
 use freeway_api::{PathChoice, Selection, SteerRule};
-use freeway_console::{Exit, Stop, unreadable};
+use freeway_console::{Fault, Stop};
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
+use self::places::Places;
+
+pub use change::{Change, changes, needs_restart};
+pub use entries::{Entry, dotted};
 pub use limit::{Limited, PacketsPerSecond};
 
 /// Read if it exists and `--config` is absent.
 pub const DEFAULT_PATH: &str = "/etc/freeway/freeway.toml";
 
 /// The daemon's whole configuration.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// `[flows]`: the flow table.
@@ -37,10 +45,13 @@ pub struct Config {
     /// Where it was read from; `None` for the built-in defaults.
     #[serde(skip)]
     pub file: Option<PathBuf>,
+    /// Where its keys are there.
+    #[serde(skip)]
+    places: Places,
 }
 
 /// `[flows]`: the flow table.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Flows {
     /// Most flows (directions of conversations) in the table.
@@ -65,7 +76,7 @@ impl Default for Flows {
 }
 
 /// `[policy]`: what may be fast.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
     /// TCP may be fast.
@@ -108,7 +119,7 @@ impl Default for Policy {
 }
 
 /// `[punts]`: what the kernel is given.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Punts {
     /// Most packets that each CPU gives to the kernel, by reason; a reason that is not named has no limit.
@@ -116,7 +127,7 @@ pub struct Punts {
 }
 
 /// `[port.NAME]`: one network port.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Port {
     /// The peer of this veth behaves as a wire: no merged frames, no unfinished checksums. XDP may then run on it.
@@ -126,7 +137,7 @@ pub struct Port {
 }
 
 /// `[daemon]`: the process.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Daemon {
     /// Network ports to accelerate; empty: each that forwards. `-i` replaces them.
@@ -155,7 +166,7 @@ impl Default for Daemon {
 }
 
 /// How much is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLevel {
     /// What failed.
@@ -186,42 +197,74 @@ impl LogLevel {
 impl Config {
     /// Reads `path`, or the default file if there is one, or takes the defaults.
     pub fn load(path: Option<&Path>) -> Result<Config, Stop> {
+        Ok(Config::read(path)?)
+    }
+
+    /// The same, with what is wrong in parts.
+    pub fn read(path: Option<&Path>) -> Result<Config, Fault> {
         let file = path.unwrap_or(Path::new(DEFAULT_PATH));
         let text = match std::fs::read_to_string(file) {
             Ok(text) => text,
             Err(error) if path.is_none() && error.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(Config::default());
             }
-            Err(error) => {
-                let message = format!("cannot read configuration {}: {error}", file.display());
-                return Err(Stop::new(Exit::Config, message));
-            }
+            Err(error) => return Err(unreadable(file, &error.to_string())),
         };
-        let mut config = Config::parse(&text, &file.display().to_string())?;
+        let mut config = Config::of(&text, &file.display().to_string())?;
         config.file = Some(file.to_path_buf());
         Ok(config)
     }
 
+    /// Reads a file that was read before. A pipe would say nothing the second time, and might never end.
+    pub fn read_again(path: Option<&Path>) -> Result<Config, Fault> {
+        match path {
+            Some(file) if file.metadata().is_ok_and(|meta| !meta.is_file()) => {
+                Err(unreadable(file, "it is no regular file"))
+            }
+            _ => Config::read(path),
+        }
+    }
+
     /// Parses a configuration; `name` stands for the file in errors.
     pub fn parse(text: &str, name: &str) -> Result<Config, Stop> {
-        let config: Config = toml::from_str(text)
-            .map_err(|error| unreadable(name, text, error.span(), error.message()))?;
-        config
-            .check()
-            .map_err(|message| Stop::new(Exit::Config, format!("{name}: {message}")))?;
+        Ok(Config::of(text, name)?)
+    }
+
+    fn of(text: &str, name: &str) -> Result<Config, Fault> {
+        let mut config: Config = toml::from_str(text)
+            .map_err(|error| Fault::in_text(name, text, error.span(), error.message()))?;
+        config.places = Places::of(text);
+        config.check().map_err(|(path, message)| Fault {
+            file: Some(name.to_owned()),
+            place: config.places.near(&path),
+            key: None,
+            message,
+        })?;
         Ok(config)
     }
 
-    /// What types cannot express.
-    fn check(&self) -> Result<(), String> {
+    /// What types cannot express: the key, and what is wrong with it.
+    fn check(&self) -> Result<(), (Vec<String>, String)> {
         if let Some(index) = self.policy.exclude.iter().position(Selection::is_empty) {
             let nth = index + 1;
-            return Err(format!(
+            let path = ["policy", "exclude", &index.to_string()].map(str::to_owned);
+            let message = format!(
                 "policy.exclude number {nth} names nothing and would exclude everything; \
                  use policy.tcp = false and policy.udp = false for that"
-            ));
+            );
+            return Err((path.into(), message));
         }
-        self.engine.check()
+        self.engine.check().map_err(|message| {
+            let path = self.places.named_by(&message);
+            (path.unwrap_or_default().to_vec(), message)
+        })
+    }
+}
+
+fn unreadable(file: &Path, why: &str) -> Fault {
+    Fault {
+        message: format!("cannot read configuration {}: {why}", file.display()),
+        ..Fault::default()
     }
 }
 
@@ -244,6 +287,7 @@ fn within<'de, D: Deserializer<'de>, const MIN: u32, const MAX: u32>(
 #[cfg(test)]
 mod tests {
     use freeway_api::{Proto, SteerPath};
+    use freeway_console::Exit;
 
     use super::*;
 
@@ -418,7 +462,10 @@ mod tests {
     fn values_have_limits() {
         assert!(error("flows.max = 0").contains(":1:13: key `flows.max`: 0 is out of range"));
         assert!(error("[flows]\nudp_idle_s = 0").contains(":2:14: key `udp_idle_s`: 0 is too low"));
-        assert!(error("[[policy.exclude]]").contains("names nothing"));
+        let nothing = "[policy]\ntcp = true\n\n[[policy.exclude]]\n";
+        assert!(error(nothing).starts_with("freeway.toml:4:1: policy.exclude number 1"));
+        let engine = "[flows]\n[engine.port.lan0]\nmtu = 1400\n";
+        assert!(error(engine).starts_with("freeway.toml:2:14: engine.port.lan0: it names no"));
     }
 
     #[test]
@@ -430,5 +477,6 @@ mod tests {
             stop.to_string().contains("none.toml: No such file"),
             "{stop}"
         );
+        assert!(Config::read_again(Some(dir.path())).is_err());
     }
 }

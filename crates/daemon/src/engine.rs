@@ -23,6 +23,7 @@ mod ports;
 mod qdiscs;
 mod rates;
 mod redirects;
+mod reload;
 mod rings;
 mod ruleset;
 mod sample;
@@ -230,6 +231,7 @@ struct Counts {
     netlink_events: u64,
     overruns: u64,
     resyncs: u64,
+    reloads: freeway_api::Reloads,
 }
 
 impl Engine {
@@ -301,7 +303,9 @@ impl Engine {
             mirror,
             conntrack,
         };
-        engine.ports.check_names(&engine.config, &engine.mirror)?;
+        engine
+            .check_names(&engine.config)
+            .map_err(|fault| DaemonError::Config(fault.to_string()))?;
         let per_tick = |per_s: u32| (per_s / engine.datapath.clock.hz()).max(1);
         let control = &engine.datapath.control;
         control.set_reval_budget(per_tick(REVALIDATIONS_PER_S));

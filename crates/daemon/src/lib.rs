@@ -11,7 +11,9 @@ pub mod kinds;
 mod listing;
 mod lock;
 mod metrics;
+mod options;
 mod privilege;
+mod reload;
 mod request;
 mod run;
 mod server;
@@ -26,4 +28,5 @@ mod tests;
 use request::{Page, PageQuery, Reply, Request};
 
 pub use error::DaemonError;
-pub use run::{Options, run};
+pub use options::Options;
+pub use run::run;

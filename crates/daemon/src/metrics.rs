@@ -274,6 +274,17 @@ pub fn render(status: &Status, stats: &Stats) -> String {
         "Times that everything was read anew.",
         stats.netlink.resyncs,
     );
+    page.family(
+        "freeway_reloads_total",
+        "counter",
+        "Times that the configuration was to be read again.",
+    );
+    for (result, count) in [
+        ("applied", stats.reloads.applied),
+        ("refused", stats.reloads.refused),
+    ] {
+        page.sample("freeway_reloads_total", &[("result", result)], count);
+    }
     page.single(
         "freeway_memory_bytes",
         "gauge",
@@ -393,6 +404,7 @@ mod tests {
         assert!(page.contains("freeway_limit_packets_per_second{reason=\"fragment\"} 10000\n"));
         let set = "freeway_scrub_dropped_packets_total{set=\"inet banip blocklistv4\"} 1000000\n";
         assert!(page.contains(set));
+        assert!(page.contains("freeway_reloads_total{result=\"refused\"} 1\n"));
         assert!(page.contains("freeway_port_fast{port=\"lan0\"} 1\n"));
         for line in page.lines().filter(|line| !line.starts_with('#')) {
             let (name, value) = line.rsplit_once(' ').unwrap();

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use freeway_api::{
-    Drops, Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Resynced, Stats, Status,
-    SteerChange, Steering, Switch, Switched, Top, TopQuery,
+    Drops, Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Reloaded, Resynced, Stats,
+    Status, SteerChange, Steering, Switch, Switched, Top, TopQuery,
 };
 use tokio::sync::oneshot;
+
+use crate::config::Config;
 
 /// Where an answer goes. The asker may have left meanwhile, so a failed send means nothing.
 pub type Reply<T> = oneshot::Sender<Result<T, Failure>>;
@@ -33,6 +35,8 @@ pub enum Request {
     Steer(Option<SteerChange>, Reply<Steering>),
     /// `POST /v1/flush`.
     Flush(Reply<Flushed>),
+    /// `POST /v1/reload` and SIGHUP: the configuration as it was read, or why it could not be.
+    Reload(Result<Box<Config>, Failure>, Reply<Reloaded>),
     /// `POST /v1/resync`.
     Resync(Reply<Resynced>),
 }

@@ -1,54 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starting and ending the daemon.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
 
 use freeway_console::{Exit, Stop, Terminal};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
+use tracing_subscriber::reload as reload_layer;
 
+use super::options::Options;
+use super::reload::{Metrics, Reloader, SetLog};
 use super::socket::ControlSocket;
-use super::{Request, engine, privilege, server, signals};
+use super::{Request, engine, privilege, reload, server, signals};
 use crate::config::{Config, LogLevel};
 
 /// Questions that may wait for the engine.
 const QUEUE: usize = 64;
 
-/// What the command line says beside the configuration, and ahead of it.
-#[derive(Debug, Default)]
-pub struct Options {
-    /// The configuration's file; `None`: the default one, if it exists.
-    pub config: Option<PathBuf>,
-    /// Ports to accelerate; empty: as configured.
-    pub interfaces: Vec<String>,
-    /// Control socket.
-    pub socket: Option<PathBuf>,
-    /// Address that serves Prometheus metrics.
-    pub metrics: Option<SocketAddr>,
-    /// How much is logged.
-    pub log: Option<LogLevel>,
-}
-
 /// Runs the daemon until a signal or a failure ends it.
 pub fn run(options: Options) -> Result<(), Stop> {
-    let mut config = Config::load(options.config.as_deref())?;
-    if !options.interfaces.is_empty() {
-        config.daemon.interfaces = options.interfaces;
-    }
-    config.daemon.socket = options.socket.or(config.daemon.socket);
-    config.daemon.metrics = options.metrics.or(config.daemon.metrics);
-    config.daemon.log = options.log.unwrap_or(config.daemon.log);
+    let config = options.read()?;
     privilege::check()?;
-    start_log(&config);
+    let set_log = start_log(&config);
     let mut socket = ControlSocket::open(config.daemon.socket.as_deref())?;
     let runtime = runtime()?;
     let (requests, queue) = mpsc::channel(QUEUE);
-    let front = Front::start(&config, &mut socket, requests)?;
+    let front = Front::start(options, &config, &mut socket, requests, set_log)?;
     let result = runtime.block_on(async {
         let ended = signals::ended()
             .map_err(|error| Stop::failure(format!("cannot handle signals: {error}")))?;
@@ -71,26 +52,35 @@ struct Front {
 
 impl Front {
     fn start(
+        options: Options,
         config: &Config,
         socket: &mut ControlSocket,
         requests: mpsc::Sender<Request>,
+        set_log: SetLog,
     ) -> Result<Front, Stop> {
         let control = socket.take_listener();
         tracing::debug!("control socket {}", socket.path().display());
-        let metrics = config.daemon.metrics.map(listen).transpose()?;
+        let (file, address) = (config.file.clone(), config.daemon.metrics);
+        let listener =
+            Metrics::listen(address).map_err(|message| Stop::new(Exit::Config, message))?;
         let (stop, stopped) = oneshot::channel();
         let failed = |error| Stop::failure(format!("cannot start the control server: {error}"));
         let runtime = runtime()?;
+        let hangup = {
+            // from here on SIGHUP no longer ends the process
+            let _inside = runtime.enter();
+            signal(SignalKind::hangup()).map_err(failed)?
+        };
         let work = move || {
             runtime.block_on(async {
+                let mut metrics = Metrics::default();
+                metrics.serve(address, listener, &requests);
+                let reloader = Reloader::new(requests.clone(), options, file, metrics, set_log);
                 if let Some(listener) = control.and_then(|l| UnixListener::from_std(l).ok()) {
-                    let router = server::router(requests.clone());
+                    let router = server::router(requests).merge(reload::router(reloader.clone()));
                     tokio::spawn(async move { axum::serve(listener, router).await });
                 }
-                if let Some(listener) = metrics.and_then(|l| TcpListener::from_std(l).ok()) {
-                    let router = server::metrics_router(requests);
-                    tokio::spawn(async move { axum::serve(listener, router).await });
-                }
+                tokio::spawn(reloader.follow(hangup));
                 // an error says that the other end is gone, which is the end, too
                 let _ = stopped.await;
             });
@@ -109,19 +99,6 @@ impl Front {
     }
 }
 
-fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Stop> {
-    let listener = std::net::TcpListener::bind(address)
-        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-        .map_err(|error| {
-            Stop::new(
-                Exit::Config,
-                format!("cannot serve metrics at {address}: {error}"),
-            )
-        })?;
-    tracing::info!("metrics at http://{address}/metrics");
-    Ok(listener)
-}
-
 fn runtime() -> Result<Runtime, Stop> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -129,13 +106,14 @@ fn runtime() -> Result<Runtime, Stop> {
         .map_err(|error| Stop::failure(format!("cannot start the runtime: {error}")))
 }
 
-/// Logs go to standard error; FREEWAY_LOG overrides the level: `LEVEL`, or `TARGET=LEVEL,...`.
-fn start_log(config: &Config) {
+/// Logs go to standard error; FREEWAY_LOG overrides the level: `LEVEL`, or `TARGET=LEVEL,...`. What comes back sets the
+/// level, unless FREEWAY_LOG does.
+fn start_log(config: &Config) -> SetLog {
     let filter = std::env::var("FREEWAY_LOG").ok();
     let filter = filter.and_then(|filter| filter.parse::<Targets>().ok());
-    let level = config.daemon.log.directive().parse();
-    let level = level.unwrap_or(LevelFilter::INFO);
-    let filter = filter.unwrap_or_else(|| Targets::new().with_default(level));
+    let forced = filter.is_some();
+    let filter = filter.unwrap_or_else(|| filter_of(config.daemon.log));
+    let (filter, handle) = reload_layer::Layer::new(filter);
     let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_target(false)
@@ -146,4 +124,14 @@ fn start_log(config: &Config) {
         None => log.boxed(),
     };
     tracing_subscriber::registry().with(filter).with(log).init();
+    Box::new(move |level| {
+        if !forced && let Err(error) = handle.reload(filter_of(level)) {
+            tracing::warn!("how much is logged stays as it is: {error}");
+        }
+    })
+}
+
+fn filter_of(level: LogLevel) -> Targets {
+    let level = level.directive().parse();
+    Targets::new().with_default(level.unwrap_or(LevelFilter::INFO))
 }

@@ -144,7 +144,8 @@ fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
     })
 }
 
-fn answer<T: Serialize>(result: Result<T, Failure>) -> Response {
+/// A value, or a failure with its status.
+pub fn answer<T: Serialize>(result: Result<T, Failure>) -> Response {
     match result {
         Ok(body) => Json(body).into_response(),
         Err(failure) => refusal(failure),
@@ -154,6 +155,7 @@ fn answer<T: Serialize>(result: Result<T, Failure>) -> Response {
 fn refusal(failure: Failure) -> Response {
     let status = match failure.kind {
         FailureKind::Request => StatusCode::BAD_REQUEST,
+        FailureKind::Config => StatusCode::UNPROCESSABLE_ENTITY,
         FailureKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         FailureKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     };

@@ -6,16 +6,14 @@ use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Completes at SIGINT, SIGTERM or SIGHUP. The handlers are installed at once.
+/// Completes at SIGINT or SIGTERM. The handlers are installed at once.
 pub fn ended() -> io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
         let name = tokio::select! {
             _ = interrupt.recv() => "SIGINT",
             _ = terminate.recv() => "SIGTERM",
-            _ = hangup.recv() => "SIGHUP",
         };
         tracing::info!("{name}: stopping");
     })

@@ -66,6 +66,14 @@ pub enum Command {
     /// matches counts; a flow that none matches is XDP's. Flows that become another's are learned anew.
     #[command(subcommand)]
     Steer(SteerCommand),
+    /// Have the daemon read its configuration again; SIGHUP does the same
+    ///
+    /// All of it is applied, or nothing: a file that is wrong and keys that need a restart are refused by name. Flows that
+    /// are not concerned stay fast. Exits with 78 if the file is wrong, with 1 if a restart is needed.
+    Reload(ShowArgs),
+    /// Look at a configuration, without a daemon
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Empty the flow table; flows are learned anew
     Flush(ShowArgs),
     /// Read everything from the kernel again, and say how much differed
@@ -253,6 +261,35 @@ pub enum SteerCommand {
         #[command(flatten)]
         show: ShowArgs,
     },
+}
+
+/// What to do with a configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Say whether the daemon would take it: exits with 78 if not, and names file, line and key
+    #[command(after_help = EXIT_CODES)]
+    Check {
+        /// It is for another machine: do not look for its ports here
+        #[arg(long)]
+        elsewhere: bool,
+        #[command(flatten)]
+        config: ConfigArgs,
+    },
+    /// Show every key with its value, and where that is from: the file's line, or the default
+    ///
+    /// As TOML, which is a configuration itself. Arguments of `freeway run` are not known here.
+    Show(ConfigArgs),
+}
+
+/// Which configuration.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// The file [default: /etc/freeway/freeway.toml if it exists]
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `steer add`.

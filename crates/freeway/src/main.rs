@@ -3,6 +3,7 @@
 
 mod bench;
 mod cli;
+mod config;
 mod demo;
 mod doctor;
 mod lab;
@@ -18,7 +19,7 @@ use freeway_api::SteerChange;
 use freeway_console::{Stop, start, write_completions, write_pages};
 use freeway_daemon::Options;
 
-use cli::{Cli, Command, LabCommand, SteerCommand};
+use cli::{Cli, Command, ConfigCommand, LabCommand, SteerCommand};
 
 fn main() -> ExitCode {
     start("freeway --help", |cli: Cli| run(cli.command))
@@ -46,6 +47,11 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Steer(SteerCommand::Delete { number, show }) => {
             show::steer(&show, Some(&SteerChange::Delete { number }))
         }
+        Command::Reload(args) => show::reload(&args),
+        Command::Config(ConfigCommand::Check { elsewhere, config }) => {
+            config::check(&config, elsewhere)
+        }
+        Command::Config(ConfigCommand::Show(args)) => config::show(&args),
         Command::Flush(args) => show::flush(&args),
         Command::Resync(args) => show::resync(&args),
         Command::Doctor(args) => show::doctor(&args),

@@ -257,6 +257,12 @@ pub fn flush(args: &ShowArgs) -> Result<(), Stop> {
     })
 }
 
+/// `freeway reload`.
+pub fn reload(args: &ShowArgs) -> Result<(), Stop> {
+    let reloaded = client(args)?.reload()?;
+    show(args.json, &reloaded, |_| render::reloaded(&reloaded))
+}
+
 /// `freeway resync`.
 pub fn resync(args: &ShowArgs) -> Result<(), Stop> {
     let resynced = client(args)?.resync()?;

@@ -3,7 +3,7 @@
 
 use freeway_abi::{REASONS, Reason};
 use serde::de::{Error, Unexpected};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A reason that may have a limit, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,8 +45,14 @@ impl<'de> Deserialize<'de> for Limited {
     }
 }
 
+impl Serialize for Limited {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.reason().name)
+    }
+}
+
 /// Packets a second, at least one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PacketsPerSecond(pub u32);
 
 impl<'de> Deserialize<'de> for PacketsPerSecond {

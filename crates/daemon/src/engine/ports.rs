@@ -2,7 +2,7 @@
 //! Which ports take part, and why the others do not.
 
 pub(super) mod attach;
-mod judge;
+pub(super) mod judge;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::BorrowedFd;
@@ -11,15 +11,12 @@ use std::time::{Duration, Instant};
 use freeway_abi::{fw_framed, fw_framing};
 use freeway_cmm::{Fitness, Framing, Tag};
 use freeway_datapath::Attachment;
-use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::Link;
 use freeway_kernel::{clsact, netdev};
 
 use super::membership::{is_member, is_part};
 use super::redirects::Redirects;
 use super::rings::Ring;
-use crate::DaemonError;
-use crate::config::Config;
 
 /// Hardware type of the loopback (linux/if_arp.h).
 const ARPHRD_LOOPBACK: u16 = 772;
@@ -71,7 +68,7 @@ pub(super) enum Within {
 }
 
 impl Within {
-    fn of(link: &Link) -> Self {
+    pub(super) fn of(link: &Link) -> Self {
         match (is_member(link), is_part(link)) {
             (true, _) => Within::Bridge,
             (_, true) => Within::Bond,
@@ -277,36 +274,6 @@ impl Slots {
 }
 
 impl Ports {
-    /// Names in the configuration must exist.
-    pub(super) fn check_names(&self, config: &Config, mirror: &Mirror) -> Result<(), DaemonError> {
-        let exists = |name: &str| mirror.links().values().any(|link| link.name == name);
-        let interfaces = config.daemon.interfaces.iter().map(|n| (n, "interface"));
-        let ports = config.port.keys().map(|n| (n, "[port] table"));
-        let excluded = config.policy.exclude.iter().flat_map(|e| &e.port);
-        let excluded = excluded.map(|n| (n, "[[policy.exclude]] port"));
-        let steered = config.policy.steer.iter().flat_map(|rule| &rule.port);
-        let steered = steered.map(|n| (n, "[[policy.steer]] port"));
-        for (name, place) in interfaces.chain(ports).chain(excluded).chain(steered) {
-            if !exists(name) {
-                let names: Vec<&str> = mirror.links().values().map(|l| l.name.as_str()).collect();
-                return Err(DaemonError::Config(format!(
-                    "{place} {name}: no such network interface; there are: {}",
-                    names.join(", ")
-                )));
-            }
-        }
-        let vrf = |name: &&String| {
-            let link = mirror.link_by_name(name);
-            link.is_some_and(Link::is_vrf)
-        };
-        match config.port.keys().find(vrf) {
-            Some(name) => Err(DaemonError::Config(format!(
-                "[port] table {name}: a VRF has no path of its own; have a table for each of its ports"
-            ))),
-            None => Ok(()),
-        }
-    }
-
     /// Programs that somebody else has taken off, of all ports.
     pub(super) fn lost_programs(&self) -> u64 {
         self.by_index

@@ -50,6 +50,10 @@ impl Engine {
                 let steering = self.steer(change)?;
                 drop(reply.send(steering));
             }
+            Request::Reload(read, reply) => {
+                let reloaded = self.reload(read)?;
+                drop(reply.send(reloaded));
+            }
             Request::Flush(reply) => {
                 let flows = self.flush()?;
                 drop(reply.send(Ok(Flushed { flows })));
@@ -267,6 +271,7 @@ impl Engine {
                 overruns: self.counts.overruns,
                 resyncs: self.counts.resyncs,
             },
+            reloads: self.counts.reloads,
         })
     }
 }

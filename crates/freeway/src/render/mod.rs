@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the daemon and the doctor say, as pages for people.
 
+mod config;
 mod doctor;
 mod drops;
 mod explain;
@@ -11,6 +12,7 @@ mod status;
 mod steer;
 mod top;
 
+pub use config::{checked, reloaded, shown};
 pub use doctor::doctor;
 pub use drops::drops;
 pub use explain::explain;

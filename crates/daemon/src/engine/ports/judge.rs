@@ -562,7 +562,7 @@ impl Engine {
 }
 
 /// A port in the manager's terms.
-fn managed(link: &Link, port: &Port) -> ManagedPort {
+pub(in crate::engine) fn managed(link: &Link, port: &Port) -> ManagedPort {
     let carried = port.carried.as_ref();
     ManagedPort {
         ifindex: link.ifindex,

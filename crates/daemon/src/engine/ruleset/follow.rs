@@ -89,17 +89,22 @@ impl Engine {
         ruleset.status.safe = ruleset.findings.len() == ruleset.marks;
         ruleset.scopes = self.scopes(&ruleset);
         let before = std::mem::replace(&mut self.ruleset, ruleset);
-        let one_way = self.config.policy.udp_one_way && self.ruleset.new_safe;
-        self.datapath.control.set_udp_one_way(one_way.into());
-        let (now_tick, mut ops) = (self.now_tick()?, Vec::new());
-        self.manager.set_one_way(one_way, now_tick, &mut ops);
-        self.execute(ops)?;
+        self.set_one_way()?;
         self.set_ruleset()?;
         if before.frame_chains != self.ruleset.frame_chains || before.zones != self.ruleset.zones {
             self.update_ports()?;
         }
         self.set_tracking(before.tracks)?;
         self.scrub_by(read)
+    }
+
+    /// Whether UDP that nobody answers may be fast.
+    pub(in crate::engine) fn set_one_way(&mut self) -> Result<(), DaemonError> {
+        let one_way = self.config.policy.udp_one_way && self.ruleset.new_safe;
+        self.datapath.control.set_udp_one_way(one_way.into());
+        let (now_tick, mut ops) = (self.now_tick()?, Vec::new());
+        self.manager.set_one_way(one_way, now_tick, &mut ops);
+        self.execute(ops)
     }
 
     /// What was learned without a connection is learned anew, with one, once conntrack sees it.
