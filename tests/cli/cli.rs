@@ -125,3 +125,63 @@ fn lab_list_takes_json() {
         "{text}"
     );
 }
+
+#[test]
+fn a_configuration_is_shown_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let file = path("a.toml");
+    let text = "[flows]\nmax = 9\n[[policy.exclude]]\ndport = [53, \"80-90\"]\n[port.\"lan0.7\"]\npath = \"tc\"\n";
+    std::fs::write(&file, text).unwrap();
+    let shown = |file: &str| {
+        let output = freeway(&["config", "show", file]);
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let first = shown(&file);
+    for words in [
+        "\n[flows]\nmax = 9                          # line 2\ntcp_idle_s = 60                  # default\n",
+        "\nexclude = [{ dport = [\"53\", \"80-90\"] }] # line 3\n",
+        "\n[port.\"lan0.7\"]\npath = \"tc\"                      # line 6\n",
+        "\n#metrics =                       # default: none\n",
+    ] {
+        assert!(first.contains(words), "{words}: {first}");
+    }
+    // without the comments it says the same again
+    let again = path("b.toml");
+    std::fs::write(&again, &first).unwrap();
+    let values = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.starts_with("# "));
+        let value = |line: &str| line.split(" #").next().unwrap().trim().to_owned();
+        lines.map(value).collect()
+    };
+    assert_eq!(values(&shown(&again)), values(&first));
+    let output = freeway(&["config", "check", "--elsewhere", &again]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(
+        text,
+        format!("{again} is a configuration that the daemon takes\n")
+    );
+}
+
+#[test]
+fn a_wrong_configuration_is_told_of_without_a_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.toml");
+    std::fs::write(&file, "[flows]\n\nmax = 0\n").unwrap();
+    let file = file.to_str().unwrap();
+    for command in ["check", "show"] {
+        let (code, line) = refusal(&["config", command, file]);
+        assert_eq!(code, 78, "{line}");
+        assert!(
+            line.contains(&format!("{file}:3:7: key `max`: 0 is out of range")),
+            "{line}"
+        );
+    }
+    let output = freeway(&["config", "check", "--json", file]);
+    assert_eq!(output.status.code(), Some(78));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\"key\": \"max\""), "{text}");
+    let (code, line) = refusal(&["config", "check", "/nonexistent/a.toml"]);
+    assert_eq!(code, 78, "{line}");
+}

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -62,20 +62,34 @@ impl Router {
         ports: &[&str],
         ready: impl Fn(&Value) -> bool,
     ) -> Router {
-        let mut child = netns
-            .spawn(
-                program
-                    .args(["run", "--config", "/dev/stdin", "--log", "warn"])
-                    .args(ports.iter().flat_map(|port| ["-i", port]))
-                    .stdin(Stdio::piped())
-                    .stdout(Stdio::null())
-                    .stderr(Stdio::piped()),
-            )
-            .unwrap();
+        program
+            .args(["run", "--config", "/dev/stdin", "--log", "warn"])
+            .args(ports.iter().flat_map(|port| ["-i", port]));
+        Self::spawn(netns, config_toml, program, ready)
+    }
+
+    /// Starts a daemon by a file, which it can read again, and with nothing else.
+    pub fn start_by(netns: &Netns, file: &Path, ready: impl Fn(&Value) -> bool) -> Router {
+        let mut program = freeway();
+        program.args(["run", "--config"]).arg(file);
+        Self::spawn(netns, "", program, ready)
+    }
+
+    fn spawn(
+        netns: &Netns,
+        input: &str,
+        mut program: Command,
+        ready: impl Fn(&Value) -> bool,
+    ) -> Router {
+        program
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = netns.spawn(&mut program).unwrap();
         let log = Log::of(&mut child);
-        let mut config = child.stdin.take().unwrap();
-        config.write_all(config_toml.as_bytes()).unwrap();
-        drop(config);
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input.as_bytes()).unwrap();
+        drop(stdin);
         let mut router = Router {
             child,
             netns: netns.clone(),
