@@ -48,6 +48,8 @@ struct Site {
     injectors: Vec<Injector>,
     captures: Vec<Capture>,
     lab: Lab,
+    /// The daemon's configuration.
+    file: tempfile::NamedTempFile,
 }
 
 impl Site {
@@ -106,19 +108,29 @@ impl Site {
             .collect();
         let config = lab.config_toml("")
             + "[port.lan1]\nwire_true = true\n[port.lan2]\nwire_true = true\n"
+            + "[daemon]\ninterfaces = [\"br0\", \"lan0\", \"lan1\", \"lan2\"]\n"
             + config;
-        let daemon = Router::start_in(
-            lab.router(),
-            &config,
-            freeway(),
-            &["br0", "lan0", "lan1", "lan2"],
-        );
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), config).unwrap();
+        let daemon = Router::start_by(lab.router(), file.path(), |status| {
+            let ports = status["ports"].as_array().unwrap();
+            ports.len() == 4 && ports.iter().all(|port| port["state"] == "fast")
+        });
         Some(Site {
             daemon,
             injectors,
             captures,
             lab,
+            file,
         })
+    }
+
+    /// Has the daemon read its configuration again, with more at the end.
+    fn reload(&self, extra: &str) {
+        let before = std::fs::read_to_string(self.file.path()).unwrap();
+        std::fs::write(self.file.path(), before.clone() + extra).unwrap();
+        self.daemon.json(&["reload"]);
+        std::fs::write(self.file.path(), before).unwrap();
     }
 
     fn plain() -> Site {
@@ -464,4 +476,24 @@ fn bridging_can_be_switched_off() {
         "{port:#}"
     );
     daemon.stop();
+}
+
+/// The same of a daemon that runs, and back again.
+#[test]
+fn bridging_is_switched_while_the_daemon_runs() {
+    let Some(_machine) = machine() else { return };
+    let mut site = Site::plain();
+    site.warm((0, 1), [None; 2]);
+    site.reload("[policy]\nbridging = false\n");
+    let before = site.bridged();
+    assert_eq!(before.1, 0, "paths");
+    let frames: Vec<_> = (0..50).map(|n| frame(1, 0, None, OTHER, n, 0)).collect();
+    for frame in &frames {
+        site.send(0, frame);
+    }
+    assert_eq!(counted(&site.arrived(1)), counted(&frames));
+    assert_eq!(site.bridged(), before);
+    site.reload("");
+    site.warm((0, 1), [None; 2]);
+    site.daemon.stop();
 }
