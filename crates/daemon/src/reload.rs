@@ -14,7 +14,6 @@ use axum::routing::post;
 use freeway_api::{Failure, Reloaded};
 use freeway_console::Fault;
 use tokio::net::TcpListener;
-use tokio::signal::unix::Signal;
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::{JoinHandle, spawn, spawn_blocking};
 
@@ -22,6 +21,7 @@ use super::ask::Engine;
 use super::options::Options;
 use super::request::Request;
 use super::server::{answer, metrics_router};
+use super::signals::Hangup;
 use crate::config::LogLevel;
 
 /// Sets how much is logged.
@@ -112,8 +112,8 @@ impl Reloader {
     }
 
     /// At each SIGHUP; the engine logs what becomes of it.
-    pub async fn follow(self, mut hangup: Signal) {
-        while hangup.recv().await.is_some() {
+    pub async fn follow(self, mut hangup: Hangup) {
+        while hangup.next().await {
             tracing::info!("SIGHUP: reading the configuration again");
             let _ = self.reload().await;
         }

@@ -6,7 +6,6 @@ use std::thread::{self, JoinHandle};
 use freeway_console::{Exit, Stop, Terminal};
 use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
@@ -14,6 +13,7 @@ use tracing_subscriber::reload as reload_layer;
 
 use super::options::Options;
 use super::reload::{Metrics, Reloader, SetLog};
+use super::signals::Hangup;
 use super::socket::ControlSocket;
 use super::{Request, engine, privilege, reload, server, signals};
 use crate::config::{Config, LogLevel};
@@ -67,9 +67,8 @@ impl Front {
         let failed = |error| Stop::failure(format!("cannot start the control server: {error}"));
         let runtime = runtime()?;
         let hangup = {
-            // from here on SIGHUP no longer ends the process
             let _inside = runtime.enter();
-            signal(SignalKind::hangup()).map_err(failed)?
+            Hangup::heed().map_err(failed)?
         };
         let work = move || {
             runtime.block_on(async {
@@ -117,6 +116,8 @@ fn start_log(config: &Config) -> SetLog {
     let log = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_target(false)
+        // or it would be said, and panic, where nobody can read it
+        .log_internal_errors(false)
         .with_ansi(Terminal::stderr().color);
     // journald stamps what it receives.
     let log = match std::env::var_os("JOURNAL_STREAM") {
