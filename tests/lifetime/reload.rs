@@ -33,11 +33,15 @@ struct Case {
 
 impl Case {
     fn start() -> Self {
-        let bench = Bench::light(Options::default(), FLOWS, PPS);
+        Self::start_with(Options::default(), 2)
+    }
+
+    fn start_with(options: Options, ports: usize) -> Self {
+        let bench = Bench::light(options, FLOWS, PPS);
         let file = tempfile::NamedTempFile::new().unwrap();
         write(&bench, &file, "");
         let router = Router::start_by(bench.lab.router(), file.path(), |status| {
-            fast_ports(status) == 2
+            fast_ports(status) == ports
         });
         Self {
             bench,
@@ -93,6 +97,16 @@ impl Case {
         });
     }
 
+    /// Waits until all flows are fast by a path.
+    #[track_caller]
+    fn wait_path(&self, wanted: &str) {
+        until(&format!("all by {wanted}"), PATIENCE, || {
+            let flows = self.router.flows("state fast");
+            let all = flows.iter().all(|flow| flow["path"] == wanted);
+            (flows.len() == FLOWS as usize && all).then_some(())
+        });
+    }
+
     /// What no reload may change of flows that it does not concern: how many were ever learned, and the epoch.
     fn history(&self) -> [Value; 2] {
         let status = self.router.status();
@@ -116,9 +130,8 @@ impl Case {
 }
 
 fn write(bench: &Bench, file: &tempfile::NamedTempFile, extra: &str) {
-    // the first line of what is appended is the eighth
+    // with two ports, the first line of what is appended is the eighth
     let ports = bench.lab.config_toml("");
-    assert_eq!(ports.lines().count(), 6, "{ports}");
     std::fs::write(file.path(), format!("{ports}\n{extra}")).unwrap();
 }
 
@@ -130,16 +143,16 @@ fn fast_ports(status: &Value) -> usize {
 #[test]
 fn what_is_not_concerned_stays_fast_and_nothing_is_lost() {
     let Some(_machine) = machine() else { return };
-    let case = Case::start();
+    let mut case = Case::start();
     let load = case.bench.load();
     case.wait_flows("", FLOWS as usize);
     let history = case.history();
     assert_eq!(case.reload(""), [""; 0]);
-    let keys = "[flows]\nudp_idle_s = 45\n[policy]\nicmp = false\n[daemon]\nlog = \"debug\"\nmetrics = \"127.0.0.1:9100\"\n";
+    let keys = "[flows]\nudp_idle_s = 45\n[policy]\nicmp = false\n[daemon]\nlog = \"error\"\nmetrics = \"127.0.0.1:9100\"\n";
     assert_eq!(
         case.reload(keys),
         [
-            "daemon.log: \"info\" -> \"debug\"",
+            "daemon.log: \"info\" -> \"error\"",
             "daemon.metrics: none -> \"127.0.0.1:9100\"",
             "flows.udp_idle_s: 30 -> 45",
             "policy.icmp: true -> false",
@@ -180,54 +193,60 @@ fn what_is_not_concerned_stays_fast_and_nothing_is_lost() {
     case.wait_flows("", FLOWS as usize);
     let sent = case.bench.end(load);
     case.bench.check(&sent, 0);
-    case.router.stop();
+    case.router.signal(Signal::SIGTERM);
+    assert!(case.router.wait().success());
+    let log = case.router.log();
+    assert!(log.contains("daemon.log: \"info\" -> \"error\""), "{log}");
+    assert!(!log.contains("9101\"\n"), "nothing but errors: {log}");
+    assert!(log.contains("policy.udp: false -> true"), "{log}");
 }
 
+/// The LAN is a bridge, which is as its port is.
 #[test]
 fn ports_change_their_paths_and_come_and_go() {
     let Some(_machine) = machine() else { return };
-    let case = Case::start();
+    let bridge = Options {
+        bridge: true,
+        ..Options::default()
+    };
+    let case = Case::start_with(bridge, 3);
     let load = case.bench.load();
-    case.wait_flows("", FLOWS as usize);
-    let with = |keys: &str| {
+    let with = |port: &str, keys: &str| {
         let ports = case.bench.lab.config_toml("");
-        let table = "[port.\"wan0\"]\n";
-        assert!(ports.contains(table), "{ports}");
-        let ports = ports.replace(table, &format!("{table}{keys}\n"));
+        let table = format!("[port.\"{port}\"]\n");
+        assert!(ports.contains(&table), "{ports}");
+        let ports = ports.replace(&table, &format!("{table}{keys}\n"));
         std::fs::write(case.file.path(), ports).unwrap();
         case.router.json(&["reload"])["changes"].clone()
     };
-    let path = |wanted: &str| {
-        until(&format!("all by {wanted}"), PATIENCE, || {
-            let flows = case.router.flows("state fast");
-            let all = flows.iter().all(|flow| flow["path"] == wanted);
-            (flows.len() == FLOWS as usize && all).then_some(())
-        });
-    };
-    path("xdp");
+    case.wait_path("xdp");
     let change = json!({"key": "port.wan0.path", "from": "\"auto\"", "to": "\"tc\""});
-    assert_eq!(with("path = \"tc\""), json!([change]));
-    path("tc");
-    with("path = \"kernel\"");
+    assert_eq!(with("wan0", "path = \"tc\""), json!([change]));
+    case.wait_path("tc");
+    with("wan0", "path = \"kernel\"");
     case.wait_flows("", 0);
-    with("");
-    path("xdp");
-    case.reload("[daemon]\ninterfaces = [\"lan0\"]\n");
+    with("wan0", "");
+    case.wait_path("xdp");
+    with("lan0", "path = \"tc\"");
+    case.wait_path("tc");
+    case.reload("[daemon]\ninterfaces = [\"br0\", \"lan0\"]\n");
     case.wait_flows("", 0);
-    assert_eq!(case.router.status()["ports"].as_array().unwrap().len(), 1);
-    case.reload(
-        "[policy]\ndrops = false\nbridging = false\nmulticast = false\nudp_one_way = false\n",
-    );
-    path("xdp");
+    assert_eq!(case.router.status()["ports"].as_array().unwrap().len(), 2);
+    case.reload("");
+    case.wait_path("xdp");
+    case.reload("[policy]\nbridging = false\n");
+    case.wait_path("tc");
+    case.reload("[policy]\ndrops = false\nmulticast = false\nudp_one_way = false\n");
+    case.wait_path("xdp");
     assert_eq!(case.router.json(&["drops"])["enabled"], false);
     case.reload("");
     assert_eq!(case.router.json(&["drops"])["enabled"], true);
     case.router.wait_in_step();
-    path("xdp");
+    case.wait_path("xdp");
     let sent = case.bench.end(load);
     // each program that comes or goes replaces the port's rings
     case.bench
-        .check(&sent, (12 * IN_FLIGHT).max(sent.frames / 1000));
+        .check(&sent, (16 * IN_FLIGHT).max(sent.frames / 1000));
     case.router.stop();
 }
 
