@@ -500,6 +500,16 @@ fn commits(site: &Site, generator: &Arc<Generator>) {
     assert!(all.lost() <= all.dropped || !all.judged);
 }
 
+/// Flows from the host that sets name, from these source ports on.
+fn of_host(site: &Site, first: u16) -> Arc<Generator> {
+    let spec = FlowSpec {
+        near: HOST.into(),
+        near_port: first,
+        ..site.lab.flows(Proto::Udp, FLOWS, 128)
+    };
+    Arc::new(Generator::new(site.lab.client_port(), &spec).unwrap())
+}
+
 /// Repeats a change of a set's element, which lets the kernel drop what the concerned flows' client sends.
 fn elements(
     site: &Site,
@@ -511,12 +521,7 @@ fn elements(
     const FIRST: u16 = 0x7000;
     let mut netlink = Netlink::netfilter(site.lab.router());
     let mut row = site.row(kind);
-    let spec = FlowSpec {
-        near: HOST.into(),
-        near_port: FIRST,
-        ..site.lab.flows(Proto::Udp, FLOWS, 128)
-    };
-    let generator = Arc::new(Generator::new(site.lab.client_port(), &spec).unwrap());
+    let generator = of_host(site, FIRST);
     let concerned = source_ports(FIRST, FLOWS);
     let watch = site.start_bystanders();
     site.wait_fast(BYSTANDER_PORT, FLOWS);
@@ -538,12 +543,7 @@ fn elements(
 fn banned_for(site: &Site, mut row: Row, trials: usize, timeout: Option<Duration>) -> Row {
     const FIRST: u16 = 0x7100;
     let mut netlink = Netlink::netfilter(site.lab.router());
-    let spec = FlowSpec {
-        near: HOST.into(),
-        near_port: FIRST,
-        ..site.lab.flows(Proto::Udp, FLOWS, 128)
-    };
-    let generator = Arc::new(Generator::new(site.lab.client_port(), &spec).unwrap());
+    let generator = of_host(site, FIRST);
     let concerned = source_ports(FIRST, FLOWS);
     let watch = site.start_bystanders();
     site.wait_fast(BYSTANDER_PORT, FLOWS);

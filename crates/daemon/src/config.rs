@@ -196,11 +196,6 @@ impl LogLevel {
 
 impl Config {
     /// Reads `path`, or the default file if there is one, or takes the defaults.
-    pub fn load(path: Option<&Path>) -> Result<Config, Stop> {
-        Ok(Config::read(path)?)
-    }
-
-    /// The same, with what is wrong in parts.
     pub fn read(path: Option<&Path>) -> Result<Config, Fault> {
         let file = path.unwrap_or(Path::new(DEFAULT_PATH));
         let text = match std::fs::read_to_string(file) {
@@ -471,7 +466,7 @@ mod tests {
     #[test]
     fn unreadable_files_are_named() {
         let dir = tempfile::tempdir().unwrap();
-        let stop = Config::load(Some(&dir.path().join("none.toml"))).unwrap_err();
+        let stop = Stop::from(Config::read(Some(&dir.path().join("none.toml"))).unwrap_err());
         assert_eq!(stop.exit, Exit::Config);
         assert!(
             stop.to_string().contains("none.toml: No such file"),

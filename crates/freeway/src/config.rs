@@ -102,7 +102,7 @@ fn check_names(config: &Config) -> Result<(), Fault> {
 
 /// `freeway config show`.
 pub fn show(args: &ConfigArgs) -> Result<(), Stop> {
-    let config = Config::load(args.file.as_deref())?;
+    let config = Config::read(args.file.as_deref())?;
     let entries = config.entries().map_err(Stop::failure)?;
     let shown = Shown {
         file: config.file.map(|file| file.display().to_string()),

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Looks at everything. `interfaces` restricts the ports.
 pub fn examine(config: Option<&Path>, interfaces: &[String]) -> Result<Report, Stop> {
-    let mut config = Config::load(config)?;
+    let mut config = Config::read(config)?;
     if !interfaces.is_empty() {
         config.daemon.interfaces = interfaces.to_vec();
     }
