@@ -354,17 +354,22 @@ fn wireguard() {
 }
 
 /// WireGuard's program, which makes a tun device; it ends with this value, and the device with it.
-struct WireguardGo(Child);
+struct WireguardGo {
+    child: Child,
+    socket: String,
+}
 
 impl WireguardGo {
     fn start(netns: &Netns, device: &str) -> Self {
         let mut command = Command::new("wireguard-go");
         command.args(["--foreground", device]).stdin(Stdio::null());
-        let program = Self(netns.spawn(&mut command).unwrap());
+        let program = Self {
+            child: netns.spawn(&mut command).unwrap(),
+            socket: format!("/var/run/wireguard/{device}.sock"),
+        };
         // wg removes a socket that does not answer yet, so this asks
-        let socket = format!("/var/run/wireguard/{device}.sock");
         let ask = || {
-            let mut stream = UnixStream::connect(&socket)?;
+            let mut stream = UnixStream::connect(&program.socket)?;
             stream.write_all(b"get=1\n\n")?;
             stream.read_exact(&mut [0])
         };
@@ -377,8 +382,10 @@ impl WireguardGo {
 
 impl Drop for WireguardGo {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // a killed one leaves it
+        let _ = std::fs::remove_file(&self.socket);
     }
 }
 
