@@ -70,6 +70,8 @@ enum fw_const {
 	FW_CT_STATUS_KEEP = 1 << 1 | 1 << 2 | 1 << 6 | 1 << 12 | 1 << 13 | 1 << 14,
 	FW_AF_INET = 4,
 	FW_AF_INET6 = 6,
+	/* Of a slot: an IPv4 packet that asks for a prefix's next hop, the record `served`. */
+	FW_AF_ROUTED = 1,
 };
 
 /* Why a packet took the way it took: one list, see reasons.def. */
@@ -445,12 +447,14 @@ struct fw_config {
 	/* elements - 1 of arrays whose size is a power of two */
 	__u32 flow_mask;
 	__u32 nexthop_mask;
-	__u32 kern_ctx;               /* bpf_cast_to_kern_ctx() is there (6.2) */
-	__u32 hash_shift;             /* what is left is a flow's home */
-	__u32 police;                 /* some reason has a limit */
-	__u32 sockets;                /* XDP may have to hand frames to the engine */
-	__u32 copy_magic;             /* random: metadata may also be a driver's */
-	__u32 netns_inum;             /* the daemon's network namespace, as its inode is numbered */
+	__u32 kern_ctx;   /* bpf_cast_to_kern_ctx() is there (6.2) */
+	__u32 hash_shift; /* what is left is a flow's home */
+	__u32 police;     /* some reason has a limit */
+	__u32 sockets;    /* XDP may have to hand frames to the engine */
+	__u32 copy_magic; /* random: metadata may also be a driver's */
+	__u32 netns_inum; /* the daemon's network namespace, as its inode is numbered */
+	__u32 hop_mask;
+	__u32 pad;
 	__u64 hash_key[FW_HASH_KEYS]; /* random and odd, so that nobody can aim at a home */
 	struct fw_limit limit[FW_REASONS_MAX];
 };
@@ -580,6 +584,79 @@ struct fw_scrub_config {
 	__u64 hash_key[3];
 };
 
+/*
+ * Prefix paths: packets without a flow leave by the kernel's routes. A longest prefix match
+ * (prefix4.h) gives a leaf, the leaf a record, which carries packets while the kernel's own frames
+ * confirm it.
+ */
+enum fw_route_const {
+	/* Leaves, and records, which rest before they are used again; 0 of both is the kernel's. */
+	FW_LEAVES = 4096,
+	FW_HOPS = 2 * FW_LEAVES,
+	/* A unicast route that is the kernel's to follow. */
+	FW_LEAF_UNICAST = 1,
+	FW_LEAF_FIRST = 2,
+	/* First octets of destinations: of each a packet a second goes through the kernel. */
+	FW_ROUTE_BLOCKS = 256,
+	/* Bits of a hash of the router's own addresses. */
+	FW_OWN_BITS = 12,
+	/* fw_route_here.rp_filter */
+	FW_RP_OFF = 0,
+	FW_RP_STRICT = 1,
+	FW_RP_LOOSE = 2,
+};
+
+/* A next hop. The daemon writes a record while no leaf leads to it, and changes only `status`. */
+struct fw_hop {
+	__u8 l2[14];
+	__u16 len_max; /* longest L3 packet */
+	__u32 port;    /* egress ifindex */
+	__u32 devmap_slot;
+	__u32 status; /* FW_ST_ACTIVE, or 0: nobody's */
+	__u32 epoch;  /* of the last confirmation; 0: to be confirmed */
+	__u32 due_tick;
+	__u32 confirmed_tick;
+	__u32 misses; /* packets through the kernel that did not come out, in a row */
+	__u32 leaf;
+	__u32 unused[4];
+};
+
+/* The same at all ports. */
+struct fw_routes {
+	__u32 valid; /* 0: everything is the kernel's */
+	__u32 pad;
+	__u32 due_tick[FW_ROUTE_BLOCKS];
+	/* Addresses that the kernel refuses as sources: a set bit is perhaps one. */
+	__u32 own[(1 << FW_OWN_BITS) / 32];
+	__u32 record[FW_LEAVES];
+};
+
+/* Of one port. */
+struct fw_route_here {
+	__u8 mac[6]; /* frames to other stations are the kernel's */
+	__u16 rp_filter;
+	__u32 port; /* ifindex */
+	__u32 pad;
+};
+
+/* By CPU and leaf. */
+struct fw_route_count {
+	__u64 packets;
+	__u64 bytes; /* of their frames, as sent, without FCS */
+};
+
+/* Load-time constants. */
+struct fw_route_config {
+	__u32 count_mask;
+	__u32 pad;
+};
+
+/* Ahead of a frame that XDP gives to the kernel: the record by which it would have left. */
+struct fw_route_hint {
+	__u32 magic; /* fw_config.copy_magic */
+	__u32 hop;
+};
+
 /* Context of the clock program: user space asks for the data plane's time. */
 struct fw_clock {
 	__u32 tick;
@@ -700,6 +777,8 @@ enum fw_event_kind {
 	/* Bridged frames were seen twice to take the same path. */
 	FW_EV_CROSSED = 5,
 	FW_EV_DROPPED = 6,
+	/* A packet left otherwise than by its prefix's next hop. */
+	FW_EV_STRAYED = 7,
 };
 
 struct fw_event {
@@ -768,6 +847,16 @@ struct fw_watch_event {
 	__u8 tcp_flags;
 	__u8 ttl;
 	__u32 pad;
+};
+
+/* FW_EV_STRAYED; ev.state is the record. */
+struct fw_strayed {
+	struct fw_event ev;
+	__u32 saddr_be;
+	__u32 daddr_be;
+	__u32 port_out; /* ifindex */
+	__u32 changed;  /* something in the packet was, beside the TTL */
+	__u8 l2_out[16];
 };
 
 enum { FW_FUNCTION_LEN = 48 };
@@ -847,6 +936,13 @@ FW_ABI_SIZE(fw_scrub, 18968);
 FW_ABI_SIZE(fw_scrub_here, 24);
 FW_ABI_SIZE(fw_scrub_count, 24);
 FW_ABI_SIZE(fw_scrub_config, 48);
+FW_ABI_SIZE(fw_hop, 64);
+FW_ABI_SIZE(fw_routes, 17928);
+FW_ABI_SIZE(fw_route_here, 16);
+FW_ABI_SIZE(fw_route_count, 16);
+FW_ABI_SIZE(fw_route_config, 8);
+FW_ABI_SIZE(fw_route_hint, 8);
+FW_ABI_SIZE(fw_strayed, 48);
 FW_ABI_SIZE(fw_source, 12);
 FW_ABI_SIZE(fw_cpu, 3248);
 FW_ABI_SIZE(fw_conn, 92);
@@ -856,6 +952,10 @@ FW_ABI_SIZE(fw_watch_event, 68);
 FW_ABI_SIZE(fw_dropped, 112);
 _Static_assert(__builtin_offsetof(struct fw_state, epoch) ==
 		       __builtin_offsetof(struct fw_state, status) + 4,
+	       "compared as one word");
+_Static_assert(__builtin_offsetof(struct fw_hop, status) % 8 == 0 &&
+		       __builtin_offsetof(struct fw_hop, epoch) ==
+			       __builtin_offsetof(struct fw_hop, status) + 4,
 	       "compared as one word");
 _Static_assert(__builtin_offsetof(struct fw_state, seq_be) % 8 == 0 &&
 		       __builtin_offsetof(struct fw_state, ack_be) ==

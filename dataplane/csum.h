@@ -49,4 +49,17 @@ static __always_inline __u16 fw_csum_ip(const void *header)
 	return fw_csum_fold((__u64)word[0] + word[1] + word[2] + word[3] + word[4]);
 }
 
+/*
+ * 0 if the IPv4 header sums up, which is: its sum is a multiple of 65535. Times
+ * the inverse of 65535 modulo 2^64 a multiple is the quotient, and small; any
+ * other number is 2^48 or more.
+ */
+static __always_inline __u64 fw_csum_differs(const void *header)
+{
+	const fw_u32_any *word = header;
+	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
+
+	return sum * -0x0001000100010001ULL >> 20;
+}
+
 #endif

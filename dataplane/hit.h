@@ -26,13 +26,6 @@ enum fw_missed {
 	FW_MISSED_OTHER,   /* FW_R_OWNER: its flow is another path's */
 };
 
-/* One after the other, or what is gathered spills to the stack. */
-#define FW_GATHER(sum, word)                                                                       \
-	do {                                                                                       \
-		(sum) |= (word);                                                                   \
-		asm volatile("" : "+r"(sum));                                                      \
-	} while (0)
-
 /* The flow of a plain frame, or NULL. */
 #ifndef FW_TARGET_KNOWS_HOME
 #define fw_hit_find4(ctx, key) fw_find4(key)
@@ -78,19 +71,6 @@ static __always_inline int fw_hit_room_framed(fw_ctx *ctx, const struct fw_nexth
 {
 	return nh->valid == 1 && fw_frame_room(ctx, nh, data, end) &&
 	       *data + FW_ETH_LEN + len_headers <= *end;
-}
-
-/*
- * 0 if the IPv4 header sums up, which is: its sum is a multiple of 65535. Times
- * the inverse of 65535 modulo 2^64 a multiple is the quotient, and small; any
- * other number is 2^48 or more.
- */
-static __always_inline __u64 fw_hit_csum(const void *header)
-{
-	const fw_u32_any *word = header;
-	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
-
-	return sum * -0x0001000100010001ULL >> 20;
 }
 
 /* 0 if the L4 header is that of a datagram as long as the packet, or of so much data on the way. */
@@ -171,7 +151,7 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	f = fw_hit_find4(ctx, &key);
 	if (fw_unlikely(fw_hit_foreign(f))) {
 		differs = (ip->version_ihl ^ 0x45) | (ip->frag_be & fw_htons(0x3fff));
-		FW_GATHER(differs, fw_hit_csum(ip));
+		FW_GATHER(differs, fw_csum_differs(ip));
 		*missed = fw_hit_missed(ctx, data, f, FW_IP4_LEN, proto, fw_ntohs(ip->tot_len_be),
 					ip->ttl, differs, now);
 		return NULL;
@@ -186,7 +166,7 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	FW_GATHER(differs, head[0] ^ head_in[0]);
 	FW_GATHER(differs, (head[1] ^ head_in[1]) & FW_HEAD4_MASK_8);
 	FW_GATHER(differs, (head[2] ^ head_in[2]) & FW_HEAD4_MASK_16);
-	FW_GATHER(differs, fw_hit_csum(ip));
+	FW_GATHER(differs, fw_csum_differs(ip));
 	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP4_LEN, &len_data));
 	FW_GATHER(differs, fw_hit_state(f));
 	framed = fw_hit_framed(nh);

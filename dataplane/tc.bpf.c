@@ -5,6 +5,7 @@
 #include "target/conn_read.h"
 #include "pipeline.h"
 #include "note.h"
+#include "asked.h"
 #include "learn.h"
 #include "session.h"
 #include "cross.h"
@@ -72,7 +73,7 @@ static __noinline __u32 fw_token(struct __sk_buff *ctx, int tc_alone)
 
 static __always_inline int fw_ingress(struct __sk_buff *ctx, const int without_xdp)
 {
-	__u32 now = fw_now(), came = ctx->tc_index;
+	__u32 now = fw_now(), came = ctx->tc_index, asked;
 	int tc_alone = without_xdp, verdict;
 
 	/* of a VLAN of a bridge: its own program has it next */
@@ -85,6 +86,12 @@ static __always_inline int fw_ingress(struct __sk_buff *ctx, const int without_x
 		fw_session_out(came, fw_port(ctx));
 	if (fw_reached(now, fw_ctl.deadline_tick))
 		return FW_NEXT;
+	asked = fw_asked(ctx);
+	if (fw_unlikely(asked)) {
+		if (fw_ctl.learn)
+			ctx->tc_index = fw_asked_note(ctx, asked);
+		return FW_NEXT;
+	}
 	/* of a bridge whose port has XDP; asked of all, for behind a branch the BPF verifier would
 	 * look at everything twice */
 	if (!FW_TARGET_IS_RAW && without_xdp)
@@ -149,6 +156,11 @@ int freeway_egress(struct __sk_buff *ctx)
 		watch = slot && cpu;
 		if (slot && cpu)
 			__builtin_memcpy(&cpu->watched, &slot->key, sizeof(cpu->watched));
+	}
+	slot = fw_slot_get(token - 1);
+	if (fw_unlikely(slot && slot->family == FW_AF_ROUTED)) {
+		fw_count(fw_asked_left(ctx, token));
+		return FW_NEXT;
 	}
 	reason = fw_hidden(ctx) ? FW_R_LEARN_FRAME : fw_learn(ctx, token, &p);
 	if (fw_unlikely(watch)) {

@@ -131,6 +131,7 @@ const volatile struct fw_config fw_cfg SEC(".rodata.config") = {.hz = 250};
  */
 struct fw_flow fw_flows[1] SEC(".data.flows");
 struct fw_nexthop fw_nexthops[1] SEC(".data.nexthops");
+struct fw_hop fw_hops[1] SEC(".data.hops") = {};
 
 #define FW_ELEMENT(name, type, array, mask)                                                        \
 	static __always_inline type *name(__u64 index)                                             \
@@ -145,6 +146,7 @@ struct fw_nexthop fw_nexthops[1] SEC(".data.nexthops");
 	}
 FW_ELEMENT(fw_flow_get, struct fw_flow, fw_flows, fw_cfg.flow_mask)
 FW_ELEMENT(fw_nexthop_get, struct fw_nexthop, fw_nexthops, fw_cfg.nexthop_mask)
+FW_ELEMENT(fw_hop_get, struct fw_hop, fw_hops, fw_cfg.hop_mask)
 #undef FW_ELEMENT
 
 /* In this kernel the call is one load of jiffies, inlined by the verifier. */
@@ -215,6 +217,8 @@ static __always_inline void *fw_event_reserve(__u32 size)
 		return bpf_ringbuf_reserve(&fw_events, sizeof(struct fw_watch_event), 0);
 	case sizeof(struct fw_dropped):
 		return bpf_ringbuf_reserve(&fw_events, sizeof(struct fw_dropped), 0);
+	case sizeof(struct fw_strayed):
+		return bpf_ringbuf_reserve(&fw_events, sizeof(struct fw_strayed), 0);
 	case sizeof(struct fw_crossed):
 		return bpf_ringbuf_reserve(&fw_events, sizeof(struct fw_crossed), 0);
 	default:

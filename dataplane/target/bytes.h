@@ -46,6 +46,13 @@ typedef __u16 __attribute__((may_alias, aligned(1))) fw_u16_any;
 #define FW_READ_ONCE(x)     (*(const volatile __typeof__(x) *)&(x))
 #define FW_WRITE_ONCE(x, v) (*(volatile __typeof__(x) *)&(x) = (v))
 
+/* One after the other, or what is gathered spills to the stack. */
+#define FW_GATHER(sum, word)                                                                       \
+	do {                                                                                       \
+		(sum) |= (word);                                                                   \
+		asm volatile("" : "+r"(sum));                                                      \
+	} while (0)
+
 /* Serial comparison of wrapping ticks. */
 static __always_inline int fw_reached(__u32 now, __u32 tick)
 {

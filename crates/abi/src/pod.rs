@@ -76,4 +76,10 @@ pod!(
     fw_scrub_here,
     fw_scrub_count,
     fw_scrub_config,
+    fw_hop,
+    fw_routes,
+    fw_route_here,
+    fw_route_count,
+    fw_route_config,
+    fw_strayed,
 );

@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
 
 use freeway_abi::{
-    FW_EV_CANDIDATE, FW_EV_CHANGED, FW_EV_CROSSED, FW_EV_DROPPED, FW_EV_SUSPENDED, FW_EV_WATCH,
-    Pod, fw_candidate, fw_crossed, fw_dropped, fw_event, fw_watch_event,
+    FW_EV_CANDIDATE, FW_EV_CHANGED, FW_EV_CROSSED, FW_EV_DROPPED, FW_EV_STRAYED, FW_EV_SUSPENDED,
+    FW_EV_WATCH, Pod, fw_candidate, fw_crossed, fw_dropped, fw_event, fw_strayed, fw_watch_event,
 };
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
@@ -22,6 +22,8 @@ pub enum DataplaneEvent {
     Suspended(fw_event),
     /// Bridged frames were seen twice to take the same path.
     Crossed(fw_crossed),
+    /// A packet left otherwise than by its prefix's next hop.
+    Strayed(fw_strayed),
     /// A packet of the watched tuple.
     Watch(fw_watch_event),
     /// The kernel dropped a packet of the watched tuple.
@@ -39,6 +41,7 @@ impl DataplaneEvent {
             }
             FW_EV_SUSPENDED => Some(Self::Suspended(event)),
             FW_EV_CROSSED => fw_crossed::from_bytes(record).map(Self::Crossed),
+            FW_EV_STRAYED => fw_strayed::from_bytes(record).map(Self::Strayed),
             FW_EV_DROPPED => fw_dropped::from_bytes(record).map(|d| Self::Dropped(Box::new(d))),
             FW_EV_WATCH => fw_watch_event::from_bytes(record).map(Self::Watch),
             _ => None,

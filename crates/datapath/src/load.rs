@@ -4,9 +4,17 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use freeway_abi::{FW_PATHS_MAX, Pod, fw_config, fw_flow, fw_hop, fw_nexthop};
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder};
 
 use crate::DatapathError;
+use crate::edges::edges_len;
+use crate::shared::seen_len;
+
+pub(crate) const EDGES: &str = "fw_edges";
+pub(crate) const PATH_COUNTS: &str = "fw_path_counts";
+pub(crate) const SOCKETS: &str = "fw_sockets";
+pub(crate) const SOCKET_AT: &str = "fw_socket_at";
 
 pub(crate) type MapByName = BTreeMap<String, MapHandle>;
 
@@ -44,6 +52,56 @@ pub(crate) fn load(
         prepare(&name, &mut map).map_err(error("sizing its maps"))?;
     }
     open.load().map_err(error("loading"))
+}
+
+fn bytes_of<T>(elements: u32) -> u32 {
+    elements * size_of::<T>() as u32
+}
+
+/// Loads an object of the pipeline. Maps that are there already are shared.
+pub(crate) fn load_with(
+    object: &'static str,
+    bytes: &[u8],
+    config: &fw_config,
+    maps: &MapByName,
+) -> Result<Object, DatapathError> {
+    load(object, bytes, |name, map| {
+        prepare(config, name, map)?;
+        match maps.get(name) {
+            Some(shared) if is_shared(config, name) => map.reuse_fd(shared.as_fd()),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Load-time constants are each object's own.
+pub(crate) fn is_shared(config: &fw_config, name: &str) -> bool {
+    !name.starts_with(".rodata") && !is_absent(config, name)
+}
+
+/// A kernel without AF_XDP has no such map, and no instruction that is loaded names it.
+fn is_absent(config: &fw_config, name: &str) -> bool {
+    config.sockets == 0 && matches!(name, SOCKETS | SOCKET_AT)
+}
+
+/// Sizes and constants of what all objects have. Sized first: libbpf unmaps global data by the size it then has.
+pub(crate) fn prepare(
+    config: &fw_config,
+    name: &str,
+    map: &mut libbpf_rs::OpenMapMut<'_>,
+) -> libbpf_rs::Result<()> {
+    match name {
+        ".rodata.config" => map.set_initial_value(config.as_bytes()),
+        ".data.flows" => map.set_value_size(bytes_of::<fw_flow>(config.flow_mask + 1)),
+        ".data.nexthops" => map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask + 1)),
+        ".data.hops" => map.set_value_size(bytes_of::<fw_hop>(config.hop_mask + 1)),
+        "fw_seen_flows" => map.set_max_entries(seen_len(config.flow_mask)),
+        "fw_kept_flows" => map.set_max_entries(config.flow_mask + 1),
+        EDGES => map.set_max_entries(edges_len(config.flow_mask)),
+        PATH_COUNTS => map.set_max_entries(possible_cpus() * FW_PATHS_MAX),
+        _ if is_absent(config, name) => map.set_autocreate(false),
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn handles(object: &Object) -> Result<MapByName, DatapathError> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use freeway_abi::{
-    FW_NH_OLIST, FW_NH_OLIST_ALIKE, FW_OLIST_MAX, FW_PATHS_MAX, FW_REASONS_MAX, FW_SLOTS, Pod,
+    FW_HOPS, FW_NH_OLIST, FW_NH_OLIST_ALIKE, FW_OLIST_MAX, FW_REASONS_MAX, FW_SLOTS, Pod,
     fw_config, fw_flow, fw_framed, fw_framing, fw_limit, fw_nexthop, fw_olist, fw_own_mac, fw_path,
     fw_policer, fw_port_fault, fw_session, fw_stations, fw_watch,
 };
@@ -16,13 +16,17 @@ use crate::attach::{Attachment, Hook};
 use crate::clock::Clock;
 use crate::copies::{Copies, remove, target};
 use crate::drops::{Drops, drop_reasons};
-use crate::edges::{self, edges_len};
+use crate::edges;
 use crate::error::DatapathError;
 use crate::events::Events;
-use crate::load::{MapByName, get, handles, load, possible_cpus, prog_fd, random};
+use crate::load::{
+    EDGES, MapByName, PATH_COUNTS, SOCKET_AT, SOCKETS, get, handles, load, load_with,
+    possible_cpus, prog_fd, random,
+};
+use crate::routes::RouteTable;
 use crate::scrub::Scrubber;
 use crate::shared::{
-    Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots, configure_table, seen_len,
+    Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots, configure_table,
 };
 
 static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
@@ -54,6 +58,8 @@ pub struct LoadOptions {
     pub limits: BTreeMap<u32, u32>,
     /// XDP may have to hand frames to the engine; the kernel has AF_XDP then.
     pub sockets: bool,
+    /// There may be prefix paths.
+    pub routes: bool,
 }
 
 impl Default for LoadOptions {
@@ -65,6 +71,7 @@ impl Default for LoadOptions {
             ct_check_s: 1,
             limits: BTreeMap::new(),
             sockets: false,
+            routes: false,
         }
     }
 }
@@ -114,10 +121,6 @@ fn are_alike(legs: &[fw_nexthop]) -> bool {
 const PATHS: &str = "fw_paths";
 const OWN_MACS: &str = "fw_own_macs";
 const ROUTED_PORTS: &str = "fw_routed_ports";
-const PATH_COUNTS: &str = "fw_path_counts";
-const EDGES: &str = "fw_edges";
-const SOCKETS: &str = "fw_sockets";
-const SOCKET_AT: &str = "fw_socket_at";
 
 /// The loaded data plane. Dropping it unloads everything.
 pub struct Datapath {
@@ -181,6 +184,7 @@ impl Datapath {
             sockets: options.sockets.into(),
             copy_magic: random() as u32,
             netns_inum: netns_inum(),
+            hop_mask: if options.routes { FW_HOPS - 1 } else { 0 },
             ..Default::default()
         };
         for (reason, packets_per_s) in &options.limits {
@@ -268,6 +272,12 @@ impl Datapath {
     ) -> Result<Scrubber, DatapathError> {
         let next = self.prog(Hook::Xdp)?;
         scrubber.grown(&self.maps, &next, room)
+    }
+
+    /// What forwards by prefixes ahead of the fast path, with nothing in it.
+    pub fn route_table(&self) -> Result<RouteTable, DatapathError> {
+        let next = self.prog(Hook::Xdp)?;
+        RouteTable::load(&self.config, &self.maps, &next)
     }
 
     /// Load-time constants.
@@ -660,36 +670,6 @@ impl Datapath {
     }
 }
 
-/// Loads an object of the pipeline. Maps that are there already are shared.
-fn load_with(
-    object: &'static str,
-    bytes: &[u8],
-    config: &fw_config,
-    maps: &MapByName,
-) -> Result<Object, DatapathError> {
-    load(object, bytes, |name, map| {
-        // sized first: libbpf unmaps global data by the size it then has
-        match name {
-            ".rodata.config" => return map.set_initial_value(config.as_bytes()),
-            ".data.flows" => map.set_value_size(bytes_of::<fw_flow>(config.flow_mask + 1))?,
-            ".data.nexthops" => {
-                map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask + 1))?;
-            }
-            "fw_seen_flows" => map.set_max_entries(seen_len(config.flow_mask))?,
-            "fw_kept_flows" => map.set_max_entries(config.flow_mask + 1)?,
-            EDGES => map.set_max_entries(edges_len(config.flow_mask))?,
-            PATH_COUNTS => map.set_max_entries(possible_cpus() * FW_PATHS_MAX)?,
-            // a kernel without AF_XDP has no such map, and no instruction that is loaded names it
-            SOCKETS | SOCKET_AT if config.sockets == 0 => return map.set_autocreate(false),
-            _ => {}
-        }
-        match maps.get(name) {
-            Some(shared) => map.reuse_fd(shared.as_fd()),
-            None => Ok(()),
-        }
-    })
-}
-
 fn attach_tracepoint(object: &Object, name: &'static str) -> Result<Link, DatapathError> {
     let prog = object.progs_mut().find(|p| p.name() == name);
     let prog = prog.ok_or(DatapathError::Missing {
@@ -732,8 +712,4 @@ fn has_kfunc(name: &std::ffi::CStr) -> bool {
 /// Elements are as many as a power of two, and the first stays unused.
 fn element_mask(elements: u32) -> u32 {
     (elements + 1).next_power_of_two() - 1
-}
-
-fn bytes_of<T>(elements: u32) -> u32 {
-    elements * size_of::<T>() as u32
 }

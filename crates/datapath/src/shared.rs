@@ -64,6 +64,11 @@ impl<T: Pod> Shared<T> {
         }
     }
 
+    /// Where it is mapped.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
     fn slot(&self, index: u32) -> Option<NonNull<T>> {
         // SAFETY: in bounds of the mapping.
         (index < self.len).then(|| unsafe { self.base.cast::<T>().add(index as usize) })

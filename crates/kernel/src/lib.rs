@@ -25,6 +25,7 @@ pub mod probe;
 pub mod progs;
 pub mod queue;
 pub mod reachability;
+pub mod routes;
 pub mod scrub;
 mod socket;
 pub mod sockets;

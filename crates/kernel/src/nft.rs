@@ -5,6 +5,7 @@ mod decode;
 mod drops;
 pub(crate) mod events;
 mod expression;
+mod forwarding;
 mod legacy;
 mod read;
 mod tracking;

@@ -2,7 +2,7 @@
 //! The ranked bitmap: what is in it, and how it changes while it is read.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
@@ -49,7 +49,9 @@ pub struct Table4 {
     changed: BTreeSet<u32>,
     /// Where each chunk is. Those that are the shared ones take none.
     places: Vec<Run>,
-    replaced: Vec<Run>,
+    /// With the commit that replaced them.
+    replaced: VecDeque<(u64, Run)>,
+    commits: u64,
     empty: Run,
     room: Room,
 }
@@ -103,7 +105,8 @@ impl Table4 {
             routes: BTreeMap::new(),
             changed: BTreeSet::new(),
             places: vec![Run::default(); FW_P4_CHUNKS as usize],
-            replaced: Vec::new(),
+            replaced: VecDeque::new(),
+            commits: 0,
             empty: Run { at: EMPTY, count },
             room: Room::new(EMPTY + count, FW_P4_WORDS),
         };
@@ -153,10 +156,11 @@ impl Table4 {
             built.push((number, place));
         }
         self.changed.clear();
+        self.commits += 1;
         let count = built.len();
         for (number, place) in built {
             let before = std::mem::replace(&mut self.places[number as usize], place);
-            self.replaced.push(before);
+            self.replaced.push_back((self.commits, before));
         }
         // SAFETY: within the memory, where readers read each word at once.
         let (generation, roots) = unsafe {
@@ -176,9 +180,18 @@ impl Table4 {
         Ok(count)
     }
 
-    /// What commits until now have replaced may be used again: no lookup that began before is under way.
-    pub fn release(&mut self) {
-        for place in std::mem::take(&mut self.replaced) {
+    /// How many commits there were.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    /// What the first so many commits have replaced may be used again: no lookup that began before them is under way.
+    pub fn release(&mut self, commits: u64) {
+        while let Some((commit, place)) = self.replaced.front().copied()
+            && commit <= commits
+        {
+            self.replaced.pop_front();
             self.room.give(place);
         }
     }

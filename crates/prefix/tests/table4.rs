@@ -68,7 +68,7 @@ proptest! {
                 prop_assert_eq!(table.lookup(address), trie.lookup(address), "{:x}", address);
                 prop_assert_eq!(of_burst, trie.lookup(address));
             }
-            table.release();
+            table.release(table.commits());
         }
         // all of it removed is nothing
         for prefix in seen.keys() {
@@ -76,7 +76,7 @@ proptest! {
         }
         let empty = Table4::new().bytes();
         table.commit().unwrap();
-        table.release();
+        table.release(table.commits());
         prop_assert_eq!(table.prefixes(), 0);
         for address in boundaries(seen.keys()) {
             prop_assert_eq!(table.lookup(address), 0);
@@ -99,7 +99,7 @@ fn a_reader_held_up_sees_what_was_until_it_is_released() {
             table.lookup(0x0a00_0080),
             if round % 2 == 0 { round } else { 0 }
         );
-        table.release();
+        table.release(table.commits());
     }
 }
 

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Prefix paths as XDP sees them (`dataplane/route.h`): the table of prefixes, next hops, and a program for each port.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use freeway_abi::{
+    FW_HOPS, FW_LEAVES, FW_OWN_BITS, FW_ST_ACTIVE, Pod, fw_config, fw_hop, fw_route_config,
+    fw_route_count, fw_route_here, fw_routes,
+};
+use freeway_prefix::{NextHop, Prefix4, Table4, fw_prefix4};
+use libbpf_rs::{MapCore, MapFlags, Object};
+
+use crate::DatapathError;
+use crate::grace::Grace;
+use crate::load::{MapByName, get, handles, is_shared, load, possible_cpus, prepare, prog_fd};
+use crate::shared::Shared;
+
+static ROUTE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/route.o"));
+
+const NAME: &str = "route";
+const NEXT: &str = "fw_route_next";
+const PREFIXES: &str = ".data.prefixes";
+const ROUTES: &str = ".data.routes";
+const COUNTS: &str = ".data.counts";
+const HERE: &str = ".data.here";
+const HOPS: &str = ".data.hops";
+/// A record that no leaf leads to is used again later than any token of it lives.
+const REST: Duration = Duration::from_secs(2);
+
+/// There is no room for the prefixes; nothing is in force.
+pub use freeway_prefix::Full as TableFull;
+
+/// At one port.
+struct Here {
+    prog: OwnedFd,
+    _object: Object,
+    here: Shared<fw_route_here>,
+}
+
+/// The table, and the programs that look into it.
+pub struct RouteTable {
+    /// Of the memory that is mapped as `_prefixes`.
+    table: Table4,
+    _prefixes: Shared<fw_route_count>,
+    grace: Grace,
+    shared: Shared<fw_routes>,
+    hops: Shared<fw_hop>,
+    counts: Shared<fw_route_count>,
+    count_mask: u32,
+    /// Records by leaf; 0: none.
+    records: Vec<u32>,
+    free: Vec<u32>,
+    resting: VecDeque<(Instant, u32)>,
+    maps: MapByName,
+    config: fw_config,
+    _first: Object,
+    here: BTreeMap<u32, Here>,
+}
+
+fn load_route(
+    config: &fw_config,
+    count_mask: u32,
+    maps: &MapByName,
+) -> Result<Object, DatapathError> {
+    let own = fw_route_config { count_mask, pad: 0 };
+    load(NAME, ROUTE, |name, map| {
+        match name {
+            ".rodata.route" => return map.set_initial_value(own.as_bytes()),
+            COUNTS => {
+                map.set_value_size((count_mask + 1) * size_of::<fw_route_count>() as u32)?;
+            }
+            _ => prepare(config, name, map)?,
+        }
+        match maps
+            .get(name)
+            .filter(|_| name != HERE && is_shared(config, name))
+        {
+            Some(shared) => map.reuse_fd(shared.as_fd()),
+            None => Ok(()),
+        }
+    })
+}
+
+impl RouteTable {
+    pub(crate) fn load(
+        config: &fw_config,
+        control: &MapByName,
+        next: &OwnedFd,
+    ) -> Result<Self, DatapathError> {
+        let count_mask = possible_cpus().next_power_of_two() * FW_LEAVES - 1;
+        let first = load_route(config, count_mask, control)?;
+        let mut maps = handles(&first)?;
+        let fd = next.as_raw_fd().to_ne_bytes();
+        let entered = get(&maps, NEXT)?.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY);
+        entered.map_err(|source| DatapathError::Map { map: NEXT, source })?;
+        // elements of any size will do: the table knows what is there
+        let elements = size_of::<fw_prefix4>() / size_of::<fw_route_count>();
+        let prefixes =
+            Shared::<fw_route_count>::map(get(&maps, PREFIXES)?, PREFIXES, elements as u32)?;
+        // SAFETY: the map was just made, and so is zero; pages are aligned; the mapping lives as long as the table, and
+        // programs only read.
+        let table = unsafe { Table4::at(prefixes.base().cast()) };
+        maps.remove(HERE);
+        let grace = Grace::start().map_err(|source| DatapathError::Mmap {
+            map: PREFIXES,
+            source,
+        })?;
+        Ok(Self {
+            table,
+            _prefixes: prefixes,
+            grace,
+            shared: Shared::map(get(&maps, ROUTES)?, ROUTES, 1)?,
+            hops: Shared::map(get(&maps, HOPS)?, HOPS, config.hop_mask + 1)?,
+            counts: Shared::map(get(&maps, COUNTS)?, COUNTS, count_mask + 1)?,
+            count_mask,
+            records: vec![0; FW_LEAVES as usize],
+            free: (1..FW_HOPS).rev().collect(),
+            resting: VecDeque::new(),
+            maps,
+            config: *config,
+            _first: first,
+            here: BTreeMap::new(),
+        })
+    }
+
+    /// The program for a port, and what of it is the port's. It is made when it is first asked for.
+    pub fn at(&mut self, ifindex: u32, here: fw_route_here) -> Result<&OwnedFd, DatapathError> {
+        if !self.here.contains_key(&ifindex) {
+            let object = load_route(&self.config, self.count_mask, &self.maps)?;
+            let own = handles(&object)?;
+            let made = Here {
+                prog: prog_fd(&object, NAME, "freeway_route")?,
+                here: Shared::map(get(&own, HERE)?, HERE, 1)?,
+                _object: object,
+            };
+            self.here.insert(ifindex, made);
+        }
+        let port = self.here.get(&ifindex).ok_or(DatapathError::Missing {
+            object: NAME,
+            name: "a port",
+        })?;
+        port.here.write(0, here);
+        Ok(&port.prog)
+    }
+
+    /// The program is no longer at the port.
+    pub fn leave(&mut self, ifindex: u32) {
+        self.here.remove(&ifindex);
+    }
+
+    /// Ports that have a program.
+    pub fn ports(&self) -> impl Iterator<Item = u32> + '_ {
+        self.here.keys().copied()
+    }
+
+    /// Ids of its programs.
+    #[must_use]
+    pub fn prog_ids(&self) -> Vec<u32> {
+        let progs = self.here.values().map(|here| here.prog.as_fd());
+        progs
+            .filter_map(|fd| libbpf_rs::Program::id_from_fd(fd).ok())
+            .collect()
+    }
+
+    /// Nothing is forwarded by prefixes unless it is true.
+    pub fn set_valid(&self, valid: bool) {
+        let at = std::mem::offset_of!(fw_routes, valid);
+        self.shared.store(0, at, valid.into());
+    }
+
+    /// The router's own addresses: the kernel refuses packets that claim to come from there.
+    pub fn set_own(&self, addresses: impl IntoIterator<Item = Ipv4Addr>) {
+        let mut bits = [0u32; (1 << FW_OWN_BITS) / 32];
+        for address in addresses {
+            let addr_be = u32::from_ne_bytes(address.octets());
+            let bit = addr_be.wrapping_mul(0x9e37_79b1) >> (32 - FW_OWN_BITS);
+            bits[bit as usize / 32] |= 1 << (bit % 32);
+        }
+        let own = std::mem::offset_of!(fw_routes, own);
+        for (at, word) in bits.into_iter().enumerate() {
+            self.shared.store(0, own + 4 * at, word);
+        }
+    }
+
+    /// Where a leaf leads: status, confirmation and times are the data plane's. `None`: to the kernel. False: all records
+    /// rest, and it is the kernel's until this is tried again.
+    pub fn set_hop(&mut self, leaf: NextHop, hop: Option<fw_hop>) -> bool {
+        let Some(before) = self.records.get(usize::from(leaf)).copied() else {
+            return false;
+        };
+        let record = hop.and_then(|hop| {
+            let record = self.record()?;
+            let hop = fw_hop {
+                status: FW_ST_ACTIVE,
+                epoch: 0,
+                leaf: leaf.into(),
+                ..hop
+            };
+            self.hops.write(record, hop);
+            Some(record)
+        });
+        let at = std::mem::offset_of!(fw_routes, record) + 4 * usize::from(leaf);
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
+        self.shared.store(0, at, record.unwrap_or(0));
+        self.records[usize::from(leaf)] = record.unwrap_or(0);
+        if before != 0 {
+            self.hops
+                .store(before, std::mem::offset_of!(fw_hop, status), 0);
+            self.resting.push_back((Instant::now(), before));
+        }
+        hop.is_none() || record.is_some()
+    }
+
+    fn record(&mut self) -> Option<u32> {
+        while let Some((since, record)) = self.resting.front().copied()
+            && since.elapsed() >= REST
+        {
+            self.resting.pop_front();
+            self.free.push(record);
+        }
+        self.free.pop()
+    }
+
+    /// What a leaf's record says now.
+    #[must_use]
+    pub fn hop(&self, leaf: NextHop) -> Option<fw_hop> {
+        let record = self.records.get(usize::from(leaf)).copied()?;
+        (record != 0).then(|| self.hops.read(record))
+    }
+
+    /// The leaf of a record, if it still is that leaf's.
+    #[must_use]
+    pub fn leaf_of(&self, record: u32) -> Option<NextHop> {
+        let leaf = self.hops.read(record).leaf as NextHop;
+        (record != 0 && self.records.get(usize::from(leaf)) == Some(&record)).then_some(leaf)
+    }
+
+    /// As if the kernel had just sent a packet by it in an epoch: for tests.
+    #[doc(hidden)]
+    pub fn confirm(&self, leaf: NextHop, epoch: u32, due_tick: u32) {
+        let record = self.records.get(usize::from(leaf)).copied().unwrap_or(0);
+        let fields = [
+            (std::mem::offset_of!(fw_hop, due_tick), due_tick),
+            (std::mem::offset_of!(fw_hop, misses), 0),
+            (std::mem::offset_of!(fw_hop, epoch), epoch),
+        ];
+        for (at, value) in fields {
+            self.hops.store(record, at, value);
+        }
+        let due = std::mem::offset_of!(fw_routes, due_tick);
+        for block in 0..freeway_abi::FW_ROUTE_BLOCKS as usize {
+            self.shared.store(0, due + 4 * block, due_tick);
+        }
+    }
+
+    /// A leaf's packets wait until the kernel has sent one of them again.
+    pub fn doubt_hop(&self, leaf: NextHop) {
+        if let Some(record) = self.records.get(usize::from(leaf)).filter(|at| **at != 0) {
+            self.hops
+                .store(*record, std::mem::offset_of!(fw_hop, epoch), 0);
+        }
+    }
+
+    /// Has prefixes changed, all at once. On failure nothing is valid any more.
+    pub fn set_prefixes(
+        &mut self,
+        changes: impl IntoIterator<Item = (Prefix4, Option<NextHop>)>,
+    ) -> Result<(), TableFull> {
+        for (prefix, leaf) in changes {
+            self.table.set(prefix, leaf);
+        }
+        self.table.release(self.grace.passed());
+        let done = self.table.commit();
+        if done.is_err() {
+            self.set_valid(false);
+        }
+        self.grace.ask(self.table.commits());
+        done.map(drop)
+    }
+
+    /// What an address leads to.
+    #[must_use]
+    pub fn lookup(&self, address: Ipv4Addr) -> NextHop {
+        self.table.lookup(address.into())
+    }
+
+    /// Prefixes in the table, and bytes that lookups read.
+    #[must_use]
+    pub fn size(&self) -> (usize, usize) {
+        (self.table.prefixes(), self.table.bytes())
+    }
+
+    /// What left by a leaf.
+    #[must_use]
+    pub fn count(&self, leaf: NextHop) -> fw_route_count {
+        let mut sum = fw_route_count::default();
+        for at in (u32::from(leaf)..=self.count_mask).step_by(FW_LEAVES as usize) {
+            let of_cpu = self.counts.read(at);
+            sum.packets += of_cpu.packets;
+            sum.bytes += of_cpu.bytes;
+        }
+        sum
+    }
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What leaves by prefixes ahead of the fast path, and as what; what asks the kernel, and what is nobody's but the
+//! kernel's.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use freeway_abi::{
+    FW_LEAF_FIRST, FW_MISSES_MAX, FW_R_ROUTE_ASKED, FW_RP_LOOSE, FW_RP_OFF, FW_RP_STRICT, fw_hop,
+    fw_route_here,
+};
+use freeway_datapath::{Datapath, LoadOptions, RouteTable};
+use freeway_prefix::{NextHop, Prefix4, Trie};
+use support::frame::{Frame, mac};
+use support::random::Random;
+use support::target::Loaded;
+
+/// `lo`, where test runs come in; frames leave at another port.
+const PORT: u32 = 1;
+const OUT: u32 = 7;
+const SLOT: u32 = 3;
+const MAC: &str = "02:00:00:00:00:01";
+const NEXT: &str = "02:00:00:00:00:aa";
+const OWN: &str = "02:00:00:00:00:bb";
+const LEAF: NextHop = FW_LEAF_FIRST as NextHop;
+const XDP_PASS: u32 = 2;
+const XDP_REDIRECT: u32 = 4;
+
+struct Bench {
+    datapath: Datapath,
+    table: RouteTable,
+    here: fw_route_here,
+}
+
+impl Bench {
+    fn new() -> Option<Bench> {
+        if !nix::unistd::geteuid().is_root() {
+            println!("skipped: loading BPF programs needs root");
+            return None;
+        }
+        let options = LoadOptions {
+            routes: true,
+            ..Loaded::options()
+        };
+        let datapath = Datapath::load(&options).unwrap();
+        datapath.set_port(SLOT, PORT).unwrap();
+        let table = datapath.route_table().unwrap();
+        let here = fw_route_here {
+            mac: mac(MAC),
+            rp_filter: FW_RP_OFF as u16,
+            port: PORT,
+            ..fw_route_here::default()
+        };
+        let mut bench = Bench {
+            datapath,
+            table,
+            here,
+        };
+        bench.datapath.control.set_on(true);
+        bench.datapath.control.set_deadline(bench.tick(1_000_000));
+        bench.set("198.51.100.0/24", Some(LEAF));
+        assert!(bench.table.set_hop(LEAF, Some(hop(OUT, 1500))));
+        bench.table.set_valid(true);
+        bench.confirm(LEAF);
+        Some(bench)
+    }
+
+    fn tick(&self, later: i32) -> u32 {
+        let now = self.datapath.clock.now_tick().unwrap();
+        now.wrapping_add_signed(later)
+    }
+
+    fn confirm(&self, leaf: NextHop) {
+        self.table.confirm(leaf, 1, self.tick(1_000_000));
+    }
+
+    fn set(&mut self, prefix: &str, leaf: Option<NextHop>) {
+        self.table.set_prefixes([(parse(prefix), leaf)]).unwrap();
+    }
+
+    fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
+        let prog = self.table.at(PORT, self.here).unwrap();
+        let mut out = vec![0u8; 4096];
+        let mut opts = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: frame.len() as u32,
+            data_out: out.as_mut_ptr().cast(),
+            data_size_out: out.len() as u32,
+            repeat: 1,
+            ..Default::default()
+        };
+        // SAFETY: both buffers outlive the call and are as long as said.
+        let rc = unsafe { libbpf_sys::bpf_prog_test_run_opts(prog.as_fd().as_raw_fd(), &mut opts) };
+        assert_eq!(rc, 0);
+        out.truncate(opts.data_size_out as usize);
+        (opts.retval, out)
+    }
+
+    /// It leaves, as the kernel would have sent it.
+    #[track_caller]
+    fn sends(&mut self, frame: &Frame) {
+        let (verdict, out) = self.run(&frame.bytes());
+        assert_eq!(verdict, XDP_REDIRECT, "{frame:?}");
+        let sent = Frame {
+            dst_mac: NEXT.into(),
+            src_mac: OWN.into(),
+            ttl: frame.ttl - 1,
+            padding: 0,
+            ..frame.clone()
+        };
+        assert_eq!(out, sent.bytes(), "{frame:?}");
+    }
+
+    /// It is the kernel's, as it came; whether a next hop is asked for with it.
+    #[track_caller]
+    fn passes(&mut self, frame: &Frame) -> bool {
+        let before = self.asked();
+        let (verdict, out) = self.run(&frame.bytes());
+        assert_eq!(verdict, XDP_PASS, "{frame:?}");
+        assert!(out.ends_with(&frame.bytes()), "{frame:?}");
+        self.asked() > before
+    }
+
+    fn asked(&self) -> u64 {
+        self.datapath.reasons().unwrap()[FW_R_ROUTE_ASKED as usize]
+    }
+}
+
+fn hop(port: u32, len_max: u16) -> fw_hop {
+    let mut hop = fw_hop {
+        port,
+        len_max,
+        devmap_slot: SLOT,
+        ..fw_hop::default()
+    };
+    hop.l2[..6].copy_from_slice(&mac(NEXT));
+    hop.l2[6..12].copy_from_slice(&mac(OWN));
+    hop.l2[12..].copy_from_slice(&[8, 0]);
+    hop
+}
+
+fn parse(prefix: &str) -> Prefix4 {
+    let (address, length) = prefix.split_once('/').unwrap();
+    let address: Ipv4Addr = address.parse().unwrap();
+    Prefix4::new(address.into(), length.parse().unwrap()).unwrap()
+}
+
+fn to(dst: [u8; 4]) -> Frame {
+    Frame {
+        dst: dst.into(),
+        ..Frame::default()
+    }
+}
+
+#[test]
+fn what_is_plain_leaves_as_the_kernel_would_send_it() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    let plain = to([198, 51, 100, 2]);
+    bench.sends(&plain);
+    // whatever it carries
+    for proto in [1, 6, 17, 47, 50, 132, 255] {
+        bench.sends(&Frame {
+            proto,
+            ..plain.clone()
+        });
+    }
+    for ttl in [2, 255] {
+        bench.sends(&Frame {
+            ttl,
+            ..plain.clone()
+        });
+    }
+    for tos in [1, 0xb8] {
+        bench.sends(&Frame {
+            tos,
+            ..plain.clone()
+        });
+    }
+    bench.sends(&Frame {
+        padding: 7,
+        ..plain.clone()
+    });
+    bench.sends(&Frame {
+        frag: 0,
+        ..plain.clone()
+    });
+    // checksums around where they wrap
+    for id in 0..=u16::MAX {
+        if id % 251 == 0 || id > 0xfff0 {
+            bench.sends(&Frame {
+                id,
+                ..plain.clone()
+            });
+        }
+    }
+    let count = bench.table.count(LEAF);
+    assert!(count.packets > 250, "{count:?}");
+    assert!(count.bytes > count.packets * 60, "{count:?}");
+}
+
+#[test]
+fn what_is_not_plain_is_the_kernels() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    let plain = to([198, 51, 100, 2]);
+    let frames = [
+        to([198, 51, 101, 2]),
+        Frame {
+            dst_mac: "02:00:00:00:00:09".into(),
+            ..plain.clone()
+        },
+        Frame {
+            dst_mac: "ff:ff:ff:ff:ff:ff".into(),
+            ..plain.clone()
+        },
+        Frame {
+            ethertype: Some(0x0806),
+            ..plain.clone()
+        },
+        Frame {
+            version_ihl: 0x46,
+            ..plain.clone()
+        },
+        Frame {
+            frag: 0x2000,
+            ..plain.clone()
+        },
+        Frame {
+            frag: 1,
+            ..plain.clone()
+        },
+        Frame {
+            ttl: 1,
+            ..plain.clone()
+        },
+        Frame {
+            ttl: 0,
+            ..plain.clone()
+        },
+        Frame {
+            ip_check: Some(1),
+            ..plain.clone()
+        },
+        Frame {
+            ip_len: Some(2000),
+            ..plain.clone()
+        },
+        Frame {
+            ip_len: Some(19),
+            ..plain.clone()
+        },
+        Frame {
+            payload: 1473,
+            ..plain.clone()
+        },
+        Frame {
+            src: "2001:db8::1".parse().unwrap(),
+            dst: "2001:db8::2".parse().unwrap(),
+            ..plain.clone()
+        },
+        Frame {
+            cut: Some(33),
+            ..plain.clone()
+        },
+    ];
+    for frame in frames {
+        assert!(!bench.passes(&frame), "{frame:?}");
+    }
+    bench.sends(&plain);
+}
+
+#[test]
+fn sources_that_the_kernel_refuses_are_its_own() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    bench
+        .table
+        .set_own([Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(10, 9, 8, 7)]);
+    let from = |src: [u8; 4]| Frame {
+        src: src.into(),
+        ..to([198, 51, 100, 2])
+    };
+    for src in [
+        [0, 0, 0, 1],
+        [127, 0, 0, 1],
+        [224, 0, 0, 1],
+        [239, 1, 2, 3],
+        [240, 0, 0, 1],
+        [255, 255, 255, 255],
+        [192, 0, 2, 1],
+        [10, 9, 8, 7],
+    ] {
+        assert!(!bench.passes(&from(src)), "{src:?}");
+    }
+    for src in [[1, 0, 0, 1], [126, 1, 1, 1], [128, 1, 1, 1], [223, 1, 1, 1]] {
+        bench.sends(&from(src));
+    }
+    // with rp_filter
+    bench.here.rp_filter = FW_RP_LOOSE as u16;
+    assert!(!bench.passes(&from([1, 0, 0, 1])));
+    bench.set("1.0.0.0/8", Some(freeway_abi::FW_LEAF_UNICAST as NextHop));
+    bench.sends(&from([1, 0, 0, 1]));
+    bench.here.rp_filter = FW_RP_STRICT as u16;
+    assert!(!bench.passes(&from([1, 0, 0, 1])));
+    bench.set("1.0.0.0/8", Some(LEAF + 1));
+    bench.table.set_hop(LEAF + 1, Some(hop(PORT, 1500)));
+    bench.sends(&from([1, 0, 0, 1]));
+    bench.table.set_hop(LEAF + 1, Some(hop(OUT, 1500)));
+    assert!(!bench.passes(&from([1, 0, 0, 1])));
+}
+
+#[test]
+fn a_next_hop_carries_while_the_kernel_confirms_it() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    let plain = to([198, 51, 100, 2]);
+    // the kernel's confirmation is over
+    bench.table.doubt_hop(LEAF);
+    bench.table.confirm(LEAF, 0, bench.tick(0));
+    assert!(bench.passes(&plain));
+    bench.confirm(LEAF);
+    bench.sends(&plain);
+    // another epoch
+    bench.datapath.control.set_epoch(2);
+    assert!(!bench.passes(&plain));
+    bench.table.confirm(LEAF, 2, bench.tick(1_000_000));
+    bench.sends(&plain);
+    // due: it asks
+    for _ in 0..FW_MISSES_MAX {
+        bench.table.confirm(LEAF, 2, bench.tick(0));
+        assert!(bench.passes(&plain));
+        assert_eq!(bench.table.hop(LEAF).unwrap().misses, 1);
+    }
+    // another hop takes the leaf's place: unconfirmed
+    bench.confirm(LEAF);
+    assert!(bench.table.set_hop(LEAF, Some(hop(OUT, 1400))));
+    assert_eq!(bench.table.hop(LEAF).unwrap().epoch, 0);
+    bench.passes(&plain);
+    // none
+    assert!(bench.table.set_hop(LEAF, None));
+    assert!(!bench.passes(&plain));
+    // where it came in the kernel would send a redirect
+    assert!(bench.table.set_hop(LEAF, Some(hop(PORT, 1400))));
+    bench.table.confirm(LEAF, 2, bench.tick(1_000_000));
+    assert!(!bench.passes(&plain));
+}
+
+#[test]
+fn switches_give_everything_to_the_kernel() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    let plain = to([198, 51, 100, 2]);
+    bench.sends(&plain);
+    bench.table.set_valid(false);
+    assert!(!bench.passes(&plain));
+    bench.table.set_valid(true);
+    bench.datapath.control.set_on(false);
+    assert!(!bench.passes(&plain));
+    bench.datapath.control.set_on(true);
+    bench.datapath.control.set_deadline(bench.tick(-1));
+    assert!(!bench.passes(&plain));
+    bench.datapath.control.set_deadline(bench.tick(1_000_000));
+    bench.sends(&plain);
+}
+
+#[test]
+fn random_tables_answer_as_a_trie_does() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    let mut random = Random(0x5eed);
+    let mut trie = Trie::default();
+    bench.set("198.51.100.0/24", None);
+    let leaves: Vec<NextHop> = (0..6).map(|n| LEAF + n).collect();
+    for leaf in &leaves {
+        let port = OUT + u32::from(*leaf);
+        bench.table.set_hop(*leaf, Some(hop(port, 1500)));
+        bench.confirm(*leaf);
+    }
+    for _ in 0..40 {
+        let mut changes = Vec::new();
+        for _ in 0..20 {
+            let address = 0x0a00_0000 | random.next() as u32 & 0x0003_ffff;
+            let prefix = Prefix4::new(address, 14 + random.below(19) as u8).unwrap();
+            let leaf = (!random.one_in(4)).then(|| random.pick(&leaves));
+            trie.set(prefix, leaf);
+            changes.push((prefix, leaf));
+        }
+        bench.table.set_prefixes(changes.iter().copied()).unwrap();
+        for (prefix, _) in &changes {
+            for address in [prefix.first(), prefix.last(), prefix.first() ^ 1] {
+                let before: Vec<u64> = leaves
+                    .iter()
+                    .map(|l| bench.table.count(*l).packets)
+                    .collect();
+                let (verdict, _) = bench.run(&to(address.to_be_bytes()).bytes());
+                let went = leaves.iter().zip(before);
+                let mut went = went.filter(|(l, before)| bench.table.count(**l).packets > *before);
+                let went = went.next().map_or(0, |(leaf, _)| *leaf);
+                assert_eq!(went, trie.lookup(address), "{address:x}");
+                assert_eq!(verdict == XDP_REDIRECT, went != 0);
+            }
+        }
+    }
+}
