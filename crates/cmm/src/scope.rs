@@ -116,7 +116,7 @@ impl Manager {
     /// [`Manager::set_port`] and [`Manager::set_ruleset`] instead.
     pub fn kernel_event(&mut self, event: &Event, now_tick: u32, ops: &mut Vec<Op>) {
         match event {
-            Event::RouteChanged(route) | Event::RouteGone(route) => {
+            Event::RouteChanged(route, _) | Event::RouteGone(route) => {
                 self.unconfirm_prefix(&route.dst, now_tick, ops);
             }
             Event::AddrChanged(addr) | Event::AddrGone(addr) => {

@@ -208,6 +208,7 @@ impl Mirror {
         let state = self.dumper.state(&self.config)?;
         events.extend(difference(&self.state, &state));
         self.state = state;
+        self.state.routes_doubted = false;
         Ok(events)
     }
 

@@ -162,12 +162,12 @@ fn addresses_routes_rules_nexthops() {
         let events = read_until(
             &mut mirror,
             "route",
-            |e| matches!(e, Event::RouteChanged(r) if r.dst == prefix),
+            |e| matches!(e, Event::RouteChanged(r, _) if r.dst == prefix),
         );
         let route = events
             .iter()
             .find_map(|e| match e {
-                Event::RouteChanged(r) if r.dst == prefix => Some(r),
+                Event::RouteChanged(r, _) if r.dst == prefix => Some(r),
                 _ => None,
             })
             .unwrap();
@@ -183,7 +183,7 @@ fn addresses_routes_rules_nexthops() {
         read_until(
             &mut mirror,
             "replaced",
-            |event| matches!(event, Event::RouteChanged(r) if r.gateway() == Some([192, 0, 2, 3].into())),
+            |event| matches!(event, Event::RouteChanged(r, _) if r.gateway() == Some([192, 0, 2, 3].into())),
         );
         assert_in_step(&mut mirror);
         run("ip route del 198.51.100.0/24");
@@ -196,13 +196,13 @@ fn addresses_routes_rules_nexthops() {
         read_until(
             &mut mirror,
             "multipath",
-            |event| matches!(event, Event::RouteChanged(r) if r.hops.len() == 2 && r.hops[0].weight == 1),
+            |event| matches!(event, Event::RouteChanged(r, _) if r.hops.len() == 2 && r.hops[0].weight == 1),
         );
         run("ip -6 route add 2001:db8:1::/48 via 2001:db8::2");
         read_until(
             &mut mirror,
             "IPv6 route",
-            |e| matches!(e, Event::RouteChanged(r) if r.dst.len == 48),
+            |e| matches!(e, Event::RouteChanged(r, _) if r.dst.len == 48),
         );
         run("ip rule add from 192.0.2.0/25 fwmark 0x7/0xff iif v0 table 77 priority 500");
         read_until(&mut mirror, "rule", |event| {
@@ -226,7 +226,7 @@ fn addresses_routes_rules_nexthops() {
         read_until(
             &mut mirror,
             "its route",
-            |e| matches!(e, Event::RouteChanged(r) if r.nexthop_id == Some(7)),
+            |e| matches!(e, Event::RouteChanged(r, _) if r.nexthop_id == Some(7)),
         );
         run("ip nexthop replace id 7 via 192.0.2.3 dev v0");
         read_until(&mut mirror, "replaced nexthop", |e| {
@@ -462,12 +462,12 @@ fn overrun_is_told_and_made_up_for() {
         );
         let told = events
             .iter()
-            .filter(|e| matches!(e, Event::RouteChanged(_)))
+            .filter(|e| matches!(e, Event::RouteChanged(..)))
             .count();
         let made_up = mirror.resync().unwrap();
         let rest = made_up
             .iter()
-            .filter(|e| matches!(e, Event::RouteChanged(_)))
+            .filter(|e| matches!(e, Event::RouteChanged(..)))
             .count();
         assert_eq!(told + rest, 500);
         assert!(!made_up.iter().any(|e| matches!(e, Event::Overrun { .. })));
@@ -495,7 +495,7 @@ fn many_routes_are_a_digest() {
         assert_eq!(
             events
                 .iter()
-                .filter(|e| matches!(e, Event::RouteChanged(_)))
+                .filter(|e| matches!(e, Event::RouteChanged(..)))
                 .count(),
             100
         );

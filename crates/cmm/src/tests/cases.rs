@@ -338,7 +338,7 @@ fn unconfirmed(world: &mut World, event: &Event) -> Vec<u32> {
 }
 
 pub(super) fn route(prefix: [u8; 4], len: u8) -> Event {
-    Event::RouteChanged(freeway_kernel::model::Route {
+    let route = freeway_kernel::model::Route {
         family: Family::Ipv4,
         table: 254,
         dst: Prefix {
@@ -355,7 +355,9 @@ pub(super) fn route(prefix: [u8; 4], len: u8) -> Event {
         nexthop_id: None,
         mtu: None,
         hops: Vec::new(),
-    })
+        special: false,
+    };
+    Event::RouteChanged(route, false)
 }
 
 #[test]

@@ -17,7 +17,7 @@ impl Engine {
         let links = self.mirror.links();
         let is_vrf = |index: u32| links.get(&index).is_some_and(Link::is_vrf);
         match event {
-            Event::RouteChanged(route) | Event::RouteGone(route) => {
+            Event::RouteChanged(route, _) | Event::RouteGone(route) => {
                 let leaks = self.manager.leaks();
                 let none = *leaks == Leaks::default();
                 leads_to_vrf(route, &self.mirror, is_vrf)

@@ -115,6 +115,7 @@ fn a_multipath_route() {
         nexthop_id: None,
         mtu: Some(1300),
         hops: vec![hop(2, 1), hop(3, 0)],
+        special: false,
     };
     assert_eq!(route::route(&message), Some(expected));
     for len in 0..message.len() {

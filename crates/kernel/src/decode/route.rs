@@ -15,9 +15,13 @@ const RTA_PRIORITY: u16 = 6;
 const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;
 const RTA_MULTIPATH: u16 = 9;
+const RTA_FLOW: u16 = 11;
 const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTA_ENCAP: u16 = 22;
 const RTA_NH_ID: u16 = 30;
+const RTAX_LOCK: u16 = 1;
 const RTAX_MTU: u16 = 2;
 /// RTNH_F_ONLINK. Dead and linkdown follow from the links and change without an event of the route; offload and
 /// trap marks do not change where packets go.
@@ -47,6 +51,7 @@ pub fn route(payload: &[u8]) -> Option<Route> {
         nexthop_id: None,
         mtu: None,
         hops: Vec::new(),
+        special: false,
     };
     let src_len = u8_at(payload, 2)?;
     let mut only = Hop {
@@ -64,7 +69,13 @@ pub fn route(payload: &[u8]) -> Option<Route> {
             RTA_VIA => only.gateway = via(attr),
             RTA_PRIORITY => route.priority = attr.u32()?,
             RTA_PREFSRC => route.prefsrc = attr.ip(),
-            RTA_METRICS => route.mtu = attr.nested().find(RTAX_MTU).and_then(|mtu| mtu.u32()),
+            RTA_METRICS => {
+                let metric = |kind| attr.nested().find(kind).and_then(|metric| metric.u32());
+                route.mtu = metric(RTAX_MTU);
+                let locked = metric(RTAX_LOCK).unwrap_or(0);
+                route.special |= locked >> RTAX_MTU & 1 != 0;
+            }
+            RTA_FLOW | RTA_ENCAP_TYPE | RTA_ENCAP => route.special = true,
             RTA_TABLE => route.table = attr.u32()?,
             RTA_NH_ID => route.nexthop_id = attr.u32(),
             RTA_MULTIPATH => route.hops = hops(attr.payload),

@@ -58,6 +58,7 @@ fn drop_rivals(routes: &mut BTreeSet<Route>, route: &Route, which: impl Fn(&Rout
         nexthop_id: None,
         mtu: None,
         hops: Vec::new(),
+        special: false,
         ..route.clone()
     };
     let rivals = routes.range(first..).take_while(|old| replaces(old, route));
@@ -130,7 +131,8 @@ impl Routes {
         match (self, new) {
             (Routes::Kept { routes: old, .. }, Routes::Kept { routes: new, .. }) => {
                 events.extend(old.difference(new).cloned().map(Event::RouteGone));
-                events.extend(new.difference(old).cloned().map(Event::RouteChanged));
+                let news = new.difference(old).cloned();
+                events.extend(news.map(|route| Event::RouteChanged(route, false)));
             }
             (old, new) if old == new => {}
             _ => events.push(Event::RoutesUnknown),

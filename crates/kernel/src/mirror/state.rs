@@ -42,6 +42,8 @@ pub struct State {
     pub rules: BTreeSet<Rule>,
     pub nexthops: BTreeMap<u32, Nexthop>,
     pub routes: Routes,
+    /// Routes may have gone without an event, so that one which is known may be new.
+    pub routes_doubted: bool,
     pub mroutes: Mroutes,
     pub qdiscs: BTreeMap<(u32, u32, u32), Qdisc>,
     pub filters: BTreeMap<u32, Vec<Filter>>,
@@ -91,11 +93,9 @@ impl State {
                 })
             }
             libc::RTM_NEWROUTE => decode::route::route(payload).map(|route| {
-                if self
-                    .routes
-                    .insert(route.clone(), message.flags & REPLACE != 0)
-                {
-                    events.push(Event::RouteChanged(route));
+                let replace = message.flags & REPLACE != 0;
+                if self.routes.insert(route.clone(), replace) || self.routes_doubted {
+                    events.push(Event::RouteChanged(route, replace));
                 }
             }),
             libc::RTM_DELROUTE => decode::route::route(payload).map(|route| {
@@ -128,11 +128,14 @@ impl State {
             }),
             RTM_NEWNEXTHOP => decode::nexthop::nexthop(payload).map(|nexthop| {
                 let id = nexthop.id;
-                if self.nexthops.insert(id, nexthop.clone()).as_ref() != Some(&nexthop) {
+                let old = self.nexthops.insert(id, nexthop.clone());
+                self.routes_doubted |= old.is_some();
+                if old.as_ref() != Some(&nexthop) {
                     events.push(Event::NexthopChanged { id });
                 }
             }),
             RTM_DELNEXTHOP => decode::nexthop::nexthop(payload).map(|nexthop| {
+                self.routes_doubted = true;
                 self.nexthops.remove(&nexthop.id);
                 events.push(Event::NexthopChanged { id: nexthop.id });
             }),
@@ -184,6 +187,9 @@ impl State {
                     events.push(Event::QdiscChanged { ifindex });
                 }
             }
+            // the kernel deletes IPv4 routes in silence (fib_sync_down_dev, nexthop_flush_dev, fib_disable_ip)
+            let moved = old.as_ref().is_some_and(|old| old.master != link.master);
+            self.routes_doubted |= moved || !link.up || !link.running || !link.carrier;
             if old.as_ref() != Some(&link) {
                 events.push(Event::LinkChanged(link));
             }
@@ -195,6 +201,7 @@ impl State {
             let there = |at: &RouterPort| at.bridge != ifindex && at.port != ifindex;
             self.router_ports.retain(there);
             dirty.links_gone.insert(ifindex);
+            self.routes_doubted = true;
             self.links.remove(&ifindex)?;
             events.push(Event::LinkGone { ifindex });
         }
@@ -204,6 +211,8 @@ impl State {
     fn addr(&mut self, new: bool, payload: &[u8], events: &mut Vec<Event>) -> Option<()> {
         let addr = decode::address::addr(payload)?;
         if !new {
+            // so it does with those that have it as their source (fib_sync_down_addr)
+            self.routes_doubted = true;
             self.addrs.remove(&addr_key(&addr));
             events.push(Event::AddrGone(addr));
         } else if self.addrs.insert(addr_key(&addr), addr.clone()).as_ref() != Some(&addr) {

@@ -39,8 +39,9 @@ pub enum Event {
     AddrChanged(Addr),
     /// An address is gone.
     AddrGone(Addr),
-    /// A route is new or changed.
-    RouteChanged(Route),
+    /// A route is new or changed; true: it took the place of the first of the same table, prefix, TOS and priority
+    /// (NLM_F_REPLACE).
+    RouteChanged(Route, bool),
     /// A route is gone.
     RouteGone(Route),
     /// Routes changed, and it is not known which.

@@ -68,6 +68,8 @@ pub struct Route {
     pub mtu: Option<u32>,
     /// Ways out: one, several for multipath, none for blackholes.
     pub hops: Vec<Hop>,
+    /// It does more than lead out: encapsulation, realms, a locked path MTU.
+    pub special: bool,
 }
 
 impl Route {
