@@ -26,6 +26,15 @@ impl Prefix4 {
         })
     }
 
+    /// That of one address.
+    #[must_use]
+    pub fn host(address: u32) -> Self {
+        Self {
+            address,
+            length: 32,
+        }
+    }
+
     /// Its first address.
     #[must_use]
     pub fn first(&self) -> u32 {

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Numbers of next hops.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
+
+use freeway_prefix::NextHop;
+
+use crate::reach::Reach;
+
+/// The kernel decides, and may do anything.
+pub const LEAF_KERNEL: NextHop = 0;
+/// The kernel decides, and its route is a unicast one.
+pub const LEAF_UNICAST: NextHop = 1;
+/// The greatest number of a next hop.
+pub const HOP_MAX: NextHop = 4095;
+
+/// What packets leave with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The interface.
+    pub oif: u32,
+    /// The neighbour's address.
+    pub gateway: u32,
+    /// The neighbour's MAC address.
+    pub dst_mac: [u8; 6],
+    /// The interface's.
+    pub src_mac: [u8; 6],
+    /// The longest packet, without a link layer.
+    pub len_max: u16,
+}
+
+/// Where packets are to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    pub oif: u32,
+    /// The neighbour's address.
+    pub gateway: u32,
+    /// Path MTU of the route; 0: none.
+    pub mtu: u16,
+}
+
+impl Target {
+    /// What is sent now; `None`: nothing can be.
+    pub fn hop(&self, reach: &Reach) -> Option<Hop> {
+        let link = reach.link(self.oif)?;
+        let port = reach.port(self.oif)?;
+        let mac = reach.neighbour(self.gateway, self.oif)?;
+        if !link.up || !link.carrier {
+            return None;
+        }
+        let len_max = u16::try_from(port.mtu).unwrap_or(u16::MAX);
+        Some(Hop {
+            oif: self.oif,
+            gateway: self.gateway,
+            dst_mac: mac.0,
+            src_mac: port.mac,
+            len_max: match self.mtu {
+                0 => len_max,
+                mtu => len_max.min(mtu),
+            },
+        })
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    target: Target,
+    /// Prefixes that have it.
+    users: u32,
+    told: Option<Hop>,
+}
+
+/// Targets and their numbers. A number that no prefix has any more is given to another target two calls of
+/// [`Hops::changes`] later: until the first one's changes are in force, packets are still sent by it.
+#[derive(Clone, Debug, Default)]
+pub struct Hops {
+    numbers: BTreeMap<Target, NextHop>,
+    slots: BTreeMap<NextHop, Slot>,
+    /// One more than the greatest that was ever used; 0: none was.
+    end: NextHop,
+    free: VecDeque<NextHop>,
+    resting: Vec<NextHop>,
+    /// What may differ from what was told.
+    dirty: BTreeSet<NextHop>,
+}
+
+impl Hops {
+    /// One more prefix has it; `None`: there is no number left.
+    pub fn take(&mut self, target: Target) -> Option<NextHop> {
+        let number = match self.numbers.get(&target) {
+            Some(number) => *number,
+            None => self.add(target)?,
+        };
+        if let Some(slot) = self.slots.get_mut(&number) {
+            slot.users += 1;
+        }
+        Some(number)
+    }
+
+    fn add(&mut self, target: Target) -> Option<NextHop> {
+        let number = match self.free.pop_front() {
+            Some(number) => number,
+            None => {
+                let next = self.end.max(LEAF_UNICAST + 1);
+                if next > HOP_MAX {
+                    return None;
+                }
+                self.end = next + 1;
+                next
+            }
+        };
+        self.numbers.insert(target, number);
+        let slot = Slot {
+            target,
+            users: 0,
+            told: None,
+        };
+        self.slots.insert(number, slot);
+        self.dirty.insert(number);
+        Some(number)
+    }
+
+    /// One prefix fewer has the number. Those that are no hop's are ignored.
+    pub fn give(&mut self, number: NextHop) {
+        if let Some(slot) = self.slots.get_mut(&number) {
+            slot.users -= 1;
+            if slot.users == 0 {
+                self.dirty.insert(number);
+            }
+        }
+    }
+
+    /// A link or port changed.
+    pub fn changed_link(&mut self, oif: u32) {
+        self.changed(target(oif, 0, 0)..=target(oif, u32::MAX, u16::MAX));
+    }
+
+    /// A neighbour changed.
+    pub fn changed_neighbour(&mut self, oif: u32, address: u32) {
+        self.changed(target(oif, address, 0)..=target(oif, address, u16::MAX));
+    }
+
+    fn changed(&mut self, range: RangeInclusive<Target>) {
+        let numbers = self.numbers.range(range).map(|(_, number)| *number);
+        self.dirty.extend(numbers);
+    }
+
+    /// True if a target that had no number may get one now.
+    pub fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.end <= HOP_MAX
+    }
+
+    /// What differs from what was told.
+    pub fn changes(&mut self, reach: &Reach) -> Vec<(NextHop, Option<Hop>)> {
+        let mut changes = Vec::new();
+        let mut retired = Vec::new();
+        for number in std::mem::take(&mut self.dirty) {
+            let Some(slot) = self.slots.get_mut(&number) else {
+                continue;
+            };
+            let unused = slot.users == 0;
+            let hop = slot.target.hop(reach).filter(|_| !unused);
+            if std::mem::replace(&mut slot.told, hop) != hop {
+                changes.push((number, hop));
+            }
+            if unused {
+                self.numbers.remove(&slot.target);
+                self.slots.remove(&number);
+                retired.push(number);
+            }
+        }
+        let rested = std::mem::replace(&mut self.resting, retired);
+        self.free.extend(rested);
+        changes
+    }
+
+    /// How many prefixes have.
+    pub fn len(&self) -> usize {
+        let used = self.slots.values().filter(|slot| slot.users > 0);
+        used.count()
+    }
+
+    /// What is sent by a number now.
+    pub fn hop(&self, number: NextHop, reach: &Reach) -> Option<Hop> {
+        self.slots.get(&number)?.target.hop(reach)
+    }
+}
+
+fn target(oif: u32, gateway: u32, mtu: u16) -> Target {
+    Target { oif, gateway, mtu }
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The kernel's IPv4 routes, and what XDP is to do by them. No I/O, no clock, no threads.
+//!
+//! [`Routing`] is told of routes, links, addresses and neighbours, and says which number, a *leaf*, each prefix of a table
+//! of longest prefix match has ([`freeway_prefix::Table4`]), and what is sent by each number. The answer for an address is the
+//! kernel's own, with the three tables that it looks into (local, main, default), or one of two that leave the packet
+//! to it: [`LEAF_KERNEL`] and [`LEAF_UNICAST`].
+//!
+//! The kernel deletes routes without telling (`fib_sync_down_dev`, `fib_sync_down_addr`, `nexthop_flush_dev`). What may have
+//! gone so is *doubted*: it is the kernel's until all routes have been read again.
+
+mod alias;
+mod answer;
+mod change;
+mod doubt;
+mod fib;
+mod hops;
+mod lead;
+mod load;
+mod longest;
+mod reach;
+mod route;
+mod routing;
+mod table;
+mod term;
+
+#[cfg(test)]
+mod tests;
+
+pub use answer::{Answer, Changes, Counts, Why};
+pub use hops::{HOP_MAX, Hop, LEAF_KERNEL, LEAF_UNICAST};
+pub use reach::Exit;
+pub use route::{Route4, Way};
+pub use routing::Routing;

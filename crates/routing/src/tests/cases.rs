@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cases by hand.
+
+use freeway_kernel::model::Event;
+use freeway_prefix::Prefix4;
+
+use super::kernel::{How, Kernel, ip, link, route, way};
+use crate::{HOP_MAX, LEAF_UNICAST, Route4, Routing, Way, Why};
+
+/// A kernel and what is known of it, with 10.0.0.0/24 on link 1 and a gateway there.
+fn world() -> (Kernel, Routing) {
+    let mut kernel = Kernel::new();
+    let mut connected = route(0x0a00_0000, 24);
+    connected.hops = vec![way(1, 0)];
+    kernel.add(connected, How::Add).unwrap();
+    kernel.set_neighbour(1, 0x0a00_0002, 2, 2);
+    let mut routing = Routing::new();
+    routing.set_ports(&kernel.ports);
+    for event in kernel.all() {
+        routing.event(&event);
+    }
+    load(&kernel, &mut routing);
+    (kernel, routing)
+}
+
+fn load(kernel: &Kernel, routing: &mut Routing) {
+    routing.begin_load();
+    routing.load(kernel.routes.iter().filter_map(Route4::of));
+    routing.end_load(true);
+}
+
+fn leaf(routing: &Routing, address: u32) -> (u16, Option<Why>) {
+    let answer = routing.lookup(address);
+    answer.map_or((0, None), |answer| (answer.leaf, answer.why))
+}
+
+fn prefix(address: u32, length: u8) -> Prefix4 {
+    Prefix4::new(address, length).unwrap()
+}
+
+#[test]
+fn a_route_is_small() {
+    assert!(size_of::<Route4>() <= 48);
+    assert_eq!(size_of::<crate::alias::Cell>(), 16);
+}
+
+#[test]
+fn a_neighbour_has_a_prefix_of_its_own() {
+    let (mut kernel, mut routing) = world();
+    assert_eq!(leaf(&routing, 0x0a00_0003), (1, Some(Why::OnLink)));
+    let answer = routing.lookup(0x0a00_0002).unwrap();
+    assert_eq!(answer.prefix, Prefix4::host(0x0a00_0002));
+    let hop = answer.hop.unwrap();
+    assert_eq!((hop.oif, hop.gateway, hop.len_max), (1, 0x0a00_0002, 1500));
+    // at another link it is not who would get the packet
+    routing.event(&kernel.set_neighbour(2, 0x0a00_0003, 2, 3));
+    assert_eq!(leaf(&routing, 0x0a00_0003), (1, Some(Why::OnLink)));
+    routing.event(&kernel.delete_neighbour(1, 0x0a00_0002).unwrap());
+    assert_eq!(leaf(&routing, 0x0a00_0002), (1, Some(Why::OnLink)));
+}
+
+#[test]
+fn a_neighbour_of_many_prefixes_is_one_change() {
+    let (mut kernel, mut routing) = world();
+    for number in 0..100 {
+        let mut far = route(0xc000_0000 + (number << 8), 24);
+        far.hops = vec![way(1, 0x0a00_0002)];
+        routing.event(&kernel.add(far, How::Add).unwrap());
+    }
+    assert_eq!(routing.changes().hops.len(), 1);
+    routing.event(&kernel.set_neighbour(1, 0x0a00_0002, 2, 9));
+    let changes = routing.changes();
+    assert_eq!((changes.hops.len(), changes.prefixes.len()), (1, 0));
+    routing.event(&kernel.set_neighbour(1, 0x0a00_0002, 0x20, 9));
+    let changes = routing.changes();
+    assert_eq!(changes.hops[0].1, None);
+    // the host prefix
+    assert_eq!(changes.prefixes, [(Prefix4::host(0x0a00_0002), None)]);
+}
+
+#[test]
+fn what_may_have_gone_is_not_the_less_specific_one() {
+    let (mut kernel, mut routing) = world();
+    let mut all = route(0, 0);
+    all.hops = vec![way(1, 0x0a00_0002)];
+    routing.event(&kernel.add(all, How::Add).unwrap());
+    let mut far = route(0xc000_0200, 24);
+    far.hops = vec![way(2, 0x0a00_0002)];
+    routing.event(&kernel.add(far, How::Add).unwrap());
+    assert!(!routing.wants_load());
+    routing.event(&kernel.set_link(2, |link| link.up = false));
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Doubted)));
+    assert!(routing.wants_load());
+    load(&kernel, &mut routing);
+    assert!(!routing.wants_load());
+    assert_eq!(routing.lookup(0xc000_0201).unwrap().prefix, prefix(0, 0));
+}
+
+#[test]
+fn an_event_from_before_does_not_settle_what_is_doubted() {
+    let (mut kernel, mut routing) = world();
+    let mut far = route(0xc000_0200, 24);
+    far.hops = vec![way(2, 0x0a00_0002)];
+    let early = kernel.add(far, How::Add).unwrap();
+    routing.event(&early);
+    routing.event(&kernel.set_link(2, |link| link.up = false));
+    routing.event(&kernel.set_link(2, |link| link.up = true));
+    routing.event(&early);
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Doubted)));
+}
+
+#[test]
+fn what_is_read_of_a_link_that_is_down_is_read_again() {
+    let (mut kernel, mut routing) = world();
+    let mut far = route(0xc000_0200, 24);
+    far.hops = vec![way(2, 0x0a00_0002)];
+    kernel.add(far, How::Add).unwrap();
+    let before = kernel.clone();
+    routing.event(&kernel.set_link(2, |link| link.up = false));
+    // the kernel has told, and not deleted yet
+    load(&before, &mut routing);
+    assert!(routing.wants_load());
+    routing.event(&kernel.set_link(2, |link| link.up = true));
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Doubted)));
+    load(&kernel, &mut routing);
+    assert!(!routing.wants_load());
+    assert_eq!(routing.lookup(0xc000_0201), None);
+}
+
+#[test]
+fn a_contradiction_lasts_two_loads() {
+    let (kernel, mut routing) = world();
+    let host = Prefix4::host(0x0a00_0002);
+    // of the one that is under way nobody knows what it saw
+    routing.begin_load();
+    assert_eq!(routing.withdraw(0x0a00_0002), Some(host));
+    assert_eq!(routing.withdraw(0x0a00_0002), None);
+    assert_eq!(leaf(&routing, 0x0a00_0002), (0, Some(Why::Withdrawn)));
+    assert_eq!(routing.counts().withdrawn, 1);
+    routing.load(kernel.routes.iter().filter_map(Route4::of));
+    routing.end_load(true);
+    assert!(routing.wants_load());
+    load(&kernel, &mut routing);
+    assert!(!routing.wants_load());
+    assert_eq!(leaf(&routing, 0x0a00_0002), (0, Some(Why::Withdrawn)));
+    load(&kernel, &mut routing);
+    assert!(routing.lookup(0x0a00_0002).unwrap().hop.is_some());
+}
+
+#[test]
+fn more_hops_than_numbers() {
+    let mut kernel = Kernel::new();
+    let mut routing = Routing::new();
+    routing.event(&Event::LinkChanged(link(1)));
+    load(&kernel, &mut routing);
+    let count = u32::from(HOP_MAX) + 100;
+    for number in 0..count {
+        let mut far = route(0xc000_0000 + (number << 8), 24);
+        far.hops = vec![way(1, 0x0a00_0000 + number + 1)];
+        routing.event(&kernel.add(far, How::Add).unwrap());
+    }
+    let numbers = usize::from(HOP_MAX) - 1;
+    let crowded = count as usize - numbers;
+    let counts = routing.counts();
+    assert_eq!((counts.hops, counts.prefixes), (numbers, numbers));
+    assert_eq!(counts.kept[&Why::Full], crowded);
+    let last = 0xc000_0000 + ((count - 1) << 8);
+    assert_eq!(leaf(&routing, last), (LEAF_UNICAST, Some(Why::Full)));
+    routing.changes();
+    for _ in 0..crowded {
+        let gone = kernel.delete(0);
+        routing.event(&gone);
+    }
+    // told, rested, used again
+    for full in [crowded, crowded, 0] {
+        routing.changes();
+        let kept = routing.counts().kept;
+        assert_eq!(kept.get(&Why::Full).copied().unwrap_or(0), full);
+    }
+    assert_eq!(routing.counts().hops, numbers);
+}
+
+#[test]
+fn what_a_route_says() {
+    let mut made = route(0xc000_0200, 24);
+    made.hops = vec![way(3, 0x0a00_0001)];
+    made.mtu = Some(1400);
+    let via = |gateway, mtu| Way::Via {
+        oif: 3,
+        gateway,
+        mtu,
+    };
+    let plain = Route4::of(&made).unwrap();
+    assert_eq!(plain.way, via(0x0a00_0001, 1400));
+    made.protocol = 9;
+    let other = Route4::of(&made).unwrap();
+    assert_ne!((plain.rest, plain), (other.rest, other));
+    made.special = true;
+    let unicast = |links| Way::Unicast { links };
+    assert_eq!(Route4::of(&made).unwrap().way, unicast(1 << 3));
+    made.special = false;
+    made.hops[0].gateway = Some("fe80::1".parse().unwrap());
+    assert_eq!(Route4::of(&made).unwrap().way, unicast(1 << 3));
+    made.hops.push(way(33, 0));
+    assert_eq!(Route4::of(&made).unwrap().way, unicast(1 << 3 | 1 << 1));
+    made.hops.clear();
+    assert_eq!(Route4::of(&made).unwrap().way, unicast(u32::MAX));
+    made.kind = 6;
+    assert_eq!(Route4::of(&made).unwrap().way, Way::Kernel);
+    made.dst.addr = "fe80::".parse().unwrap();
+    assert_eq!(Route4::of(&made), None);
+}
+
+#[test]
+fn own_addresses_are_told_once() {
+    let (mut kernel, mut routing) = world();
+    routing.event(&kernel.add_address(2, 0x0a00_0009));
+    routing.event(&kernel.add_address(1, 0x0a00_0009));
+    assert_eq!(routing.own_addresses(), [0x0a00_0009]);
+    routing.event(&kernel.delete_address(0));
+    assert_eq!(routing.own_addresses(), [0x0a00_0009]);
+    assert_eq!(ip(0x0a00_0009).to_string(), "10.0.0.9");
+}
