@@ -112,12 +112,12 @@ fn every_command_prints_what_is_documented() {
     exchange_blocks(&mut ends, 8);
     router.wait_fast("proto tcp", 2, 1);
 
-    for command in ["status", "stats", "drops", "flows", "doctor"] {
+    for command in ["status", "stats", "drops", "routes", "flows", "doctor"] {
         schema.check(command, &router.json(&[command]));
     }
     assert_eq!(router.flows("").len(), 2);
     // each line of --watch is such an object
-    for command in ["status", "stats", "drops", "flows"] {
+    for command in ["status", "stats", "drops", "routes", "flows"] {
         let program = freeway_testkit::program("freeway");
         let script = format!("{program} {command} --json --watch=0.1 | head -n 2");
         let mut shell = std::process::Command::new("sh");

@@ -18,7 +18,8 @@ use tokio::runtime::Runtime;
 
 use crate::{
     Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Reloaded,
-    Resynced, Stats, Status, SteerChange, Steering, Switch, Switched, Top, TopQuery, netns,
+    Resynced, Routes, RoutesQuery, Stats, Status, SteerChange, Steering, Switch, Switched, Top,
+    TopQuery, netns,
 };
 
 /// How long the daemon may take beside what it was asked to watch.
@@ -136,6 +137,11 @@ impl Client {
     /// `freeway drops`.
     pub fn drops(&self) -> Result<Drops, Stop> {
         self.ask(Method::GET, "/v1/drops", &(), Duration::ZERO)
+    }
+
+    /// `freeway routes`.
+    pub fn routes(&self, query: &RoutesQuery) -> Result<Routes, Stop> {
+        self.ask(Method::POST, "/v1/routes", query, Duration::ZERO)
     }
 
     /// `freeway resync`.

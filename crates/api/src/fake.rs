@@ -2,6 +2,8 @@
 //! Fixed answers, for the tests of client, server and rendering.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use std::net::Ipv4Addr;
+
 use crate::*;
 
 /// A flow behind a masquerade.
@@ -70,6 +72,8 @@ pub fn status() -> Status {
         redirect_failures: 0,
         ring_drops: 0,
         xdp_features: vec!["basic".into(), "redirect".into(), "ndo-xmit".into()],
+        routes: false,
+        routes_reason: Some("connections are tracked".into()),
     };
     Status {
         version: "0.1.0".into(),
@@ -233,6 +237,47 @@ pub fn drops() -> Drops {
             port: "ppp0".into(),
             reason: "XDP does not run at the port itself".into(),
         }],
+    }
+}
+
+/// `freeway routes`.
+pub fn routes() -> Routes {
+    Routes {
+        enabled: true,
+        active: true,
+        routes: 950_012,
+        prefixes: 950_001,
+        table_bytes: 3_400_000,
+        routed: Packets {
+            packets: 7_000_000,
+            bytes: 448_000_000,
+        },
+        asked: 120,
+        confirmed: 118,
+        contradicted: 1,
+        withdrawn: 1,
+        next_hops: vec![NextHop {
+            port: "wan0".into(),
+            neighbour: Ipv4Addr::new(198, 51, 100, 1),
+            mac: "02:00:00:00:00:fe".into(),
+            len_max: 1500,
+            state: HopState::Confirmed,
+            confirmed_ms: Some(340),
+            routed: Packets {
+                packets: 7_000_000,
+                bytes: 448_000_000,
+            },
+        }],
+        kept: vec![KeptPrefixes {
+            reason: "several next hops".into(),
+            prefixes: 3,
+        }],
+        ports: vec!["lan0".into()],
+        ports_kept: vec![KeptPort {
+            port: "ppp0".into(),
+            reason: "XDP does not run at the port itself".into(),
+        }],
+        ..Routes::default()
     }
 }
 

@@ -18,6 +18,7 @@ pub mod handover;
 pub mod netns;
 mod path;
 mod reload;
+mod routes;
 mod select;
 mod stats;
 mod status;
@@ -35,6 +36,7 @@ pub use failure::{Failure, FailureKind};
 pub use flow::{Flow, FlowFilter, FlowPath, FlowState, Tuples};
 pub use path::PathChoice;
 pub use reload::{KeyChange, Reloaded};
+pub use routes::{HopState, KeptPrefixes, NextHop, RouteAnswer, Routes, RoutesQuery};
 pub use select::{PortRange, Prefix, Proto};
 pub use stats::{
     BridgedFrames, DropsBySet, Events, Limit, Netlink, Packets, ReasonCount, RefusalCount, Reloads,

@@ -119,6 +119,12 @@ pub struct Port {
     pub ring_drops: u64,
     /// What the driver says that it can do: basic, redirect, ndo_xmit...
     pub xdp_features: Vec<String>,
+    /// What comes in here may leave by prefixes, without a flow (`freeway routes`).
+    #[serde(default)]
+    pub routes: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routes_reason: Option<String>,
 }
 
 /// Whether a port takes part in the fast path.

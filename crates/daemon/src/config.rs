@@ -93,6 +93,8 @@ pub struct Policy {
     pub bridging: bool,
     /// What rules of the firewall drop by sets of addresses may be dropped in XDP.
     pub drops: bool,
+    /// Packets without a flow may leave by the kernel's routes where nothing but the destination decides.
+    pub routes: bool,
     /// UDP without answers may be fast where no reachable rule must see each packet.
     pub udp_one_way: bool,
     /// Conversations that stay in the kernel.
@@ -111,6 +113,7 @@ impl Default for Policy {
             multicast: true,
             bridging: true,
             drops: true,
+            routes: false,
             udp_one_way: true,
             exclude: Vec::new(),
             steer: Vec::new(),

@@ -25,6 +25,7 @@ mod rates;
 mod redirects;
 mod reload;
 mod rings;
+mod routes;
 mod ruleset;
 mod sample;
 mod scrub;
@@ -59,6 +60,7 @@ use self::latency::Recorder;
 use self::lost::Lost;
 use self::poll::{Polled, Poller, Question};
 use self::ports::Ports;
+use self::routes::{Loaded as LoadedRoutes, Routes};
 use self::ruleset::Ruleset;
 use self::scrub::{Loaded, Scrub};
 use self::sessions::Sessions;
@@ -108,6 +110,7 @@ enum Turn {
     Question(Option<Request>),
     Explained,
     Loaded(Box<Loaded>),
+    Routes(LoadedRoutes),
     Walk,
 }
 
@@ -153,6 +156,7 @@ pub async fn run(
             notice = engine.cores.notice() => Turn::Cores(Box::new(notice)),
             polled = engine.poller.answer() => Turn::Polled(Box::new(polled?)),
             loaded = engine.scrub.loaded() => Turn::Loaded(Box::new(loaded)),
+            loaded = engine.routes.loaded() => Turn::Routes(loaded),
             request = requests.recv() => Turn::Question(request),
             () = engine.explanations.due() => Turn::Explained,
             () = tokio::task::yield_now(), if walking => Turn::Walk,
@@ -170,12 +174,14 @@ pub async fn run(
             Turn::Poll => {
                 engine.ask_poller();
                 engine.look_at_scrub()?;
+                engine.look_at_routes()?;
             }
             Turn::Polled(polled) => engine.polled(*polled)?,
             Turn::Cores(notice) => engine.cores_noticed(*notice)?,
             Turn::Question(Some(request)) => engine.answer(request)?,
             Turn::Explained => engine.finish_explanation(),
             Turn::Loaded(loaded) => engine.scrub_loaded(*loaded)?,
+            Turn::Routes(loaded) => engine.routes_loaded(loaded)?,
             Turn::Walk => engine.walk()?,
         }
         engine.drain(&kernel, looked)?;
@@ -214,6 +220,7 @@ struct Engine {
     census: Census,
     sniff: Sniff,
     scrub: Scrub,
+    routes: Routes,
     sessions: Sessions,
     polled: Polled,
     poller: Poller,
@@ -265,6 +272,7 @@ impl Engine {
                 .map(|(limited, rate)| (limited.0, rate.0))
                 .collect(),
             sockets: config.engine.has_sockets(),
+            routes: config.policy.routes,
             ..LoadOptions::default()
         };
         let datapath = Datapath::load(&options).map_err(failure)?;
@@ -290,6 +298,7 @@ impl Engine {
             census: Census::default(),
             sniff: Sniff::default(),
             scrub: Scrub::start()?,
+            routes: Routes::default(),
             sessions: Sessions::default(),
             polled: Polled::default(),
             poller: Poller::start()?,
@@ -412,11 +421,14 @@ impl Engine {
         let mut ports = false;
         let mut rules = false;
         let mut leaks = false;
+        let mut routed = false;
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
         for event in events {
             tracing::trace!(?event, "kernel");
             leaks |= self.may_change_leaks(event);
+            routed |= self.may_change_routed(event);
+            self.routes.heard(event);
             match event {
                 // all packets of its ports pass it
                 Event::LinkChanged(link) if link.is_vrf() => {
@@ -470,6 +482,7 @@ impl Engine {
         }
         if rules {
             self.scrub.doubt_rules();
+            self.routes.doubt_rules();
             // nothing is confirmed or learned under rules that were not looked at
             self.datapath.control.set_learn(0);
         }
@@ -490,6 +503,10 @@ impl Engine {
             self.read_ruleset()?;
             self.datapath.control.set_learn(self.on.into());
         }
+        if routed {
+            self.update_routes()?;
+        }
+        self.follow_routes()?;
         if overrun {
             self.counts.overruns += 1;
             self.resync()?;
@@ -564,6 +581,7 @@ impl Engine {
                     self.counts.watched += 1;
                     self.explanations.seen(&seen);
                 }
+                DataplaneEvent::Strayed(strayed) => self.strayed(&strayed)?,
                 DataplaneEvent::Dropped(dropped) => self.explanations.dropped(&dropped),
             }
         }
@@ -709,6 +727,7 @@ impl Engine {
             || self.sniff.running()
             || self.manager.has_work()
             || self.mirror.has_more()
+            || self.routes.has_work()
     }
 
     /// A piece of each walk.
@@ -722,6 +741,7 @@ impl Engine {
         if self.census.running() {
             self.census_piece();
         }
+        self.carry_routes();
         if self.manager.has_work() {
             let mut ops = Vec::new();
             let now_tick = self.now_tick()?;

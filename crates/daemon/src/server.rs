@@ -9,7 +9,9 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use freeway_api::{ExplainQuery, Failure, FailureKind, FlowFilter, SteerChange, Switch, TopQuery};
+use freeway_api::{
+    ExplainQuery, Failure, FailureKind, FlowFilter, RoutesQuery, SteerChange, Switch, TopQuery,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -34,6 +36,7 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/steer", get(steering).post(steer))
         .route("/v1/flush", post(flush))
         .route("/v1/drops", get(drops))
+        .route("/v1/routes", post(routes))
         .route("/v1/resync", post(resync))
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
@@ -105,6 +108,14 @@ async fn flush(State(engine): State<Engine>) -> Response {
 
 async fn drops(State(engine): State<Engine>) -> Response {
     answer(ask(&engine, PATIENCE, Request::Drops).await)
+}
+
+async fn routes(State(engine): State<Engine>, body: Bytes) -> Response {
+    let query = match read::<RoutesQuery>(&body) {
+        Ok(query) => query,
+        Err(failure) => return refusal(failure),
+    };
+    answer(ask(&engine, PATIENCE, |reply| Request::Routes(query, reply)).await)
 }
 
 async fn resync(State(engine): State<Engine>) -> Response {

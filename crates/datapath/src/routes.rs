@@ -171,6 +171,14 @@ impl RouteTable {
         self.shared.store(0, at, valid.into());
     }
 
+    /// What it is now.
+    #[must_use]
+    pub fn valid(&self) -> bool {
+        let at = std::mem::offset_of!(fw_routes, valid);
+        let valid = self.shared.atomic(0, at);
+        valid.is_some_and(|valid| valid.load(std::sync::atomic::Ordering::Acquire) != 0)
+    }
+
     /// The router's own addresses: the kernel refuses packets that claim to come from there.
     pub fn set_own(&self, addresses: impl IntoIterator<Item = Ipv4Addr>) {
         let mut bits = [0u32; (1 << FW_OWN_BITS) / 32];

@@ -44,6 +44,11 @@ pub enum Command {
     /// Rules that drop by sets of addresses before anything else are carried out ahead of the kernel. One packet a second
     /// of each goes through the kernel all the same, so its counters and these add up.
     Drops(StatusArgs),
+    /// Show what is forwarded by the kernel's routes, without flows, and why not elsewhere
+    ///
+    /// At ports where nothing but the destination decides, XDP looks it up in the kernel's routes (policy.routes). With an
+    /// address: what becomes of packets to it, and whether that is what the kernel says.
+    Routes(RoutesArgs),
     /// Show the flow table
     Flows(FlowsArgs),
     /// Say for one flow whether it is fast, and exactly why
@@ -176,6 +181,18 @@ pub struct WatchArg {
 /// Arguments of `status` and `drops`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
+    #[command(flatten)]
+    pub watch: WatchArg,
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+/// Arguments of `routes`.
+#[derive(Debug, Args)]
+pub struct RoutesArgs {
+    /// An IPv4 address
+    #[arg(value_name = "ADDRESS")]
+    pub address: Option<std::net::Ipv4Addr>,
     #[command(flatten)]
     pub watch: WatchArg,
     #[command(flatten)]

@@ -6,13 +6,15 @@ use std::thread;
 use std::time::Duration;
 
 use freeway_api::{
-    Client, ExplainQuery, FlowFilter, Proto, SteerChange, SteerRule, Stream, TopQuery, halves,
+    Client, ExplainQuery, FlowFilter, Proto, RoutesQuery, SteerChange, SteerRule, Stream, TopQuery,
+    halves,
 };
 use freeway_console::{Exit, Stop, Terminal, plural, print, show, write};
 use serde::Serialize;
 
 use crate::cli::{
-    DoctorArgs, ExplainArgs, FlowsArgs, ShowArgs, StatsArgs, StatusArgs, SteerAddArgs, TopArgs,
+    DoctorArgs, ExplainArgs, FlowsArgs, RoutesArgs, ShowArgs, StatsArgs, StatusArgs, SteerAddArgs,
+    TopArgs,
 };
 use crate::doctor;
 use crate::doctor::report::Severity;
@@ -34,6 +36,17 @@ pub fn stats(args: &StatsArgs) -> Result<(), Stop> {
     let client = client(&args.show)?;
     let page = |stats: &_, room: Room| render::stats(stats, args.all, room.terminal);
     watch(args.watch.watch, args.show.json, || client.stats(), page)
+}
+
+/// `freeway routes`.
+pub fn routes(args: &RoutesArgs) -> Result<(), Stop> {
+    let client = client(&args.show)?;
+    let query = RoutesQuery {
+        address: args.address,
+    };
+    let page = |routes: &_, room: Room| render::routes(routes, room.terminal);
+    let ask = || client.routes(&query);
+    watch(args.watch.watch, args.show.json, ask, page)
 }
 
 /// `freeway drops`.

@@ -69,7 +69,10 @@ fn parts(path: &[String]) -> Vec<&str> {
 pub fn needs_restart(path: &[String], before: &Config, after: &Config) -> bool {
     let engines = [before, after].map(|config| &config.engine.port);
     match parts(path)[..] {
-        ["flows", "max"] | ["punts" | "engine", ..] | ["daemon", "socket" | "rcvbuf_bytes"] => true,
+        ["flows", "max"]
+        | ["policy", "routes"]
+        | ["punts" | "engine", ..]
+        | ["daemon", "socket" | "rcvbuf_bytes"] => true,
         // the engine has sockets and devices there that it was given when it came
         ["port", name, ..] => engines.iter().any(|ports| ports.contains_key(name)),
         ["daemon", "interfaces"] => engines.iter().any(|ports| !ports.is_empty()),

@@ -77,6 +77,17 @@ impl Within {
     }
 }
 
+/// What XDP does at a port ahead of the fast path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Ahead {
+    #[default]
+    Nothing,
+    /// It drops.
+    Scrub,
+    /// It forwards by prefixes.
+    Route,
+}
+
 /// A port as it was last judged.
 #[derive(Debug, Default)]
 pub(super) struct Port {
@@ -93,8 +104,8 @@ pub(super) struct Port {
     /// All slots were taken.
     no_room: bool,
     xdp_program: Option<Attachment>,
-    /// The program there is the scrubber's, with the fast path behind it.
-    scrubbed: bool,
+    /// The program there is another one, with the fast path behind it.
+    ahead: Ahead,
     /// XDP serves it at the device below.
     pub carried: Option<Carried>,
     /// Its programs are those of such a piece.
@@ -150,7 +161,7 @@ impl Port {
             .take_if(|program| !program.holds())
             .is_some()
         {
-            self.scrubbed = false;
+            self.ahead = Ahead::Nothing;
         }
         true
     }
@@ -180,29 +191,48 @@ impl Port {
 
     /// What is dropped ahead of the kernel is dropped here.
     pub(super) fn is_scrubbed(&self) -> bool {
-        self.scrubbed
+        self.ahead == Ahead::Scrub
     }
 
     /// Has the scrubber's program take the fast path's place, unless it has.
     pub(super) fn scrub(&mut self, prog: BorrowedFd<'_>) -> Result<(), String> {
-        match self.scrubbed {
-            true => Ok(()),
-            false => self.scrub_anew(prog),
+        match self.ahead {
+            Ahead::Scrub => Ok(()),
+            _ => self.scrub_anew(prog),
         }
     }
 
     /// The same of another one.
     pub(super) fn scrub_anew(&mut self, prog: BorrowedFd<'_>) -> Result<(), String> {
         self.put(prog)?;
-        self.scrubbed = true;
+        self.ahead = Ahead::Scrub;
         Ok(())
     }
 
     /// The fast path's is there again.
     pub(super) fn unscrub(&mut self, plain: BorrowedFd<'_>) -> Result<(), String> {
         self.put(plain)?;
-        self.scrubbed = false;
+        self.ahead = Ahead::Nothing;
         Ok(())
+    }
+
+    /// Packets leave by prefixes here.
+    pub(super) fn is_routed(&self) -> bool {
+        self.ahead == Ahead::Route
+    }
+
+    /// Has them leave so, unless they do.
+    pub(super) fn route(&mut self, prog: BorrowedFd<'_>) -> Result<(), String> {
+        if !self.is_routed() {
+            self.put(prog)?;
+            self.ahead = Ahead::Route;
+        }
+        Ok(())
+    }
+
+    /// The fast path's is there again.
+    pub(super) fn unroute(&mut self, plain: BorrowedFd<'_>) -> Result<(), String> {
+        self.unscrub(plain)
     }
 
     fn put(&self, prog: BorrowedFd<'_>) -> Result<(), String> {
@@ -214,7 +244,7 @@ impl Port {
     /// Takes the programs off, and clsact if nobody else uses it.
     pub(super) fn detach(&mut self, ifindex: u32) {
         self.xdp_program = None;
-        self.scrubbed = false;
+        self.ahead = Ahead::Nothing;
         self.tc_programs.clear();
         if std::mem::take(&mut self.clsact)
             && let Err(error) = clsact::remove_unused(ifindex)

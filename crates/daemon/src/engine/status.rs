@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use freeway_abi::{FW_R_FAST, FW_R_SCRUB_CONFIRM, FW_R_SCRUBBED, REASONS};
+use freeway_abi::{FW_R_FAST, FW_R_ROUTED, FW_R_SCRUB_CONFIRM, FW_R_SCRUBBED, REASONS};
 use freeway_api::{
     Events, FlowCounts, Flushed, Holder, Latency, Learning, Limit, Netlink, Port, PortPath,
     PortState, ReasonCount, RefusalCount, Resynced, Shares, Stats, Status, Switched,
@@ -34,6 +34,7 @@ impl Engine {
                 self.census(Asker::Top(query, reply, Instant::now()));
             }
             Request::Flows(query, reply) => drop(reply.send(Ok(self.page(&query, now_tick)))),
+            Request::Routes(query, reply) => drop(reply.send(Ok(self.routes(&query)))),
             Request::Drops(reply) => drop(reply.send(Ok(self.drops()))),
             Request::Explain(query, reply) => self.explain(query, reply),
             Request::Switch(switch, reply) => {
@@ -177,6 +178,8 @@ impl Engine {
                 redirect_failures: port.redirects.lost,
                 ring_drops: port.ring.drops,
                 xdp_features: port.xdp_features.clone(),
+                routes: port.is_routed(),
+                routes_reason: self.unrouted_at(*ifindex, &port.name),
             })
         });
         ports.collect()
@@ -229,6 +232,7 @@ impl Engine {
         let (scrubbed, confirmed) = self.scrubbed();
         counts[FW_R_SCRUBBED as usize] = scrubbed;
         counts[FW_R_SCRUB_CONFIRM as usize] = confirmed;
+        counts[FW_R_ROUTED as usize] = self.routed().packets;
         let stats = self.manager.stats();
         let reasons = REASONS
             .iter()

@@ -5,7 +5,7 @@ use freeway_datapath::{Attachment, Datapath, DatapathError, Hook};
 use freeway_kernel::model::{Framing as LinkFraming, Link};
 use freeway_kernel::netdev;
 
-use super::{Port, Within};
+use super::{Ahead, Port, Within};
 
 /// Does what failed before only if the link has changed since.
 pub(in crate::engine) fn attempt(
@@ -38,7 +38,7 @@ pub(in crate::engine) fn attach_xdp(
 ) -> Result<(), String> {
     if let Some(reason) = without {
         port.xdp_program = None;
-        port.scrubbed = false;
+        port.ahead = Ahead::Nothing;
         return Err(reason);
     }
     if port.xdp_program.is_some() {
@@ -50,7 +50,7 @@ pub(in crate::engine) fn attach_xdp(
         Within::Bond => Hook::BondXdp,
     };
     let program = &mut port.xdp_program;
-    port.scrubbed = false;
+    port.ahead = Ahead::Nothing;
     attempt(link, &mut port.xdp_failed, || {
         let attachment = datapath.attach(link.ifindex, hook)?;
         if let Some(slot) = slot {

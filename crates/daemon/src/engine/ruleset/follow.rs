@@ -95,7 +95,12 @@ impl Engine {
             self.update_ports()?;
         }
         self.set_tracking(before.tracks)?;
-        self.scrub_by(read)
+        self.routes.set_rules(match &read {
+            Some(rules) => rules.meets_forwarded(),
+            None => Some("a ruleset that cannot be read".into()),
+        });
+        self.scrub_by(read)?;
+        self.update_routes()
     }
 
     /// Whether UDP that nobody answers may be fast.
@@ -105,6 +110,11 @@ impl Engine {
         let (now_tick, mut ops) = (self.now_tick()?, Vec::new());
         self.manager.set_one_way(one_way, now_tick, &mut ops);
         self.execute(ops)
+    }
+
+    /// Conntrack sees IPv4.
+    pub(in crate::engine) fn ruleset_tracks4(&self) -> bool {
+        self.ruleset.tracks[0]
     }
 
     /// What was learned without a connection is learned anew, with one, once conntrack sees it.

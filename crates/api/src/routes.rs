@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway routes`.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{KeptPort, Packets};
+
+/// Of `freeway routes`: an address whose route is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoutesQuery {
+    /// None: the table alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<Ipv4Addr>,
+}
+
+/// Prefix paths: what XDP forwards by the kernel's routes, without flows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Routes {
+    /// The configuration allows it.
+    pub enabled: bool,
+    /// Some port has prefix paths, and the table is in step with the kernel.
+    pub active: bool,
+    /// Why no port has them, if that is not for a port's sake.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The kernel's routes are being read.
+    pub loading: bool,
+    /// IPv4 routes of the kernel, of all tables that count.
+    pub routes: u64,
+    /// Prefixes in the table of XDP, neighbours on the link among them.
+    pub prefixes: u64,
+    /// Bytes that a lookup may read.
+    pub table_bytes: u64,
+    /// What left by prefixes.
+    pub routed: Packets,
+    /// Packets that the kernel was given to confirm a next hop.
+    pub asked: u64,
+    /// Those that confirmed it.
+    pub confirmed: u64,
+    /// Those that left otherwise.
+    pub contradicted: u64,
+    /// Prefixes that are the kernel's for such a packet's sake.
+    pub withdrawn: u64,
+    /// Next hops.
+    pub next_hops: Vec<NextHop>,
+    /// Prefixes that are the kernel's, by reason.
+    pub kept: Vec<KeptPrefixes>,
+    /// Ports where packets come in that may leave by prefixes.
+    pub ports: Vec<String>,
+    /// The other ports, and why.
+    pub ports_kept: Vec<KeptPort>,
+    /// Of the address that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<RouteAnswer>,
+}
+
+/// Where prefixes lead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextHop {
+    /// The port where packets leave.
+    pub port: String,
+    /// The neighbour's address.
+    pub neighbour: Ipv4Addr,
+    /// Its MAC address.
+    pub mac: String,
+    /// The longest packet.
+    pub len_max: u16,
+    /// `confirmed`: packets leave by it; `unconfirmed`: the next one goes through the kernel, and is looked at.
+    pub state: HopState,
+    /// Milliseconds since the kernel last sent a packet by it; absent: not yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_ms: Option<u64>,
+    /// What left by it.
+    pub routed: Packets,
+}
+
+/// Of a next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HopState {
+    /// Packets leave by it.
+    Confirmed,
+    /// The kernel has not sent a packet by it lately.
+    Unconfirmed,
+}
+
+impl HopState {
+    /// As `--json` has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Unconfirmed => "unconfirmed",
+        }
+    }
+}
+
+/// Prefixes that are the kernel's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptPrefixes {
+    /// Why.
+    pub reason: String,
+    /// How many.
+    pub prefixes: u64,
+}
+
+/// What becomes of packets to an address that are of no flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteAnswer {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The kernel's route that they take, as it is known here; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// Where they leave by that route; absent: not as to one next hop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<String>,
+    /// The neighbour that they are sent to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub neighbour: Option<Ipv4Addr>,
+    /// XDP forwards them, at the ports of `ports`.
+    pub fast: bool,
+    /// Why the kernel does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Where `ip route get` says that they leave; absent: it has no route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_port: Option<String>,
+    /// The neighbour by `ip route get`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_neighbour: Option<Ipv4Addr>,
+    /// Both are the same, or the kernel alone decides.
+    pub agrees: bool,
+}

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Prefix paths with real packets: what has no flow leaves by the kernel's routes, as the kernel would send it, and as its
+//! routes change.
+//!
+//!   client --- lan0 router wan0 --- server, and what there are neighbours
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, sum16};
+use freeway_lab::{Capture, Injector, Lab};
+use freeway_testkit::random::Random;
+use freeway_testkit::*;
+use serde_json::Value;
+
+/// A loaded machine may take its time.
+const PATIENCE: Duration = Duration::from_secs(30);
+const ON: &str = "[policy]\nroutes = true\n";
+
+/// What leaves: the neighbour's MAC address, and the rest as it is.
+type Left = BTreeMap<Vec<u8>, usize>;
+
+/// A packet that is like no other.
+fn packet(src: Ipv4Addr, dst: Ipv4Addr, number: u16) -> Vec<u8> {
+    with_ttl(src, dst, number, 64)
+}
+
+fn with_ttl(src: Ipv4Addr, dst: Ipv4Addr, number: u16, ttl: u8) -> Vec<u8> {
+    let mut l4 = vec![0u8; 26];
+    l4[0..2].copy_from_slice(&number.to_be_bytes());
+    l4[2..4].copy_from_slice(&7000u16.to_be_bytes());
+    l4[4..6].copy_from_slice(&26u16.to_be_bytes());
+    let mut ip = vec![0x45, 0];
+    for word in [20 + l4.len() as u16, number, 0x4000] {
+        ip.extend(word.to_be_bytes());
+    }
+    ip.extend([ttl, 17, 0, 0]);
+    ip.extend(src.octets());
+    ip.extend(dst.octets());
+    let sum = !sum16(&ip);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    [&MAC_LAN[..], &MAC_CLIENT, &[8, 0], &ip, &l4].concat()
+}
+
+fn client() -> Ipv4Addr {
+    Ipv4Addr::new(192, 0, 2, 2)
+}
+
+/// Packets from many ports to many addresses of a prefix, each a conversation of its own.
+fn strangers(count: u16) -> Vec<Vec<u8>> {
+    let dst = |n: u16| Ipv4Addr::new(203, 0, 113, (n % 250) as u8);
+    (0..count)
+        .map(|n| packet(client(), dst(n), 1000 + n))
+        .collect()
+}
+
+/// Sends frames; what arrived at the server's port.
+fn left(lab: &Lab, frames: &[Vec<u8>]) -> Left {
+    let mut capture = Capture::open(lab.server_port()).unwrap();
+    let injector = Injector::open(lab.client_port()).unwrap();
+    injector.send_all(frames, Duration::ZERO).unwrap();
+    let ours = |frame: &[u8]| frame.len() > 38 && frame[23] == 17 && frame[36..38] == [0x1b, 0x58];
+    let there = capture.drain(Duration::from_millis(150), ours).unwrap();
+    assert_eq!(capture.dropped().unwrap(), 0);
+    let mut left = Left::new();
+    for frame in there {
+        *left.entry(frame.bytes).or_default() += 1;
+    }
+    left
+}
+
+/// Destination MAC addresses of what left.
+fn stations(left: &Left) -> BTreeMap<[u8; 6], usize> {
+    let mut stations = BTreeMap::new();
+    for (frame, count) in left {
+        *stations.entry(frame[..6].try_into().unwrap()).or_default() += count;
+    }
+    stations
+}
+
+fn ip(lab: &Lab, arguments: &str) {
+    lab.router().tool(&format!("ip {arguments}")).unwrap();
+}
+
+#[track_caller]
+fn wait(router: &Router, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    until(what, PATIENCE, || {
+        let routes = router.json(&["routes"]);
+        wanted(&routes).then_some(routes)
+    })
+}
+
+fn active(routes: &Value) -> bool {
+    routes["active"] == true
+        && routes["loading"] == false
+        && routes["ports"].as_array().unwrap().len() == 2
+}
+
+fn routed(router: &Router) -> u64 {
+    router.json(&["routes"])["routed"]["packets"]
+        .as_u64()
+        .unwrap()
+}
+
+/// Sends until the next hop of these packets is confirmed.
+fn confirm(lab: &Lab, router: &Router, frames: &[Vec<u8>]) {
+    until("a confirmed next hop", PATIENCE, || {
+        let before = routed(router);
+        left(lab, frames);
+        (routed(router) > before).then_some(())
+    });
+}
+
+fn station(last: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 9, last]
+}
+
+/// A neighbour at the server's wire, which is nobody.
+fn neighbour(lab: &Lab, last: u8) {
+    ip(
+        lab,
+        &format!(
+            "neigh replace 198.51.100.{last} lladdr 02:00:00:00:09:{last:02x} nud permanent dev wan0"
+        ),
+    );
+}
+
+#[test]
+fn packets_without_flows_leave_as_the_kernel_sends_them() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    let frames = strangers(2000);
+    let by_kernel = left(&lab, &frames);
+    assert_eq!(by_kernel.values().sum::<usize>(), frames.len());
+    let router = Router::start_with(&lab, ON);
+    wait(&router, "prefix paths", active);
+    confirm(&lab, &router, &frames[..20]);
+    let before = routed(&router);
+    let by_routes = left(&lab, &frames);
+    let fast = routed(&router) - before;
+    println!("{fast} of {} by prefixes", frames.len());
+    assert!(by_routes == by_kernel, "{}", by_routes.len());
+    assert!(fast > 1900, "{fast}");
+    let routes = router.json(&["routes"]);
+    assert_eq!(routes["contradicted"], 0, "{routes}");
+    let status = router.status();
+    assert!(
+        status["ports"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|port| port["routes"] == true)
+    );
+    // what is on the link has a neighbour of its own
+    let near: Vec<_> = (0..500)
+        .map(|n| packet(client(), Ipv4Addr::new(198, 51, 100, 2), 1000 + n))
+        .collect();
+    confirm(&lab, &router, &near);
+    let answer = &router.json(&["routes", "203.0.113.9"])["answer"];
+    assert_eq!(answer["prefix"], "203.0.113.0/24", "{answer}");
+    assert_eq!(
+        (&answer["fast"], &answer["agrees"]),
+        (&true.into(), &true.into()),
+        "{answer}"
+    );
+    assert_eq!(answer["neighbour"], "198.51.100.2", "{answer}");
+}
+
+#[test]
+fn a_change_of_the_kernel_is_one_here() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    for last in 10..13 {
+        neighbour(&lab, last);
+    }
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.10");
+    let router = Router::start_with(&lab, ON);
+    wait(&router, "prefix paths", active);
+    let frames = strangers(200);
+    let all_to = |what: &str, wanted: Option<[u8; 6]>| {
+        // an event is on its way for some time
+        until(what, PATIENCE, || {
+            let there = stations(&left(&lab, &frames));
+            let only = there.keys().all(|mac| Some(*mac) == wanted);
+            let count: usize = there.values().sum();
+            let wanted = if wanted.is_some() { frames.len() } else { 0 };
+            (only && count == wanted).then_some(())
+        });
+    };
+    all_to("the first", Some(station(10)));
+    confirm(&lab, &router, &frames);
+    let fast = |what: &str| {
+        let before = routed(&router);
+        confirm(&lab, &router, &frames);
+        assert!(routed(&router) > before, "{what}");
+    };
+    ip(&lab, "route replace 203.0.113.0/24 via 198.51.100.11");
+    all_to("another gateway", Some(station(11)));
+    fast("another gateway");
+    ip(&lab, "route add 203.0.113.0/25 via 198.51.100.12");
+    ip(&lab, "route add 203.0.113.128/25 via 198.51.100.12");
+    all_to("more specific routes", Some(station(12)));
+    fast("more specific routes");
+    ip(
+        &lab,
+        "neigh replace 198.51.100.12 lladdr 02:00:00:00:09:63 nud permanent dev wan0",
+    );
+    all_to("another station", Some(station(0x63)));
+    fast("another station");
+    ip(&lab, "route replace blackhole 203.0.113.0/25");
+    ip(&lab, "route replace blackhole 203.0.113.128/25");
+    all_to("nowhere", None);
+    ip(&lab, "route del 203.0.113.0/25");
+    ip(&lab, "route del 203.0.113.128/25");
+    all_to("the shorter one again", Some(station(11)));
+    fast("the shorter one again");
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.10 tos 0x10");
+    all_to("a TOS beside it", Some(station(11)));
+    let answer = &router.json(&["routes", "203.0.113.9"])["answer"];
+    assert!(
+        answer["reason"].as_str().unwrap().contains("TOS"),
+        "{answer}"
+    );
+    ip(&lab, "route del 203.0.113.0/24 tos 0x10");
+    fast("without TOS");
+    // the kernel deletes routes of a port that goes down, and does not tell
+    ip(&lab, "link set wan0 down");
+    ip(&lab, "link set wan0 up");
+    all_to("no route", None);
+    for last in 10..12 {
+        neighbour(&lab, last);
+    }
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.11");
+    all_to("a route again", Some(station(11)));
+    fast("a route again");
+    let routes = router.json(&["routes"]);
+    println!("{routes}");
+}
+
+#[test]
+fn what_may_decide_otherwise_keeps_ports_from_it() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    let router = Router::start_with(&lab, ON);
+    wait(&router, "prefix paths", active);
+    let frames = strangers(200);
+    confirm(&lab, &router, &frames);
+    let tool = |line: &str| drop(lab.router().tool(line).unwrap());
+    let nft = |text: &str| drop(lab.router().tool_with_input("nft -f -", text).unwrap());
+    let none = |why: &str| {
+        let routes = wait(&router, why, |routes| {
+            let reason = routes["reason"].as_str().unwrap_or_default();
+            let kept = routes["ports_kept"].as_array().unwrap();
+            let at_a_port = |port: &Value| port["reason"].as_str().unwrap().contains(why);
+            reason.contains(why) || kept.iter().any(at_a_port)
+        });
+        println!("{why}: {}", routes["ports_kept"]);
+    };
+    let again = |what: &str| {
+        wait(&router, what, active);
+        confirm(&lab, &router, &frames);
+    };
+    tool("ip rule add from 192.0.2.9 blackhole");
+    none("routing rule");
+    assert_eq!(left(&lab, &frames).values().sum::<usize>(), frames.len());
+    tool("ip rule del from 192.0.2.9 blackhole");
+    again("without the rule");
+    nft("table ip f {\nchain c {\ntype filter hook forward priority 0\nudp sport 1001 drop\n}\n}");
+    none("chain c of table ip f");
+    assert_eq!(
+        left(&lab, &frames).values().sum::<usize>(),
+        frames.len() - 1
+    );
+    nft("delete table ip f");
+    again("without the chain");
+    // what the router alone meets does not count
+    nft("table ip f {\nchain c {\ntype filter hook input priority 0\nudp dport 9 drop\n}\n}");
+    again("with rules of input");
+    nft("table ip g {\nchain c {\ntype filter hook input priority 0\nct state invalid drop\n}\n}");
+    none("connections are tracked");
+    nft("delete table ip g");
+    again("without conntrack");
+    tool("sysctl -qw net.ipv4.conf.all.accept_redirects=1");
+    none("accept_redirects");
+    tool("sysctl -qw net.ipv4.conf.all.accept_redirects=0");
+    again("without redirects");
+    tool("sysctl -qw net.ipv4.conf.lan0.forwarding=0");
+    none("does not forward");
+    assert_eq!(left(&lab, &frames).values().sum::<usize>(), 0);
+}
+
+#[test]
+fn sources_and_ttls_are_judged_as_the_kernel_judges_them() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    ip(&lab, "route add 10.0.0.0/8 via 198.51.100.2");
+    ip(&lab, "route add blackhole 10.9.0.0/16");
+    ip(&lab, "address add 192.0.2.77/32 dev lan0");
+    let router = Router::start_with(&lab, ON);
+    wait(&router, "prefix paths", active);
+    let dst = Ipv4Addr::new(203, 0, 113, 5);
+    let mut frames = Vec::new();
+    for (n, src) in [
+        [192, 0, 2, 2],
+        [192, 0, 2, 200],
+        [192, 0, 2, 255],
+        [192, 0, 2, 1],
+        [192, 0, 2, 77],
+        [198, 51, 100, 1],
+        [198, 51, 100, 2],
+        [10, 1, 1, 1],
+        [10, 9, 1, 1],
+        [172, 16, 1, 1],
+        [0, 0, 0, 0],
+        [0, 1, 2, 3],
+        [127, 0, 0, 1],
+        [224, 1, 1, 1],
+        [240, 1, 1, 1],
+        [255, 255, 255, 255],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        frames.push(packet(src.into(), dst, 2000 + n as u16));
+    }
+    for (n, ttl) in [0, 1, 2, 255].into_iter().enumerate() {
+        frames.push(with_ttl(client(), dst, 3000 + n as u16, ttl));
+    }
+    for (n, dst) in [
+        [0, 0, 0, 1],
+        [127, 1, 1, 1],
+        [224, 1, 1, 1],
+        [255, 255, 255, 255],
+        [192, 0, 2, 255],
+        [198, 51, 100, 255],
+        [192, 0, 2, 1],
+        [10, 9, 1, 1],
+        [172, 16, 1, 1],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        frames.push(packet(client(), dst.into(), 4000 + n as u16));
+    }
+    for rp_filter in [0, 2, 1] {
+        let set = |name: &str| {
+            let line = format!("sysctl -qw net.ipv4.conf.{name}.rp_filter={rp_filter}");
+            lab.router().tool(&line).unwrap();
+        };
+        set("lan0");
+        set("all");
+        assert!(router.run(&["off"]).status.success());
+        let by_kernel = left(&lab, &frames);
+        assert!(router.run(&["on"]).status.success());
+        wait(&router, "prefix paths", active);
+        let plain = strangers(50);
+        confirm(&lab, &router, &plain);
+        let before = routed(&router);
+        for _ in 0..5 {
+            assert!(left(&lab, &frames) == by_kernel, "rp_filter {rp_filter}");
+        }
+        let fast = routed(&router) - before;
+        println!(
+            "rp_filter {rp_filter}: {} left, {fast} of five times by prefixes",
+            by_kernel.len()
+        );
+        assert!(fast > 0);
+    }
+}
+
+/// Tables that change at random, and packets to their ends: each leaves where the kernel alone sends it.
+#[test]
+fn random_tables_route_as_the_kernel_does() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    for last in 10..18 {
+        neighbour(&lab, last);
+    }
+    let router = Router::start_with(&lab, ON);
+    wait(&router, "prefix paths", active);
+    let mut random = Random(0x5eed);
+    let rounds = if long() { 60 } else { 6 };
+    let mut there: BTreeMap<String, ()> = BTreeMap::new();
+    let mut number = 0u16;
+    let mut fast = 0;
+    let mut all = 0;
+    for round in 0..rounds {
+        let mut batch = String::new();
+        for _ in 0..60 {
+            let len = 12 + random.below(21) as u32;
+            let address =
+                (0x0a00_0000 | random.draw() as u32 & 0x000f_ffff) >> (32 - len) << (32 - len);
+            let prefix = format!("{}/{len}", Ipv4Addr::from(address));
+            let hop = 10 + random.below(8);
+            let way = match random.below(12) {
+                0 => "blackhole".to_owned(),
+                1 => "unreachable".to_owned(),
+                _ => String::new(),
+            };
+            let via = match (way.is_empty(), random.below(10)) {
+                (false, _) => String::new(),
+                (true, 0) => "dev wan0".to_owned(),
+                (true, 1) => format!("nexthop via 198.51.100.{hop} nexthop via 198.51.100.10"),
+                (true, 2) => format!("via 198.51.100.{hop} mtu 60"),
+                (true, _) => format!("via 198.51.100.{hop}"),
+            };
+            if there.contains_key(&prefix) && random.below(3) == 0 {
+                batch += &format!("route del {prefix}\n");
+                there.remove(&prefix);
+            } else {
+                batch += &format!("route replace {way} {prefix} {via}\n");
+                there.insert(prefix, ());
+            }
+        }
+        lab.router().tool_with_input("ip -batch -", &batch).unwrap();
+        let mut frames = Vec::new();
+        for prefix in there.keys() {
+            let (address, len) = prefix.split_once('/').unwrap();
+            let first = u32::from(address.parse::<Ipv4Addr>().unwrap());
+            let last = first | u32::MAX.checked_shr(len.parse().unwrap()).unwrap_or(0);
+            for address in [first, last, first.wrapping_sub(1), last.wrapping_add(1)] {
+                number = number.wrapping_add(1);
+                frames.push(packet(client(), address.into(), number));
+            }
+        }
+        let in_step = |routes: &Value| active(routes);
+        wait(&router, "in step", in_step);
+        // on the link nobody answers, and the kernel gives up after seconds: of these nothing arrives either way
+        assert!(router.run(&["off"]).status.success());
+        let by_kernel = left(&lab, &frames);
+        assert!(router.run(&["on"]).status.success());
+        wait(&router, "in step", in_step);
+        left(&lab, &frames);
+        let before = routed(&router);
+        let by_routes = left(&lab, &frames);
+        fast += routed(&router) - before;
+        all += frames.len() as u64;
+        let either = by_kernel.keys().chain(by_routes.keys());
+        let mut either = either.filter(|frame| by_kernel.get(*frame) != by_routes.get(*frame));
+        if let Some(frame) = either.next() {
+            let to = Ipv4Addr::new(frame[30], frame[31], frame[32], frame[33]);
+            let known = &router.json(&["routes", &to.to_string()])["answer"];
+            panic!("round {round}: {frame:02x?}: {known}");
+        }
+    }
+    println!("{fast} of {all} by prefixes");
+    assert!(fast * 10 > all * 3, "{fast} of {all}");
+}
