@@ -52,10 +52,24 @@ const TIMED_OUT_MS: f64 = 100.0;
 
 #[test]
 fn routes_neighbours_and_links() {
+    routes_neighbours_and_links_at(PLACE);
+}
+
+/// The same by prefix paths.
+#[test]
+fn routes_neighbours_and_links_by_prefix() {
+    if PLACE == Place::Engine {
+        println!("skipped: the engine has no prefix paths");
+        return;
+    }
+    routes_neighbours_and_links_at(Place::Routes);
+}
+
+fn routes_neighbours_and_links_at(place: Place) {
     let Some(_machine) = freeway_testkit::machine() else {
         return;
     };
-    let site = Site::build_at(PLACE, "routed", Options::default());
+    let site = Site::build_at(place, "routed", Options::default());
     let wan = site.wan;
     let via = |gateway| Target::Gateway(gateway, wan);
     let restore = |netlink: &mut Netlink| {

@@ -48,6 +48,7 @@ pub fn measured(args: &ByFlowsArgs) -> Result<ByFlows, Stop> {
         seconds: args.seconds,
         changes: None,
         refused: false,
+        routes: false,
         path: args.path,
         idle_connections: 0,
         cpu: args.cpu,

@@ -60,6 +60,7 @@ pub fn measured(args: &KirkwoodArgs) -> Result<Kirkwood, Stop> {
             seconds: args.seconds,
             changes: None,
             refused: false,
+            routes: false,
             path: args.path,
             idle_connections: 0,
             cpu: args.cpu,

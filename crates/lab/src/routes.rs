@@ -14,7 +14,7 @@ use crate::port::Port;
 /// The most routes of a table.
 pub const ROUTES_MAX: u32 = 1_000_000;
 /// The most destinations.
-pub const DESTINATIONS_MAX: u32 = 20_000;
+pub const DESTINATIONS_MAX: u32 = 1_000_000;
 
 /// Prefix lengths of a /16 and how many there are of each, the shortest first, so that each begins at a multiple of its size.
 const LAYOUT: [(u8, u32); 6] = [(19, 1), (20, 2), (21, 4), (22, 5), (23, 8), (24, 30)];

@@ -15,8 +15,9 @@ pub struct CompareArgs {
     /// Flows, all of them assured connections where the router tracks them [default: 1000; full-table: 20000; kirkwood: 64]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub flows: Option<u32>,
-    /// Hosts beyond the WAN to which the flows go in turn, instead of to the server; in nat and routed only
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    /// Hosts beyond the WAN to which the flows go in turn, instead of to the server; in nat, routed and full-table only, of
+    /// which the last has 20000 unless told otherwise
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub destinations: Option<u32>,
     /// Protocol of the frames, udp or tcp
     #[arg(long, value_name = "NAME", default_value = "udp", value_parser = lab_proto)]
@@ -39,6 +40,9 @@ pub struct CompareArgs {
     /// Have the policy refuse all flows: what Freeway costs where it does not help
     #[arg(long)]
     pub refused: bool,
+    /// Have Freeway forward by the kernel's routes, without flows; in routed, full-table and churn only
+    #[arg(long, conflicts_with_all = ["refused", "cpus"])]
+    pub routes: bool,
     /// The path of Freeway's ports
     #[arg(long, value_name = "PATH", default_value = "auto")]
     pub path: PathChoice,

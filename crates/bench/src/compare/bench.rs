@@ -167,7 +167,9 @@ impl<'a> Bench<'a> {
         }
         Ok(Self {
             args,
-            config: if args.refused {
+            config: if args.routes {
+                "[policy]\nroutes = true\n".into()
+            } else if args.refused {
                 "[policy]\nudp = false\ntcp = false\n".into()
             } else {
                 flow_config(args.flows())
@@ -267,8 +269,26 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// Frames leave by routes here, outside the sample.
+    fn confirm(&self, daemon: &RouterDaemon, flows: u32) -> Result<(), Stop> {
+        let start = Instant::now();
+        while start.elapsed() < WARMUP_MAX {
+            let before = forwarded(daemon)?;
+            let sent = measure(&self.freeway.lab, &self.spec(flows, WARMUP))?.sent;
+            if forwarded(daemon)? - before >= (sent as f64 * WARM) as u64 {
+                return Ok(());
+            }
+        }
+        Err(Stop::failure(
+            "no frames leave by routes: `freeway routes` in the lab's router says why",
+        ))
+    }
+
     /// Flows become fast here, outside the sample.
     fn warm_up(&self, daemon: &RouterDaemon, flows: u32) -> Result<(), Stop> {
+        if self.args.routes {
+            return self.confirm(daemon, flows);
+        }
         let enough = (f64::from(flows) * WARM) as u64;
         let start = Instant::now();
         let mut said = start;
@@ -431,7 +451,7 @@ impl<'a> Bench<'a> {
 
     fn run(&self, daemon: &RouterDaemon, turns: &Turns) -> Result<Run, Stop> {
         let frames = turns.frames()?;
-        let (slow, fast) = (self.slow()?, daemon.stats()?.fast.packets);
+        let (slow, fast) = (self.slow()?, forwarded(daemon)?);
         let churns = self.churn(daemon)?;
         let samples = turns.run()?;
         let mut changes_per_s = None;
@@ -439,7 +459,7 @@ impl<'a> Bench<'a> {
             let per_s = churn.end()?;
             changes_per_s = Some(changes_per_s.map_or(per_s, |least: f64| least.min(per_s)));
         }
-        let fast = daemon.stats()?.fast.packets.saturating_sub(fast);
+        let fast = forwarded(daemon)?.saturating_sub(fast);
         let slow: Vec<_> = slow.into_iter().zip(self.slow()?).collect();
         // those of the turns' warm-ups are among them, as they are among the frames
         let frames: Vec<u64> = turns
@@ -477,6 +497,17 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// Frames that Freeway forwarded, by flows and by routes.
+fn forwarded(daemon: &RouterDaemon) -> Result<u64, Stop> {
+    let stats = daemon.stats()?;
+    let mut routed = stats
+        .reasons
+        .iter()
+        .filter(|reason| reason.name == "routed");
+    let routed = routed.next().map_or(0, |reason| reason.packets);
+    Ok(stats.fast.packets + routed)
+}
+
 /// The routers.
 pub fn built(args: &CompareArgs) -> Result<Bench<'_>, Stop> {
     let topology = Definition::of(args.scenario).topology()?;
@@ -485,9 +516,14 @@ pub fn built(args: &CompareArgs) -> Result<Bench<'_>, Stop> {
         let message = "--changes is of `--scenario churn` alone";
         return Err(Stop::new(Exit::Usage, message));
     }
-    let spread = [Scenario::Nat, Scenario::Routed];
+    let spread = [Scenario::Nat, Scenario::Routed, Scenario::FullTable];
     if args.destinations.is_some() && !spread.contains(&args.scenario) {
-        let message = "--destinations is of `--scenario nat` and `routed` alone";
+        let message = "--destinations is of `--scenario nat`, `routed` and `full-table` alone";
+        return Err(Stop::new(Exit::Usage, message));
+    }
+    let untracked = [Scenario::Routed, Scenario::FullTable, Scenario::Churn];
+    if args.routes && !untracked.contains(&args.scenario) {
+        let message = "--routes is of `--scenario routed`, `full-table` and `churn` alone";
         return Err(Stop::new(Exit::Usage, message));
     }
     let connections = args.flows() + args.idle_connections;

@@ -31,6 +31,9 @@ pub struct Comparison {
     /// Hosts beyond the WAN to which they went in turn; none if they went to the scenario's.
     #[serde(default)]
     pub destinations: Option<u32>,
+    /// Freeway forwarded by the kernel's routes, without flows.
+    #[serde(default)]
+    pub routes: bool,
     /// Runs.
     pub runs: u32,
     /// Seconds of each Freeway sample.
@@ -211,6 +214,7 @@ impl Comparison {
             path: args.path.name().into(),
             flows,
             destinations: args.destinations,
+            routes: args.routes,
             runs: args.runs,
             seconds: args.seconds,
             kernel: Some(bench.kernel_shape()),

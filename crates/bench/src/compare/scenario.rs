@@ -41,6 +41,8 @@ enum Adds {
     Pppoe,
 }
 
+/// Hosts in a full table's networks.
+const DESTINATIONS: u32 = 20_000;
 /// The VLAN's identifier,
 const VLAN: u16 = 5;
 /// and the session's number.
@@ -151,7 +153,7 @@ impl Definition {
             Adds::Table(routes) => Options {
                 routes,
                 beyond: Some(Beyond {
-                    hosts: routes::DESTINATIONS_MAX,
+                    hosts: DESTINATIONS,
                     routes,
                 }),
                 ..plain

@@ -29,6 +29,12 @@ pub fn table(comparison: &Comparison, terminal: Terminal) -> String {
         );
         page.words("", &words);
     }
+    if c.routes {
+        page.words(
+            "",
+            "Freeway forwards by the kernel's routes, without flows.",
+        );
+    }
     page.words("", &c.machine.to_string());
     page.gap();
     page.table(2, &[1, 2, 3], &rows(c, &page));
@@ -140,6 +146,7 @@ pub mod tests {
             path: "auto".into(),
             flows: 1000,
             destinations: None,
+            routes: false,
             runs: 5,
             seconds: 20.0,
             source_ns: 70.0,

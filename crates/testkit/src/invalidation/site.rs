@@ -297,6 +297,8 @@ impl Rows {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Xdp,
+    /// The same by the kernel's routes, without flows.
+    Routes,
     /// An engine that has the router's ports.
     Engine,
 }
@@ -306,6 +308,7 @@ impl Place {
     fn prefix(self) -> &'static str {
         match self {
             Place::Xdp => "",
+            Place::Routes => "routes: ",
             Place::Engine => "engine: ",
         }
     }
@@ -380,6 +383,10 @@ impl Site {
         );
         let (engine, daemon) = match place {
             Place::Xdp => (None, Router::start(&lab)),
+            Place::Routes => {
+                let config = "[policy]\nroutes = true\n";
+                (None, Router::start_with(&lab, config))
+            }
             Place::Engine => {
                 let engine = engine(&lab);
                 if tracked {
@@ -454,13 +461,34 @@ impl Site {
 
     /// Fast packets of the flows from these ports.
     pub fn fast(&self, first: u16) -> u64 {
+        if self.place == Place::Routes {
+            return self.daemon.stats().reason("routed");
+        }
         let packets = |flow: &Value| flow["packets"].as_u64().unwrap();
         self.flows(first, FLOWS).iter().map(packets).sum()
+    }
+
+    /// Waits until what the flows from these ports are sent to has a route that carries them.
+    #[track_caller]
+    fn wait_routed(&self, first: u16) {
+        let to = match first {
+            BYSTANDER_PORT => SERVER,
+            _ => FAR,
+        };
+        crate::until("a confirmed route", PATIENCE, || {
+            let before = self.fast(first);
+            let routes = self.daemon.json(&["routes", &to.to_string()]);
+            thread::sleep(Duration::from_millis(2));
+            (routes["answer"]["fast"] == true && self.fast(first) > before).then_some(())
+        });
     }
 
     /// Waits until all flows from these ports are active and have forwarded since.
     #[track_caller]
     pub fn wait_fast(&self, first: u16, count: u32) {
+        if self.place == Place::Routes {
+            return self.wait_routed(first);
+        }
         let end = Moment::now() + PATIENCE;
         let active = |flows: &[Value]| flows.iter().filter(|f| f["state"] == "active").count();
         let sum =
