@@ -51,13 +51,15 @@ pub enum By {
     Path(&'static str),
     /// An engine that has the ports.
     Engine,
+    /// The kernel's routes, without flows, where they can.
+    Routes,
 }
 
 impl By {
     /// The path of ports that tc and the kernel are not left alone with.
     pub fn served(self) -> &'static str {
         match self {
-            By::Path(_) => "xdp",
+            By::Path(_) | By::Routes => "xdp",
             By::Engine => "engine",
         }
     }
@@ -65,7 +67,7 @@ impl By {
     /// Whose frames are told as fast.
     pub fn whose(self) -> &'static str {
         match self {
-            By::Path(_) => "Freeway's",
+            By::Path(_) | By::Routes => "Freeway's",
             By::Engine => "the engine's",
         }
     }
@@ -142,13 +144,16 @@ impl Bench {
         let router = &twins.routers()[FREEWAY];
         let path = match by {
             By::Path(path) => path,
-            By::Engine => "auto",
+            By::Engine | By::Routes => "auto",
         };
-        let config = twins.config_toml(&format!("path = \"{path}\"\n"));
+        let mut config = twins.config_toml(&format!("path = \"{path}\"\n"));
+        if by == By::Routes {
+            config += "[policy]\nroutes = true\n";
+        }
         let links = twins.links();
         let links: Vec<&str> = links.iter().map(String::as_str).collect();
         let daemon = match by {
-            By::Path(_) => Router::start_in(router, &config, freeway(), &links),
+            By::Path(_) | By::Routes => Router::start_in(router, &config, freeway(), &links),
             By::Engine => {
                 let wires = twins.wires();
                 let wires: Vec<&str> = wires.iter().map(String::as_str).collect();
@@ -172,6 +177,12 @@ impl Bench {
     }
 
     pub fn stop(self) {
+        if self.by == By::Routes {
+            let stats = self.daemon.stats();
+            let (routed, flows) = (stats.reason("routed"), stats.fast());
+            println!("row: {routed} frames by routes, {flows} by flows");
+            assert!(routed > 0);
+        }
         self.daemon.stop();
         if let Some(engine) = self.engine {
             engine.stop();
@@ -180,7 +191,8 @@ impl Bench {
 
     /// Frames that were fast, all of them or the engine's.
     fn fast(&self) -> u64 {
-        let fast = self.daemon.stats().fast();
+        let stats = self.daemon.stats();
+        let fast = stats.fast() + stats.reason("routed");
         if self.counts_all {
             return fast;
         }

@@ -17,7 +17,18 @@ pub struct Case {
 impl Case {
     pub fn random(seed: u64, frames: usize) -> Self {
         let mut rng = Random(seed);
-        let mut setup = Setup::random(&mut rng);
+        let setup = Setup::random(&mut rng);
+        Self::of(seed, setup, rng, frames)
+    }
+
+    /// As [`Case::random`], where the destination alone decides.
+    pub fn routed(seed: u64, frames: usize) -> Self {
+        let mut rng = Random(seed);
+        let setup = Setup::random(&mut rng).routed();
+        Self::of(seed, setup, rng, frames)
+    }
+
+    fn of(seed: u64, mut setup: Setup, mut rng: Random, frames: usize) -> Self {
         if setup.rules.iter().any(|rule| rule.counts()) {
             setup.pace = Pace::Single;
             setup.brief = false;

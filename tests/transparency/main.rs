@@ -38,10 +38,22 @@ use suite::{Extent, same};
 
 /// Of the default blocks, those that tc gets, too.
 const TC_BLOCKS: usize = 6;
+/// And those that go by routes.
+const ROUTES_BLOCKS: usize = 6;
 
 #[test]
 fn freeway_sends_what_the_kernel_sends() {
     same(By::Path("auto"), Extent::read());
+}
+
+/// Setups in which the destination alone decides, by the kernel's routes instead of flows where that can be.
+#[test]
+fn routes_send_what_the_kernel_sends() {
+    let mut extent = Extent::read();
+    if !freeway_testkit::long() {
+        extent.blocks.truncate(ROUTES_BLOCKS);
+    }
+    same(By::Routes, extent);
 }
 
 /// The same cases, each flow through tc.

@@ -235,6 +235,24 @@ impl Setup {
         setup
     }
 
+    /// The same, but nothing decides what becomes of a packet save its destination.
+    pub fn routed(self) -> Self {
+        let by_destination = [Uplinks::One, Uplinks::Multipath, Uplinks::Nexthops];
+        Setup {
+            tracking: Tracking::None,
+            nat: Nat::None,
+            forwards: false,
+            hairpin: false,
+            uplinks: match by_destination.contains(&self.uplinks) {
+                true => self.uplinks,
+                false => Uplinks::One,
+            },
+            rules: Vec::new(),
+            brief: false,
+            ..self
+        }
+    }
+
     /// Whether conntrack sees anything.
     pub fn tracked(&self) -> bool {
         self.tracking != Tracking::None || self.rules.iter().any(|rule| rule.needs_conntrack())

@@ -125,7 +125,11 @@ pub fn same(by: By, extent: Extent) -> Option<Tally> {
                     if tally.lock().unwrap().faults.len() > 2 {
                         break;
                     }
-                    examine(&mut bench, &Case::random(*seed, extent.frames), tally);
+                    let case = match by {
+                        By::Routes => Case::routed(*seed, extent.frames),
+                        _ => Case::random(*seed, extent.frames),
+                    };
+                    examine(&mut bench, &case, tally);
                 }
                 bench.stop();
             });
