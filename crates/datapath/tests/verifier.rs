@@ -2,7 +2,7 @@
 //! The programs load in every variant, on each kernel, and at what cost to the verifier.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use freeway_abi::{FW_R_FRAGMENT, fw_watch};
+use freeway_abi::{FW_R_FRAGMENT, fw_route_here, fw_watch};
 use freeway_datapath::{Datapath, Hook, LoadOptions};
 use libbpf_rs::query::ProgInfoIter;
 
@@ -28,6 +28,7 @@ fn programs_load() {
                 .into_iter()
                 .collect(),
             sockets,
+            routes: true,
             ..LoadOptions::default()
         };
         let datapath = Datapath::load(&options).unwrap();
@@ -35,8 +36,11 @@ fn programs_load() {
         datapath.prog(Hook::RawIngressAlone).unwrap();
         datapath.prog(Hook::BridgeXdp).unwrap();
         datapath.prog(Hook::BondXdp).unwrap();
-        let ids = datapath.prog_ids();
+        let mut routes = datapath.route_table().unwrap();
+        routes.at(1, fw_route_here::default()).unwrap();
+        let mut ids = datapath.prog_ids();
         assert_eq!(ids.len(), 12);
+        ids.extend(routes.prog_ids());
         assert!(datapath.tells_drops());
         datapath.watch(Some(&fw_watch::default())).unwrap();
         datapath.watch(None).unwrap();
