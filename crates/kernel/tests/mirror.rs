@@ -162,7 +162,7 @@ fn addresses_routes_rules_nexthops() {
         let events = read_until(
             &mut mirror,
             "route",
-            |e| matches!(e, Event::RouteChanged(r, _) if r.dst == prefix),
+            |e| matches!(e, Event::RouteChanged(r, false) if r.dst == prefix),
         );
         let route = events
             .iter()
@@ -183,7 +183,7 @@ fn addresses_routes_rules_nexthops() {
         read_until(
             &mut mirror,
             "replaced",
-            |event| matches!(event, Event::RouteChanged(r, _) if r.gateway() == Some([192, 0, 2, 3].into())),
+            |event| matches!(event, Event::RouteChanged(r, true) if r.gateway() == Some([192, 0, 2, 3].into())),
         );
         assert_in_step(&mut mirror);
         run("ip route del 198.51.100.0/24");
@@ -198,6 +198,17 @@ fn addresses_routes_rules_nexthops() {
             "multipath",
             |event| matches!(event, Event::RouteChanged(r, _) if r.hops.len() == 2 && r.hops[0].weight == 1),
         );
+        // a locked MTU and realms are more than a way out
+        for more in ["mtu lock 1300", "realms 7"] {
+            run(&format!(
+                "ip route replace 198.51.100.0/24 via 192.0.2.2 {more}"
+            ));
+            read_until(
+                &mut mirror,
+                "special route",
+                |e| matches!(e, Event::RouteChanged(r, true) if r.dst == prefix && r.special),
+            );
+        }
         run("ip -6 route add 2001:db8:1::/48 via 2001:db8::2");
         read_until(
             &mut mirror,
@@ -472,6 +483,32 @@ fn overrun_is_told_and_made_up_for() {
         assert_eq!(told + rest, 500);
         assert!(!made_up.iter().any(|e| matches!(e, Event::Overrun { .. })));
         assert_eq!(mirror.resync().unwrap(), []);
+    });
+}
+
+#[test]
+fn a_route_that_went_in_silence_is_told_when_it_is_back() {
+    in_namespace(|| {
+        pair();
+        run("ip addr add 192.0.2.1/24 dev v0");
+        run("ip route add 198.51.100.0/24 via 192.0.2.2");
+        let mut mirror = Mirror::open().unwrap();
+        let prefix = Prefix {
+            addr: [198, 51, 100, 0].into(),
+            len: 24,
+        };
+        let mut events = Vec::new();
+        run("ip link set v0 down");
+        run("ip link set v0 up");
+        mirror.read(&mut events).unwrap();
+        let is = |event: &Event| match event {
+            Event::RouteChanged(route, _) | Event::RouteGone(route) => route.dst == prefix,
+            _ => false,
+        };
+        assert!(!events.iter().any(is), "{events:?}");
+        run("ip route add 198.51.100.0/24 via 192.0.2.2");
+        read_until(&mut mirror, "the route again", is);
+        assert_in_step(&mut mirror);
     });
 }
 
