@@ -76,9 +76,8 @@ struct Slot {
 #[derive(Clone, Debug, Default)]
 pub struct Hops {
     numbers: BTreeMap<Target, NextHop>,
-    slots: BTreeMap<NextHop, Slot>,
-    /// One more than the greatest that was ever used; 0: none was.
-    end: NextHop,
+    /// By number.
+    slots: Vec<Option<Slot>>,
     free: VecDeque<NextHop>,
     resting: Vec<NextHop>,
     /// What may differ from what was told.
@@ -92,7 +91,7 @@ impl Hops {
             Some(number) => *number,
             None => self.add(target)?,
         };
-        if let Some(slot) = self.slots.get_mut(&number) {
+        if let Some(slot) = self.slot(number) {
             slot.users += 1;
         }
         Some(number)
@@ -101,13 +100,13 @@ impl Hops {
     fn add(&mut self, target: Target) -> Option<NextHop> {
         let number = match self.free.pop_front() {
             Some(number) => number,
+            None if self.is_full() => return None,
             None => {
-                let next = self.end.max(LEAF_UNICAST + 1);
-                if next > HOP_MAX {
-                    return None;
-                }
-                self.end = next + 1;
-                next
+                let first = usize::from(LEAF_UNICAST) + 1;
+                let next = self.slots.len().max(first);
+                self.slots.resize(next + 1, None);
+                // at most HOP_MAX
+                next as NextHop
             }
         };
         self.numbers.insert(target, number);
@@ -116,14 +115,14 @@ impl Hops {
             users: 0,
             told: None,
         };
-        self.slots.insert(number, slot);
+        self.slots[usize::from(number)] = Some(slot);
         self.dirty.insert(number);
         Some(number)
     }
 
     /// One prefix fewer has the number. Those that are no hop's are ignored.
     pub fn give(&mut self, number: NextHop) {
-        if let Some(slot) = self.slots.get_mut(&number) {
+        if let Some(slot) = self.slot(number) {
             slot.users -= 1;
             if slot.users == 0 {
                 self.dirty.insert(number);
@@ -148,7 +147,15 @@ impl Hops {
 
     /// True if a target that had no number may get one now.
     pub fn has_room(&self) -> bool {
-        !self.free.is_empty() || self.end <= HOP_MAX
+        !self.free.is_empty() || !self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
+        self.slots.len() > usize::from(HOP_MAX)
+    }
+
+    fn slot(&mut self, number: NextHop) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(number))?.as_mut()
     }
 
     /// What differs from what was told.
@@ -156,7 +163,7 @@ impl Hops {
         let mut changes = Vec::new();
         let mut retired = Vec::new();
         for number in std::mem::take(&mut self.dirty) {
-            let Some(slot) = self.slots.get_mut(&number) else {
+            let Some(slot) = self.slot(number) else {
                 continue;
             };
             let unused = slot.users == 0;
@@ -165,8 +172,9 @@ impl Hops {
                 changes.push((number, hop));
             }
             if unused {
-                self.numbers.remove(&slot.target);
-                self.slots.remove(&number);
+                let target = slot.target;
+                self.numbers.remove(&target);
+                self.slots[usize::from(number)] = None;
                 retired.push(number);
             }
         }
@@ -177,13 +185,14 @@ impl Hops {
 
     /// How many prefixes have.
     pub fn len(&self) -> usize {
-        let used = self.slots.values().filter(|slot| slot.users > 0);
+        let used = self.slots.iter().flatten().filter(|slot| slot.users > 0);
         used.count()
     }
 
     /// What is sent by a number now.
     pub fn hop(&self, number: NextHop, reach: &Reach) -> Option<Hop> {
-        self.slots.get(&number)?.target.hop(reach)
+        let slot = self.slots.get(usize::from(number))?.as_ref()?;
+        slot.target.hop(reach)
     }
 }
 

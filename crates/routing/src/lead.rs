@@ -51,6 +51,21 @@ pub struct View<'a> {
 impl View<'_> {
     /// `None`: the prefix is to be as the one around it, and the table does without it.
     pub fn lead(&self, prefix: Prefix4) -> Option<Lead> {
+        self.lead_of(prefix, self.fib.table(Place::Main).get(prefix))
+    }
+
+    /// The same of prefixes in order, each in one step.
+    pub fn leads(&self, prefixes: &[Prefix4]) -> impl Iterator<Item = (Prefix4, Option<Lead>)> {
+        let mut main = self.fib.table(Place::Main).iter().peekable();
+        prefixes.iter().map(move |prefix| {
+            while main.next_if(|(at, _)| at < prefix).is_some() {}
+            let cell = main.next_if(|(at, _)| at == prefix);
+            (*prefix, self.lead_of(*prefix, cell.map(|(_, cell)| cell)))
+        })
+    }
+
+    /// With what main has there.
+    fn lead_of(&self, prefix: Prefix4, in_main: Option<&Cell>) -> Option<Lead> {
         if self.doubts.is_withdrawn(prefix) {
             return Some(Lead::Kernel(Why::Withdrawn));
         }
@@ -66,13 +81,12 @@ impl View<'_> {
         if local.covers(prefix) {
             return local.get(prefix).map(|_| Lead::Kernel(Why::Local));
         }
-        let main = self.fib.table(Place::Main);
-        if let Some(cell) = main.get(prefix) {
+        if let Some(cell) = in_main {
             return Some(self.of_cell(prefix, cell));
         }
         let default = self.fib.table(Place::Default);
         if let Some(cell) = default.get(prefix)
-            && !main.covers(prefix)
+            && !self.fib.table(Place::Main).covers(prefix)
         {
             return Some(self.of_cell(prefix, cell));
         }

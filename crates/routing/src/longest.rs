@@ -10,7 +10,9 @@ use freeway_prefix::Prefix4;
 #[derive(Clone, Debug)]
 pub struct Longest<V> {
     map: BTreeMap<Prefix4, V>,
+    /// How many of each there are, and the bits of those that there are.
     lengths: [u32; 33],
+    there: u64,
 }
 
 impl<V> Default for Longest<V> {
@@ -18,18 +20,22 @@ impl<V> Default for Longest<V> {
         Self {
             map: BTreeMap::new(),
             lengths: [0; 33],
+            there: 0,
         }
     }
 }
 
 impl<V> FromIterator<(Prefix4, V)> for Longest<V> {
     fn from_iter<I: IntoIterator<Item = (Prefix4, V)>>(entries: I) -> Self {
-        let map: BTreeMap<Prefix4, V> = entries.into_iter().collect();
-        let mut lengths = [0; 33];
-        for prefix in map.keys() {
-            lengths[usize::from(prefix.length())] += 1;
+        let mut all = Self {
+            map: entries.into_iter().collect(),
+            ..Self::default()
+        };
+        for prefix in all.map.keys() {
+            all.lengths[usize::from(prefix.length())] += 1;
+            all.there |= 1 << prefix.length();
         }
-        Self { map, lengths }
+        all
     }
 }
 
@@ -46,6 +52,7 @@ impl<V> Longest<V> {
         let old = self.map.insert(prefix, value);
         if old.is_none() {
             self.lengths[usize::from(prefix.length())] += 1;
+            self.there |= 1 << prefix.length();
         }
         old
     }
@@ -53,7 +60,11 @@ impl<V> Longest<V> {
     pub fn remove(&mut self, prefix: Prefix4) -> Option<V> {
         let old = self.map.remove(&prefix);
         if old.is_some() {
-            self.lengths[usize::from(prefix.length())] -= 1;
+            let left = &mut self.lengths[usize::from(prefix.length())];
+            *left -= 1;
+            if *left == 0 {
+                self.there &= !(1 << prefix.length());
+            }
         }
         old
     }
@@ -76,12 +87,16 @@ impl<V> Longest<V> {
 
     /// The longest one of at most `length` bits that has the address.
     pub fn longest(&self, address: u32, length: u8) -> Option<(Prefix4, &V)> {
-        let lengths = (0..=length).rev();
-        let mut lengths = lengths.filter(|length| self.lengths[usize::from(*length)] > 0);
-        lengths.find_map(|length| {
+        let mut lengths = self.there & ((2 << length) - 1);
+        while lengths != 0 {
+            let length = lengths.ilog2() as u8;
+            lengths &= !(1 << length);
             let prefix = Prefix4::new(address, length)?;
-            Some((prefix, self.map.get(&prefix)?))
-        })
+            if let Some(value) = self.map.get(&prefix) {
+                return Some((prefix, value));
+            }
+        }
+        None
     }
 
     /// True if it, or one around it, is there.

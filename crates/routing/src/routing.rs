@@ -13,7 +13,7 @@ use crate::fib::{Fib, Mode, Place};
 use crate::hops::{Hops, LEAF_UNICAST};
 use crate::lead::{View, reserved};
 use crate::load::Load;
-use crate::reach::{Exit, Reach};
+use crate::reach::{Exit, LinkState, Reach};
 use crate::route::{Route4, Way};
 use crate::table::Table;
 use crate::term::Term;
@@ -116,7 +116,8 @@ impl Routing {
     }
 
     /// The kernel changed. Every event of the mirror may be told, and those of routes, nexthop objects, links, addresses,
-    /// neighbours and overruns must be. At first, links, addresses and neighbours that are there are told as if they were new.
+    /// neighbours and overruns must be. An overrun of neighbours does nothing here: what was lost must be told at once
+    /// ([`Mirror::resync`](freeway_kernel::Mirror::resync)). At first, links, addresses and neighbours that are there are told as if they were new.
     pub fn event(&mut self, event: &Event) {
         match event {
             Event::RouteChanged(route, replaced) => {
@@ -239,13 +240,14 @@ impl Routing {
         self.hops.changed_link(ifindex);
         // what joins a VRF loses its routes (NETDEV_CHANGEUPPER)
         let moved = before.is_some_and(|before| before.master != now.master);
-        if moved || !now.up {
+        let fell = |is: fn(&LinkState) -> bool| !is(&now) && before.as_ref().is_none_or(is);
+        if moved || fell(|link| link.up) {
             self.doubt(|term| term.way.may_leave_by(ifindex));
             return;
         }
         // Without a carrier, nexthop objects go with their routes. It may be back before anybody hears.
         let flickered = before.is_some_and(|before| before.carrier_ups != now.carrier_ups);
-        if flickered || !now.alive {
+        if flickered || fell(|link| link.alive) {
             self.doubt(|term| term.nexthop_id != 0 && term.way.may_leave_by(ifindex));
         }
     }
@@ -326,7 +328,8 @@ impl Routing {
         let neighbours = self.reach.neighbours(0, u32::MAX);
         prefixes.extend(neighbours.map(Prefix4::host));
         prefixes.extend(self.doubts.prefixes().chain(reserved()));
-        prefixes.sort_unstable();
+        // all are runs in order
+        prefixes.sort();
         prefixes.dedup();
         self.table
             .settle_all(&prefixes, view!(self), &mut self.hops);

@@ -32,7 +32,7 @@ pub struct Table {
 impl Table {
     /// Has a prefix be as what is known says.
     pub fn settle(&mut self, prefix: Prefix4, view: View<'_>, hops: &mut Hops) {
-        let entry = self.entry(prefix, view, hops);
+        let entry = self.entry(prefix, view.lead(prefix), hops);
         let old = match entry {
             Some(entry) => self.entries.insert(prefix, entry),
             None => self.entries.remove(prefix),
@@ -44,10 +44,10 @@ impl Table {
     pub fn settle_all(&mut self, prefixes: &[Prefix4], view: View<'_>, hops: &mut Hops) {
         let mut entries = Vec::with_capacity(prefixes.len());
         let mut old = std::mem::take(&mut self.entries).into_iter().peekable();
-        let news = prefixes.iter();
-        let news = news.filter_map(|prefix| Some((*prefix, self.entry(*prefix, view, hops)?)));
-        let news: Vec<(Prefix4, Entry)> = news.collect();
-        for (prefix, entry) in news {
+        for (prefix, lead) in view.leads(prefixes) {
+            let Some(entry) = self.entry(prefix, lead, hops) else {
+                continue;
+            };
             while let Some((gone, entry)) = old.next_if(|(old, _)| *old < prefix) {
                 self.replaced(gone, Some(entry), None, hops);
             }
@@ -63,9 +63,9 @@ impl Table {
     }
 
     /// What it is to have, with a number taken.
-    fn entry(&mut self, prefix: Prefix4, view: View<'_>, hops: &mut Hops) -> Option<Entry> {
+    fn entry(&mut self, prefix: Prefix4, lead: Option<Lead>, hops: &mut Hops) -> Option<Entry> {
         self.crowded.remove(&prefix);
-        let entry = match view.lead(prefix)? {
+        let entry = match lead? {
             Lead::Kernel(why) => Entry {
                 leaf: LEAF_KERNEL,
                 why: Some(why),

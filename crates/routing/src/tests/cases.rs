@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cases by hand.
 
-use freeway_kernel::model::Event;
+use freeway_kernel::model::{Event, Source};
 use freeway_prefix::Prefix4;
 
 use super::kernel::{How, Kernel, ip, link, route, way};
@@ -220,4 +220,123 @@ fn own_addresses_are_told_once() {
     routing.event(&kernel.delete_address(0));
     assert_eq!(routing.own_addresses(), [0x0a00_0009]);
     assert_eq!(ip(0x0a00_0009).to_string(), "10.0.0.9");
+}
+
+/// 192.0.2.0/24 by gateways on link 1, one after the other.
+fn rivals(kernel: &mut Kernel, gateways: &[u32], how: How) -> Vec<Event> {
+    let mut events = Vec::new();
+    for gateway in gateways {
+        let mut far = route(0xc000_0200, 24);
+        far.hops = vec![way(1, *gateway)];
+        events.extend(kernel.add(far, how));
+    }
+    events
+}
+
+#[test]
+fn of_equal_routes_none_is_taken() {
+    let (mut kernel, mut routing) = world();
+    let first = rivals(&mut kernel, &[0x0a00_0002], How::Add);
+    let second = rivals(&mut kernel, &[0x0a00_0003], How::Prepend);
+    first.iter().for_each(|event| routing.event(event));
+    assert!(leaf(&routing, 0xc000_0201).0 > LEAF_UNICAST);
+    second.iter().for_each(|event| routing.event(event));
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Equals)));
+    load(&kernel, &mut routing);
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Equals)));
+    let gone = kernel.delete(1);
+    routing.event(&gone);
+    assert!(!routing.wants_load() && leaf(&routing, 0xc000_0201).0 > LEAF_UNICAST);
+}
+
+#[test]
+fn which_of_equal_routes_was_replaced_is_not_known() {
+    let (mut kernel, mut routing) = world();
+    let mut events = rivals(&mut kernel, &[0x0a00_0002, 0x0a00_0003], How::Append);
+    events.extend(rivals(&mut kernel, &[0x0a00_0004], How::Replace));
+    events.iter().for_each(|event| routing.event(event));
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Doubted)));
+    load(&kernel, &mut routing);
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Equals)));
+    // while they are read at first, nothing is known of the one that was there
+    let mut routing = Routing::new();
+    routing.begin_load();
+    events[2..].iter().for_each(|event| routing.event(event));
+    routing.load(kernel.routes.iter().filter_map(Route4::of));
+    routing.end_load(true);
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Doubted)));
+    assert!(routing.ready() && routing.wants_load());
+}
+
+#[test]
+fn what_is_read_at_first_stays_beside_what_is_heard() {
+    let mut kernel = Kernel::new();
+    let mut routing = Routing::new();
+    let mut events = rivals(&mut kernel, &[0x0a00_0002, 0x0a00_0003], How::Append);
+    routing.begin_load();
+    routing.event(&events.pop().unwrap());
+    routing.load(kernel.routes.iter().filter_map(Route4::of));
+    routing.end_load(true);
+    assert_eq!(routing.counts().routes, 2);
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Equals)));
+}
+
+#[test]
+fn a_route_that_went_in_other_words_is_doubted() {
+    let (mut kernel, mut routing) = world();
+    let mut events = rivals(&mut kernel, &[0x0a00_0002], How::Add);
+    events.extend(rivals(&mut Kernel::new(), &[0x0a00_0003], How::Add));
+    routing.event(&events[0]);
+    let Event::RouteChanged(other, _) = events[1].clone() else {
+        panic!("{events:?}");
+    };
+    routing.event(&Event::RouteGone(other.clone()));
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Doubted)));
+    load(&kernel, &mut routing);
+    assert!(leaf(&routing, 0xc000_0201).0 > LEAF_UNICAST);
+    // of another priority, it is none that is known
+    let mut other = other;
+    other.priority = 9;
+    routing.event(&Event::RouteGone(other));
+    assert!(!routing.wants_load() && leaf(&routing, 0xc000_0201).0 > LEAF_UNICAST);
+}
+
+#[test]
+fn a_load_that_lost_events_is_none() {
+    let (kernel, mut routing) = world();
+    assert!(routing.ready());
+    routing.begin_load();
+    let source = Source::Link;
+    routing.event(&Event::Overrun { source });
+    routing.load(kernel.routes.iter().filter_map(Route4::of));
+    routing.end_load(true);
+    assert!(!routing.ready() && routing.wants_load());
+    routing.begin_load();
+    routing.end_load(false);
+    assert!(!routing.ready());
+    load(&kernel, &mut routing);
+    assert!(routing.ready() && !routing.wants_load());
+    routing.begin_load();
+    routing.end_load(false);
+    assert!(routing.ready() && routing.wants_load());
+    let source = Source::Conntrack;
+    routing.event(&Event::Overrun { source });
+    assert!(routing.ready());
+}
+
+#[test]
+fn routes_go_with_their_source() {
+    let (mut kernel, mut routing) = world();
+    let mut far = route(0xc000_0200, 24);
+    far.hops = vec![way(1, 0x0a00_0002)];
+    far.prefsrc = Some(ip(0xc000_0101));
+    routing.event(&kernel.add_address(2, 0xc000_0101));
+    routing.event(&kernel.add_address(2, 0xc000_0102));
+    routing.event(&kernel.add(far, How::Add).unwrap());
+    let gone = kernel.delete_address(1);
+    routing.event(&gone);
+    assert!(leaf(&routing, 0xc000_0201).0 > LEAF_UNICAST);
+    let gone = kernel.delete_address(0);
+    routing.event(&gone);
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Doubted)));
 }

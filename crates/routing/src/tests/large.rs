@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! As many routes as the Internet has.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use freeway_kernel::model::Event;
 use freeway_prefix::Prefix4;
 
 use super::kernel::{Kernel, link};
 use crate::{Route4, Routing, Way};
+
+/// What this thread had of a CPU.
+fn used() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text
+        .split(' ')
+        .next()
+        .and_then(|number| number.parse().ok());
+    Duration::from_nanos(nanoseconds.unwrap_or(0))
+}
 
 /// 100,000, or with FREEWAY_LONG 1,000,000.
 #[test]
@@ -48,15 +58,15 @@ fn many_routes() {
     }
     routing.event(&Event::LinkChanged(link(1)));
     routing.event(&Event::LinkChanged(link(2)));
-    let clock = Instant::now();
+    let begin = used();
     let mut took = Vec::new();
     routing.begin_load();
     routing.load((0..count).map(route));
-    took.push(("read", clock.elapsed()));
+    took.push(("read", used() - begin));
     routing.end_load(true);
-    took.push(("known", clock.elapsed()));
+    took.push(("known", used() - begin));
     let changes = routing.changes();
-    took.push(("told", clock.elapsed()));
+    took.push(("told", used() - begin));
     assert_eq!(changes.hops.len(), 500);
     let counts = routing.counts();
     assert_eq!(counts.routes, count as usize);
@@ -65,14 +75,14 @@ fn many_routes() {
     routing.begin_load();
     routing.load((0..count).map(route));
     routing.end_load(true);
-    took.push(("known again", clock.elapsed()));
+    took.push(("known again", used() - begin));
     assert!(routing.changes().is_empty());
     let mut down = link(1);
     down.up = false;
     routing.event(&Event::LinkChanged(down));
-    took.push(("half of it doubted", clock.elapsed()));
+    took.push(("half of it doubted", used() - begin));
     let changes = routing.changes();
-    took.push(("told", clock.elapsed()));
+    took.push(("told", used() - begin));
     assert_eq!(changes.hops.len(), 250);
     assert!(changes.hops.iter().all(|(_, hop)| hop.is_none()));
     assert!(routing.wants_load() && routing.ready());

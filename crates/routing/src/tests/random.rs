@@ -380,7 +380,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
     fn it_says_what_the_kernel_does(steps in prop::collection::vec(step(), 1..120)) {
