@@ -8,6 +8,10 @@
 //!
 //! The kernel deletes routes without telling (`fib_sync_down_dev`, `fib_sync_down_addr`, `nexthop_flush_dev`). What may have
 //! gone so is *doubted*: it is the kernel's until all routes have been read again.
+//!
+//! The caller makes sure of what is not in the routes: that there are only the default policy rules, that PMTU and redirects
+//! change nothing for single destinations (`ip_forward_use_pmtu`, `accept_redirects`), and that the kernel has nothing to say to a sender
+//! whose packets leave where they came in (`send_redirects`).
 
 mod alias;
 mod answer;
@@ -21,6 +25,7 @@ mod longest;
 mod reach;
 mod route;
 mod routing;
+mod sweep;
 mod table;
 mod term;
 

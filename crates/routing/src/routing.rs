@@ -15,6 +15,7 @@ use crate::lead::{View, reserved};
 use crate::load::Load;
 use crate::reach::{Exit, LinkState, Reach};
 use crate::route::{Route4, Way};
+use crate::sweep::Sweep;
 use crate::table::Table;
 use crate::term::Term;
 
@@ -27,6 +28,9 @@ pub struct Routing {
     table: Table,
     hops: Hops,
     load: Option<Load>,
+    /// What went since the last call of [`Routing::changes`]. Events of routes come by another socket: what is heard of a
+    /// route now may be from before.
+    sweeps: Vec<Sweep>,
 }
 
 impl Default for Routing {
@@ -57,6 +61,7 @@ impl Routing {
             table: Table::default(),
             hops: Hops::default(),
             load: None,
+            sweeps: Vec::new(),
         };
         for prefix in reserved() {
             routing.settle(prefix);
@@ -71,6 +76,7 @@ impl Routing {
     /// as one link (RTM_GETLINK), since the last event, and only then asks for the routes. Events that come while they are read are
     /// told as ever.
     pub fn begin_load(&mut self) {
+        self.sweeps.clear();
         self.doubts.begin();
         self.load = Some(Load::default());
     }
@@ -117,7 +123,7 @@ impl Routing {
 
     /// The kernel changed. Every event of the mirror may be told, and those of routes, nexthop objects, links, addresses,
     /// neighbours and overruns must be. An overrun of neighbours does nothing here: what was lost must be told at once
-    /// ([`Mirror::resync`](freeway_kernel::Mirror::resync)). At first, links, addresses and neighbours that are there are told as if they were new.
+    /// ([`Mirror::resync`](freeway_kernel::mirror::Mirror::resync)). At first, links, addresses and neighbours that are there are told as if they were new.
     pub fn event(&mut self, event: &Event) {
         match event {
             Event::RouteChanged(route, replaced) => {
@@ -125,12 +131,12 @@ impl Routing {
                 self.route(kind, Route4::of(route));
             }
             Event::RouteGone(route) => self.route(Kind::Gone, Route4::of(route)),
-            Event::NexthopChanged { id } => self.doubt(|term| term.nexthop_id == *id),
+            Event::NexthopChanged { id } => self.sweep(Sweep::Object(*id)),
             Event::LinkChanged(link) => self.link(link),
             Event::LinkGone { ifindex } => {
                 self.reach.remove_link(*ifindex);
                 self.hops.changed_link(*ifindex);
-                self.doubt(|term| term.way.may_leave_by(*ifindex));
+                self.sweep(Sweep::Link(*ifindex));
             }
             Event::AddrChanged(addr) => self.reach.add_address(addr),
             Event::AddrGone(addr) => self.address_gone(addr),
@@ -165,7 +171,10 @@ impl Routing {
     }
 
     /// What changed since the last call, which must be in force by now. Of a new one, hops come first, then prefixes.
+    ///
+    /// To be called when all events of one [`Mirror::read`](freeway_kernel::mirror::Mirror::read) have been told, not between them.
     pub fn changes(&mut self) -> Changes {
+        self.sweeps.clear();
         self.table.settle_crowded(view!(self), &mut self.hops);
         Changes {
             hops: self.hops.changes(&self.reach),
@@ -218,9 +227,10 @@ impl Routing {
         };
         let change = Change { kind, route };
         let clear = self.fib.apply(place, &change, Mode::Now);
-        // A route by a link that is not up goes in silence, and may have gone already.
-        let lost = kind != Kind::Gone && is_lost(&self.reach, &Term::of(&route));
-        if !clear || lost {
+        let term = Term::of(&route);
+        let mut sweeps = self.sweeps.iter();
+        let swept = kind != Kind::Gone && sweeps.any(|sweep| sweep.meets(&term));
+        if !clear || swept {
             self.doubts.doubt(route.prefix);
         }
         if let Some(load) = &mut self.load {
@@ -242,13 +252,13 @@ impl Routing {
         let moved = before.is_some_and(|before| before.master != now.master);
         let fell = |is: fn(&LinkState) -> bool| !is(&now) && before.as_ref().is_none_or(is);
         if moved || fell(|link| link.up) {
-            self.doubt(|term| term.way.may_leave_by(ifindex));
+            self.sweep(Sweep::Link(ifindex));
             return;
         }
         // Without a carrier, nexthop objects go with their routes. It may be back before anybody hears.
         let flickered = before.is_some_and(|before| before.carrier_ups != now.carrier_ups);
         if flickered || fell(|link| link.alive) {
-            self.doubt(|term| term.nexthop_id != 0 && term.way.may_leave_by(ifindex));
+            self.sweep(Sweep::Objects(ifindex));
         }
     }
 
@@ -256,9 +266,11 @@ impl Routing {
         let Some((address, bare)) = self.reach.remove_address(addr) else {
             return;
         };
+        self.sweep(Sweep::Source(address));
         // with its last address an interface loses all its routes (fib_disable_ip)
-        let by_link = |term: &Term| bare && term.way.may_leave_by(addr.ifindex);
-        self.doubt(|term| term.prefsrc == address || by_link(term));
+        if bare {
+            self.sweep(Sweep::Link(addr.ifindex));
+        }
     }
 
     fn neighbour(&mut self, neigh: &Neigh, there: bool) {
@@ -274,9 +286,10 @@ impl Routing {
         self.mark(|term| is_lost(&reach, term));
     }
 
-    /// Doubts all routes of which `which` holds, from now on.
-    fn doubt(&mut self, which: impl Fn(&Term) -> bool) {
-        for prefix in self.mark(which) {
+    /// Doubts all routes that may have gone with it, from now on.
+    fn sweep(&mut self, sweep: Sweep) {
+        self.sweeps.push(sweep);
+        for prefix in self.mark(|term| sweep.meets(term)) {
             self.settle_around(prefix);
         }
     }

@@ -340,3 +340,47 @@ fn routes_go_with_their_source() {
     routing.event(&gone);
     assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Doubted)));
 }
+
+#[test]
+fn what_was_read_after_an_event_stays() {
+    let (mut kernel, mut routing) = world();
+    let first = rivals(&mut kernel, &[0x0a00_0002], How::Add);
+    routing.event(&first[0]);
+    routing.begin_load();
+    let gone = kernel.delete(kernel.routes.len() - 1);
+    routing.event(&gone);
+    let second = rivals(&mut kernel, &[0x0a00_0003], How::Add);
+    routing.event(&second[0]);
+    routing.load(kernel.routes.iter().filter_map(Route4::of));
+    routing.end_load(true);
+    assert!(!routing.wants_load() && leaf(&routing, 0xc000_0201).0 > LEAF_UNICAST);
+}
+
+#[test]
+fn a_link_that_is_down_when_it_is_first_heard_of_has_no_routes() {
+    let mut kernel = Kernel::new();
+    let mut routing = Routing::new();
+    rivals(&mut kernel, &[0x0a00_0002], How::Add);
+    load(&kernel, &mut routing);
+    assert!(leaf(&routing, 0xc000_0201).0 > LEAF_UNICAST);
+    routing.event(&kernel.set_link(1, |link| link.up = false));
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Doubted)));
+}
+
+#[test]
+fn an_old_event_of_a_route_that_was_not_known_is_not_believed() {
+    let (mut kernel, mut routing) = world();
+    let early = rivals(&mut kernel, &[0x0a00_0002], How::Add);
+    let down = kernel.set_link(1, |link| link.up = false);
+    let up = kernel.set_link(1, |link| link.up = true);
+    // links have another socket, which is read first
+    for event in [&down, &up, &early[0]] {
+        routing.event(event);
+    }
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Doubted)));
+    routing.changes();
+    load(&kernel, &mut routing);
+    let again = rivals(&mut kernel, &[0x0a00_0002], How::Add);
+    routing.event(&again[0]);
+    assert!(!routing.wants_load() && leaf(&routing, 0xc000_0201).0 > LEAF_UNICAST);
+}

@@ -142,6 +142,8 @@ struct World {
     routing: Routing,
     trie: Trie,
     hops: BTreeMap<NextHop, Hop>,
+    /// What has not been heard yet. Routes have a socket of their own, which is read last.
+    queue: Vec<Event>,
     /// Up to where routes were read.
     cursor: Option<u64>,
 }
@@ -159,17 +161,26 @@ impl World {
             routing,
             trie: Trie::default(),
             hops: BTreeMap::new(),
+            queue: Vec::new(),
             cursor: None,
         }
     }
 
-    fn tell(&mut self, event: Option<Event>) {
-        if let Some(event) = event {
+    fn hear(&mut self) {
+        let of_route = |event: &Event| {
+            let overrun = matches!(event, Event::Overrun { .. } | Event::RoutesUnknown);
+            overrun || matches!(event, Event::RouteChanged(..) | Event::RouteGone(_))
+        };
+        // stable
+        self.queue.sort_by_key(of_route);
+        for event in self.queue.drain(..) {
             self.routing.event(&event);
         }
+        self.sync();
     }
 
     fn begin(&mut self) {
+        self.hear();
         self.routing.begin_load();
         self.cursor = Some(0);
     }
@@ -196,6 +207,10 @@ impl World {
     }
 
     fn go(&mut self, step: Step) {
+        let hear = matches!(step, Step::Withdraw(_) | Step::Sync);
+        if hear {
+            self.hear();
+        }
         let kernel = &mut self.kernel;
         let event = match step {
             Step::Route(new) => {
@@ -276,13 +291,9 @@ impl World {
                 }
                 None
             }
-            Step::Sync => {
-                self.sync();
-                None
-            }
-            Step::Delete(_) | Step::AddressGone(_) => None,
+            Step::Sync | Step::Delete(_) | Step::AddressGone(_) => None,
         };
-        self.tell(event);
+        self.queue.extend(event);
     }
 
     /// Brings what changed into the data plane.
@@ -321,7 +332,7 @@ impl World {
     }
 
     fn check(&mut self) {
-        self.sync();
+        self.hear();
         for address in self.boundaries() {
             self.check_address(address);
         }
@@ -393,6 +404,7 @@ proptest! {
         }
         world.check();
         world.end(true);
+        world.hear();
         for _ in 0..3 {
             world.load();
         }
@@ -418,6 +430,7 @@ proptest! {
                 2 => world.begin(),
                 3 | 4 => world.read(u64::from(at[number % 3])),
                 6 => {
+                    world.hear();
                     world.end(true);
                     assert!(!world.routing.wants_load());
                 }
