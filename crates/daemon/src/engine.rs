@@ -526,6 +526,10 @@ impl Engine {
         let unconfirmed = self.manager.stats().unconfirmed;
         let mut changes = self.ports.lost_programs();
         self.doubt_scrub()?;
+        // what the mirror's own reading skips is in what is read next
+        self.routes.heard(&Event::Overrun {
+            source: Source::Route,
+        });
         let begun = Instant::now();
         let events = self.mirror.resync().map_err(failure)?;
         let events: Vec<Event> = events
@@ -540,6 +544,7 @@ impl Engine {
         self.read_ruleset()?;
         self.update_leaks()?;
         self.update_ports()?;
+        self.look_at_routes()?;
         let left = flows.saturating_sub(self.manager.flow_count() as u64);
         Ok(changes + left + self.manager.stats().unconfirmed - unconfirmed)
     }

@@ -52,6 +52,8 @@ pub struct RouteTable {
     count_mask: u32,
     /// Records by leaf; 0: none.
     records: Vec<u32>,
+    /// Whose each leaf is, and since when it leads nowhere.
+    owners: Vec<(u64, Option<Instant>)>,
     free: Vec<u32>,
     resting: VecDeque<(Instant, u32)>,
     maps: MapByName,
@@ -117,6 +119,7 @@ impl RouteTable {
             counts: Shared::map(get(&maps, COUNTS)?, COUNTS, count_mask + 1)?,
             count_mask,
             records: vec![0; FW_LEAVES as usize],
+            owners: vec![(0, None); FW_LEAVES as usize],
             free: (1..FW_HOPS).rev().collect(),
             resting: VecDeque::new(),
             maps,
@@ -193,13 +196,19 @@ impl RouteTable {
         }
     }
 
-    /// Where a leaf leads: status, confirmation and times are the data plane's. `None`: to the kernel. False: all records
-    /// rest, and it is the kernel's until this is tried again.
-    pub fn set_hop(&mut self, leaf: NextHop, hop: Option<fw_hop>) -> bool {
-        let Some(before) = self.records.get(usize::from(leaf)).copied() else {
+    /// Where a leaf leads: status, confirmation and times are the data plane's. `None`: to the kernel. `owner` tells next
+    /// hops apart: a leaf that was another's rests, for a lookup of before may still be under way. False: it rests, or all
+    /// records do, and it is the kernel's until this is tried again.
+    pub fn set_hop(&mut self, leaf: NextHop, owner: u64, hop: Option<fw_hop>) -> bool {
+        let at = usize::from(leaf);
+        let (Some(before), Some((owned_by, ended))) =
+            (self.records.get(at).copied(), self.owners.get(at).copied())
+        else {
             return false;
         };
-        let record = hop.and_then(|hop| {
+        let rests = ended.is_some_and(|since| since.elapsed() < REST);
+        let others = hop.is_some() && owned_by != owner && (before != 0 || rests);
+        let record = hop.filter(|_| !others).and_then(|hop| {
             let record = self.record()?;
             let hop = fw_hop {
                 status: FW_ST_ACTIVE,
@@ -214,6 +223,11 @@ impl RouteTable {
         std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
         self.shared.store(0, at, record.unwrap_or(0));
         self.records[usize::from(leaf)] = record.unwrap_or(0);
+        self.owners[usize::from(leaf)] = match record {
+            Some(_) => (owner, None),
+            None if before != 0 => (owned_by, Some(Instant::now())),
+            None => (owned_by, ended),
+        };
         if before != 0 {
             self.hops
                 .store(before, std::mem::offset_of!(fw_hop, status), 0);

@@ -62,7 +62,7 @@ impl Bench {
         bench.datapath.control.set_on(true);
         bench.datapath.control.set_deadline(bench.tick(1_000_000));
         bench.set("198.51.100.0/24", Some(LEAF));
-        assert!(bench.table.set_hop(LEAF, Some(hop(OUT, 1500))));
+        assert!(bench.table.set_hop(LEAF, 0, Some(hop(OUT, 1500))));
         bench.table.set_valid(true);
         bench.confirm(LEAF);
         Some(bench)
@@ -311,9 +311,9 @@ fn sources_that_the_kernel_refuses_are_its_own() {
     bench.here.rp_filter = FW_RP_STRICT as u16;
     assert!(!bench.passes(&from([1, 0, 0, 1])));
     bench.set("1.0.0.0/8", Some(LEAF + 1));
-    bench.table.set_hop(LEAF + 1, Some(hop(PORT, 1500)));
+    bench.table.set_hop(LEAF + 1, 0, Some(hop(PORT, 1500)));
     bench.sends(&from([1, 0, 0, 1]));
-    bench.table.set_hop(LEAF + 1, Some(hop(OUT, 1500)));
+    bench.table.set_hop(LEAF + 1, 0, Some(hop(OUT, 1500)));
     assert!(!bench.passes(&from([1, 0, 0, 1])));
 }
 
@@ -342,16 +342,39 @@ fn a_next_hop_carries_while_the_kernel_confirms_it() {
     }
     // another hop takes the leaf's place: unconfirmed
     bench.confirm(LEAF);
-    assert!(bench.table.set_hop(LEAF, Some(hop(OUT, 1400))));
+    assert!(bench.table.set_hop(LEAF, 0, Some(hop(OUT, 1400))));
     assert_eq!(bench.table.hop(LEAF).unwrap().epoch, 0);
     bench.passes(&plain);
     // none
-    assert!(bench.table.set_hop(LEAF, None));
+    assert!(bench.table.set_hop(LEAF, 0, None));
     assert!(!bench.passes(&plain));
     // where it came in the kernel would send a redirect
-    assert!(bench.table.set_hop(LEAF, Some(hop(PORT, 1400))));
+    assert!(bench.table.set_hop(LEAF, 0, Some(hop(PORT, 1400))));
     bench.table.confirm(LEAF, 2, bench.tick(1_000_000));
     assert!(!bench.passes(&plain));
+}
+
+#[test]
+fn a_leaf_rests_before_it_is_anothers() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    let plain = to([198, 51, 100, 2]);
+    bench.sends(&plain);
+    // at once the kernel has it, and not the other
+    assert!(!bench.table.set_hop(LEAF, 1, Some(hop(OUT, 1500))));
+    assert!(bench.table.hop(LEAF).is_none());
+    assert!(!bench.passes(&plain));
+    assert!(!bench.table.set_hop(LEAF, 1, Some(hop(OUT, 1500))));
+    // the same one may come back
+    assert!(bench.table.set_hop(LEAF, 0, Some(hop(OUT, 1500))));
+    assert!(bench.table.set_hop(LEAF, 0, None));
+    let other = |bench: &mut Bench| bench.table.set_hop(LEAF, 1, Some(hop(OUT, 1500)));
+    while !other(&mut bench) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    bench.confirm(LEAF);
+    bench.sends(&plain);
 }
 
 #[test]
@@ -384,7 +407,7 @@ fn random_tables_answer_as_a_trie_does() {
     let leaves: Vec<NextHop> = (0..6).map(|n| LEAF + n).collect();
     for leaf in &leaves {
         let port = OUT + u32::from(*leaf);
-        bench.table.set_hop(*leaf, Some(hop(port, 1500)));
+        bench.table.set_hop(*leaf, 0, Some(hop(port, 1500)));
         bench.confirm(*leaf);
     }
     for _ in 0..40 {

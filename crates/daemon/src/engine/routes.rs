@@ -7,6 +7,7 @@ mod judge;
 mod loader;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use freeway_datapath::RouteTable;
 use freeway_kernel::model::Event;
@@ -17,6 +18,9 @@ use self::loader::Loader;
 
 /// Prefixes that one turn brings into the table: more are brought piece by piece, and nothing is valid until all are.
 const PREFIXES_PER_TURN: usize = 16_384;
+
+/// A prefix that is withdrawn is tried again once all routes were read, and were read once more so much later.
+const WITHDRAWN: Duration = Duration::from_secs(60);
 
 /// What is known of prefix paths.
 #[derive(Default)]
@@ -45,6 +49,8 @@ struct Table {
     prefixes: VecDeque<(Prefix4, Option<NextHop>)>,
     /// The data plane has no room for all prefixes.
     full: bool,
+    /// When a prefix was last withdrawn, if all routes were not read since.
+    withdrawn: Option<Instant>,
 }
 
 impl Routes {

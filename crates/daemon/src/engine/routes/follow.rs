@@ -12,7 +12,7 @@ use freeway_routing::{Hop, Routing};
 
 use super::super::Engine;
 use super::loader::{Loaded, Loader};
-use super::{PREFIXES_PER_TURN, Table};
+use super::{PREFIXES_PER_TURN, Table, WITHDRAWN};
 use crate::DaemonError;
 use crate::error::failure;
 
@@ -68,6 +68,7 @@ impl Engine {
             hops: BTreeMap::new(),
             prefixes: std::collections::VecDeque::new(),
             full: false,
+            withdrawn: None,
         };
         for event in self.mirror.snapshot() {
             if !matches!(event, Event::RouteChanged(..)) {
@@ -143,9 +144,10 @@ impl Engine {
         };
         let data = &mut table.data;
         table.hops.retain(|leaf, hop| {
+            let owner = hop.as_ref().map_or(0, owner_of);
             let record = hop.as_ref().and_then(|hop| record(hop, slots(hop.oif)?));
-            // all records rest: later
-            !data.set_hop(*leaf, record)
+            // the leaf rests, or all records do: later
+            !data.set_hop(*leaf, owner, record)
         });
         let more = table.prefixes.len() > PREFIXES_PER_TURN;
         let count = table.prefixes.len().min(PREFIXES_PER_TURN);
@@ -189,7 +191,9 @@ impl Engine {
             self.update_routes()?;
         }
         if let Some(table) = &mut self.routes.table {
-            if table.routing.wants_load() && !table.loader.busy {
+            let withdrawn = table.withdrawn.is_some_and(|at| at.elapsed() >= WITHDRAWN);
+            if (table.routing.wants_load() || withdrawn) && !table.loader.busy {
+                table.withdrawn = table.withdrawn.filter(|_| !withdrawn);
                 table.routing.begin_load();
                 table.loader.load();
             }
@@ -222,6 +226,7 @@ impl Engine {
             return self.update_routes();
         }
         if let Some(prefix) = table.routing.withdraw(address) {
+            table.withdrawn = Some(std::time::Instant::now());
             let prefix = format!("{}/{}", Ipv4Addr::from(prefix.first()), prefix.length());
             tracing::warn!("the kernel sent a packet to {to} at {at}: prefix {prefix} is its own");
         }
@@ -235,6 +240,11 @@ impl Engine {
             _ => false,
         }
     }
+}
+
+/// The same of two only if they are to the same neighbour.
+fn owner_of(hop: &Hop) -> u64 {
+    u64::from(hop.oif) << 32 | u64::from(hop.gateway)
 }
 
 fn record(hop: &Hop, devmap_slot: u32) -> Option<fw_hop> {

@@ -76,6 +76,12 @@ impl Engine {
         if self.polled.sysctls.ip_forward_use_pmtu.unwrap_or(0) != 0 {
             return Some("net.ipv4.ip_forward_use_pmtu is on: path MTUs decide, too".into());
         }
+        let mut confs = self.mirror.netconf().values();
+        if confs.any(|conf| conf.family == Family::Ipv4 && conf.ignore_linkdown == Some(true)) {
+            return Some(
+                "ignore_routes_with_linkdown is on: carriers decide on routes, too".into(),
+            );
+        }
         if sysctl::number("ipv4/conf/all/accept_redirects").unwrap_or(1) != 0 {
             return Some(
                 "net.ipv4.conf.all.accept_redirects is on: ICMP redirects decide, too".into(),
