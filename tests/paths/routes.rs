@@ -168,6 +168,23 @@ fn packets_without_flows_leave_as_the_kernel_sends_them() {
         "{answer}"
     );
     assert_eq!(answer["neighbour"], "198.51.100.2", "{answer}");
+    let udp = [
+        "explain",
+        "udp",
+        "192.0.2.2:1000",
+        "203.0.113.9:7000",
+        "--watch",
+        "0",
+    ];
+    let explain = router.json(&udp);
+    assert_eq!(explain["verdict"], "fast", "{explain}");
+    assert!(
+        explain["summary"]
+            .as_str()
+            .unwrap()
+            .contains("203.0.113.0/24"),
+        "{explain}"
+    );
 }
 
 #[test]

@@ -70,6 +70,8 @@ pub(super) struct Case<'a> {
     pub refusal: Option<Refusal>,
     /// Why XDP drops its packets, if it does.
     pub scrubbed: Option<&'a str>,
+    /// By which route XDP forwards its packets without a flow, if it does.
+    pub routed: Option<&'a str>,
     /// One end is the router itself.
     pub local: bool,
     pub connection: Option<&'a Tracked>,
@@ -93,6 +95,7 @@ impl Case<'_> {
         match (self.saw(FW_R_FAST), nothing, self.state) {
             // nor does the data plane look at packets then
             _ if !self.on || self.scrubbed.is_some() => Verdict::Kernel,
+            _ if self.routed.is_some() => Verdict::Fast,
             (true, ..) => Verdict::Fast,
             (false, false, _) => Verdict::Kernel,
             (false, true, Some(FlowState::Active)) => Verdict::Fast,
@@ -106,6 +109,7 @@ impl Case<'_> {
         match self.verdict() {
             _ if !self.on => "The fast path is switched off.".into(),
             _ if self.scrubbed.is_some() => sentence(self.scrubbed.unwrap_or_default()),
+            _ if self.routed.is_some() => sentence(self.routed.unwrap_or_default()),
             Verdict::Fast if !self.seen.is_empty() => self.fast().into(),
             Verdict::Fast => "It is in the flow table, and no packet came while watching.".into(),
             _ if self.local => {
@@ -262,6 +266,7 @@ mod tests {
         dropped: None,
         refusal: None,
         scrubbed: None,
+        routed: None,
         local: false,
         connection: None,
         nameless: None,
@@ -364,6 +369,26 @@ mod tests {
         assert_eq!(told_once(of_tc.clone()), of_tc);
         let alone = sightings(&[(FW_STAGE_TC_INGRESS, FW_R_MISS)]);
         assert_eq!(told_once(alone.clone()), alone);
+    }
+
+    #[test]
+    fn a_route_is_as_good_as_a_flow() {
+        let words = Some("XDP forwards it by the route 203.0.113.0/24");
+        let routed = Case {
+            routed: words,
+            ..BLANK
+        };
+        check(routed, Verdict::Fast, "by the route 203.0.113.0/24");
+        let off = Case {
+            on: false,
+            ..routed
+        };
+        check(off, Verdict::Kernel, "switched off");
+        let dropped = Case {
+            scrubbed: Some("dropped in XDP"),
+            ..routed
+        };
+        check(dropped, Verdict::Kernel, "Dropped in XDP");
     }
 
     #[test]

@@ -133,6 +133,10 @@ impl Engine {
         let watched = self.watched(watch, &drops);
         let reasons = reasons(watch, &drops, refusal);
         let scrubbed = self.scrub_words(&tuple, now_tick);
+        let routed = match flow {
+            None if !local => self.route_words(tuple.dst),
+            _ => None,
+        };
         let case = Case {
             on: self.on,
             state: flow.as_ref().map(|f| f.state),
@@ -140,6 +144,7 @@ impl Engine {
             dropped: (!drops.is_empty()).then(|| drops.iter().find_map(|d| d.words.as_deref())),
             refusal,
             scrubbed: scrubbed.as_deref(),
+            routed: routed.as_deref(),
             local,
             connection: connection.as_ref(),
             nameless: self.nameless(&watch.before),
@@ -151,6 +156,11 @@ impl Engine {
         notes.extend(drops.iter().filter_map(Told::note));
         if scrubbed.is_some() {
             notes.push("packets that XDP drops so are seen by nothing behind it; `freeway drops` counts them".into());
+        } else if routed.is_some() {
+            notes.push(
+                "packets that leave so are seen by nothing behind it; `freeway routes` counts them"
+                    .into(),
+            );
         } else if watched.packets == 0 && self.on && query.watch_ms > 0 {
             notes.push(format!(
                 "no packet of it came in {:.1} s of watching",

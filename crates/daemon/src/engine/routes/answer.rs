@@ -104,6 +104,17 @@ impl Engine {
         routes
     }
 
+    /// By which route XDP forwards packets to an address, if it does.
+    pub(in crate::engine) fn route_words(&self, to: IpAddr) -> Option<String> {
+        let IpAddr::V4(to) = to else { return None };
+        self.routes.table.as_ref()?;
+        let answer = self.route_of(to);
+        let (prefix, port) = answer.prefix.zip(answer.port).filter(|_| answer.fast)?;
+        Some(format!(
+            "XDP forwards it without a flow, by the route {prefix}, at {port}"
+        ))
+    }
+
     fn next_hops(&self, table: &Table) -> Vec<NextHop> {
         let now = self.now_tick().unwrap_or(0);
         let epoch = self.manager.epoch();
