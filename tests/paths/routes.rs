@@ -449,7 +449,7 @@ fn random_tables_route_as_the_kernel_does() {
     let router = Router::start_with(&lab, ON);
     wait(&router, "prefix paths", active);
     let mut random = Random(0x5eed);
-    let rounds = if long() { 60 } else { 6 };
+    let rounds = if long() { 60 } else { 4 };
     let mut there: BTreeMap<String, ()> = BTreeMap::new();
     let mut number = 0u16;
     let mut fast = 0;

@@ -39,7 +39,7 @@ use suite::{Extent, same};
 /// Of the default blocks, those that tc gets, too.
 const TC_BLOCKS: usize = 6;
 /// And those that go by routes.
-const ROUTES_BLOCKS: usize = 6;
+const ROUTES_BLOCKS: usize = 3;
 
 #[test]
 fn freeway_sends_what_the_kernel_sends() {

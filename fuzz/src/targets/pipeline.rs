@@ -407,9 +407,12 @@ impl World {
             Some(DataplaneEvent::Suspended(event)) => self.manage(|manager, now, ops| {
                 manager.suspended(event.state, event.reason, now, ops);
             }),
-            // bridged frames are not the pipeline's
+            // bridged frames and prefix paths are not the pipeline's
             Some(
-                DataplaneEvent::Watch(_) | DataplaneEvent::Dropped(_) | DataplaneEvent::Crossed(_),
+                DataplaneEvent::Watch(_)
+                | DataplaneEvent::Dropped(_)
+                | DataplaneEvent::Crossed(_)
+                | DataplaneEvent::Strayed(_),
             )
             | None => {}
         }

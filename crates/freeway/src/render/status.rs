@@ -155,6 +155,15 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
                 .unwrap_or_else(|| "defaults".into()),
         ),
     ];
+    let routed = status.ports.iter().filter(|port| port.routes);
+    let routed: Vec<&str> = routed.map(|port| port.name.as_str()).collect();
+    if !routed.is_empty() {
+        let words = format!(
+            "prefix paths at {}; see `freeway routes`",
+            routed.join(", ")
+        );
+        rows.push(row("Routes", words));
+    }
     if let Some(there) = &status.engine {
         rows.push(row("Engine", engine(there)));
     }

@@ -440,6 +440,14 @@ impl Site {
         }
     }
 
+    /// How often each change is made. What goes by routes has the same events as flows have.
+    fn trials(&self) -> usize {
+        match self.place {
+            Place::Routes if !crate::long() => trials() / 2,
+            _ => trials(),
+        }
+    }
+
     /// A row of what is measured here.
     pub fn row(&self, kind: &str) -> Row {
         Row::new(&format!("{}{kind}", self.place.prefix()))
@@ -640,7 +648,7 @@ impl Trials<'_> {
         let mut netlink = site.netlink();
         let mut row = site.row(kind);
         let watch = self.bystanders.then(|| site.start_bystanders());
-        for _ in 0..trials() {
+        for _ in 0..site.trials() {
             if row.is_ignored() {
                 break;
             }
