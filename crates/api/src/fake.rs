@@ -321,6 +321,34 @@ pub fn stats() -> Stats {
             applied: 2,
             refused: 1,
         },
+        accounting: Some(accounting()),
+    }
+}
+
+/// Accounts with a collector that is there and one that is not.
+pub fn accounting() -> Accounting {
+    let collector = |collector: &str, transport: &str, state, dropped| Collector {
+        collector: collector.into(),
+        format: "ipfix".into(),
+        transport: transport.into(),
+        state,
+        records: 1_234,
+        messages: 98,
+        bytes: 131_072,
+        dropped,
+        connects: 1,
+        error: (dropped > 0).then(|| "Connection refused (os error 111)".into()),
+    };
+    Accounting {
+        connections: 321,
+        kernel_counts: true,
+        records: 1_240,
+        uncounted: 2,
+        missed: 1,
+        collectors: vec![
+            collector("192.0.2.9:4739", "udp", CollectorState::Ready, 0),
+            collector("192.0.2.10:4739", "tcp", CollectorState::Down, 6),
+        ],
     }
 }
 

@@ -5,6 +5,7 @@
 //! kernel that wait; then it takes one of: the data plane's events, what the polling thread found, a question, a piece
 //! of a long walk over the flows. The manager's operations are carried out before the turn ends.
 
+mod accounting;
 mod bonds;
 mod bridges;
 mod census;
@@ -52,6 +53,7 @@ use freeway_kernel::probe::{Outcome, ProbeResult, probe_all};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
+use self::accounting::{Accounting, Page};
 use self::census::Census;
 use self::cores::Cores;
 use self::explain::Explanations;
@@ -108,6 +110,7 @@ enum Turn {
     Question(Option<Request>),
     Explained,
     Loaded(Box<Loaded>),
+    Listed(Page),
     Walk,
 }
 
@@ -153,6 +156,7 @@ pub async fn run(
             notice = engine.cores.notice() => Turn::Cores(Box::new(notice)),
             polled = engine.poller.answer() => Turn::Polled(Box::new(polled?)),
             loaded = engine.scrub.loaded() => Turn::Loaded(Box::new(loaded)),
+            page = engine.accounting.page() => Turn::Listed(page),
             request = requests.recv() => Turn::Question(request),
             () = engine.explanations.due() => Turn::Explained,
             () = tokio::task::yield_now(), if walking => Turn::Walk,
@@ -170,15 +174,18 @@ pub async fn run(
             Turn::Poll => {
                 engine.ask_poller();
                 engine.look_at_scrub()?;
+                engine.accounting.list_if_due();
             }
             Turn::Polled(polled) => engine.polled(*polled)?,
             Turn::Cores(notice) => engine.cores_noticed(*notice)?,
             Turn::Question(Some(request)) => engine.answer(request)?,
             Turn::Explained => engine.finish_explanation(),
             Turn::Loaded(loaded) => engine.scrub_loaded(*loaded)?,
+            Turn::Listed(page) => engine.accounting.listed(page, &engine.datapath),
             Turn::Walk => engine.walk()?,
         }
         engine.drain(&kernel, looked)?;
+        engine.accounting.tell();
         if engine.manager.is_gathering() || engine.bridges.is_gathering() {
             look_again.get_or_insert_with(|| tokio::time::Instant::now() + linger);
         }
@@ -214,6 +221,7 @@ struct Engine {
     census: Census,
     sniff: Sniff,
     scrub: Scrub,
+    accounting: Accounting,
     sessions: Sessions,
     polled: Polled,
     poller: Poller,
@@ -290,6 +298,7 @@ impl Engine {
             census: Census::default(),
             sniff: Sniff::default(),
             scrub: Scrub::start()?,
+            accounting: Accounting::default(),
             sessions: Sessions::default(),
             polled: Polled::default(),
             poller: Poller::start()?,
@@ -327,6 +336,7 @@ impl Engine {
         engine.update_leaks()?;
         engine.update_ports_within(ATTACH_START)?;
         engine.switch(true)?;
+        engine.follow_exports()?;
         // that may have taken longer than a deadline, but nothing was learned yet
         engine.renewed = Instant::now();
         engine.heartbeat()?;
@@ -337,6 +347,7 @@ impl Engine {
     fn stop(&mut self) {
         self.datapath.control.set_on(false);
         self.datapath.control.set_learn(0);
+        self.finish_accounting();
         self.ports.detach_all();
     }
 
@@ -449,6 +460,7 @@ impl Engine {
                     rules |= self.set_changed(&name, changes, now_tick, &mut ops);
                     continue;
                 }
+                Event::ConnectionDestroyed(connection) => self.accounting.destroyed(connection),
                 Event::Overrun {
                     source: Source::Conntrack,
                 } => {
@@ -707,6 +719,7 @@ impl Engine {
         self.ports.waiting()
             || self.census.running()
             || self.sniff.running()
+            || self.accounting.sweeping()
             || self.manager.has_work()
             || self.mirror.has_more()
     }
@@ -721,6 +734,9 @@ impl Engine {
         }
         if self.census.running() {
             self.census_piece();
+        }
+        if self.accounting.sweeping() {
+            self.accounting.sweep();
         }
         if self.manager.has_work() {
             let mut ops = Vec::new();

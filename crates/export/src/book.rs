@@ -76,10 +76,12 @@ pub struct Book {
     owners: Vec<Owner>,
     round: Round,
     totals: Totals,
+    /// Connections that end may be older than the book.
+    settling: bool,
 }
 
 impl Book {
-    /// Without any.
+    /// Without any. What is told of connections until [`Book::settled`] is what was there before.
     #[must_use]
     pub fn new(times: Times) -> Self {
         Self {
@@ -90,7 +92,13 @@ impl Book {
             owners: Vec::new(),
             round: Round::default(),
             totals: Totals::default(),
+            settling: true,
         }
+    }
+
+    /// From now on a connection that nothing is known of is a new one.
+    pub fn settled(&mut self) {
+        self.settling = false;
     }
 
     /// Other times hold from now on.
@@ -184,7 +192,7 @@ impl Book {
         self.totals.uncounted += u64::from(kernel.is_none());
         let key = key_of(connection);
         let known = self.by_key.get(&key).copied();
-        if known.is_none() && kernel.is_none() {
+        if known.is_none() && (kernel.is_none() || self.settling) {
             return;
         }
         let number = known.unwrap_or_else(|| self.account(key, now_ms));
@@ -287,6 +295,11 @@ impl Book {
         self.round.end(self.accounts.len());
     }
 
+    /// Not all that the kernel has could be seen.
+    pub fn give_up_round(&mut self) {
+        self.round.end(0);
+    }
+
     /// Looks for a number of accounts of which the kernel has nothing; true if there are more.
     pub fn sweep(&mut self, most: usize, emit: &mut Vec<Record>) -> bool {
         let round = self.round.number();
@@ -315,6 +328,17 @@ impl Book {
             self.close(number as u32, emit);
         }
         self.round.sweeps()
+    }
+
+    /// Nothing more will be told: flows of connections that have ended count no longer.
+    pub fn finish(&mut self, read: impl Fn(u32) -> FastCounts, emit: &mut Vec<Record>) {
+        for index in 0..self.owners.len() as u32 {
+            let waits = |account: &Account| account.ended.is_some();
+            let owner = self.owner(index);
+            if owner.is_some_and(|owner| self.at(owner.account).is_some_and(|a| waits(a))) {
+                self.released(index, read(index), emit);
+            }
+        }
     }
 
     /// What the flows of an account have counted, those that left included.

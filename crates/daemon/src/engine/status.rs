@@ -92,6 +92,7 @@ impl Engine {
             limits: self.limits(),
             features: self.probes.iter().map(super::poll::feature).collect(),
             engine: self.cores_status(),
+            accounting: self.accounting.status(self.kernel_counts()),
             notices: self.notices(staleness_bound_s),
             invalidation: self.invalidation.report(),
             staleness_bound_s,
@@ -213,6 +214,7 @@ impl Engine {
                 socket.inode
             ));
         }
+        notices.extend(self.accounting_notices());
         let bound = f64::from(2 * freeway_cmm::Settings::default().revalidate_s);
         if staleness_bound_s > bound {
             notices.push(format!(
@@ -272,6 +274,7 @@ impl Engine {
                 resyncs: self.counts.resyncs,
             },
             reloads: self.counts.reloads,
+            accounting: self.accounting.status(self.kernel_counts()),
         })
     }
 }

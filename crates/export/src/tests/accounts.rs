@@ -235,6 +235,7 @@ proptest! {
     #[test]
     fn what_was_told_is_what_passed(steps in prop::collection::vec(step(), 0..200)) {
         let (mut world, mut book) = (World::default(), Book::new(TIMES));
+        book.settled();
         for step in &steps {
             world.step(&mut book, step);
         }
@@ -268,6 +269,9 @@ fn what_was_there_before_is_not_told() {
     let mut records = Vec::new();
     book.released(3, fast(57), &mut records);
     kernel.counts[1] = counts(21);
+    book.destroyed(&connection(2, &kernel), 2000, &mut records);
+    assert!(records.is_empty(), "it was there before, too");
+    book.settled();
     book.destroyed(&connection(1, &kernel), 2000, &mut records);
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].counts, [counts(7), counts(1)]);
@@ -278,6 +282,7 @@ fn what_was_there_before_is_not_told() {
 #[test]
 fn a_listing_that_is_behind_tells_nothing_twice() {
     let mut book = Book::new(TIMES);
+    book.settled();
     let one = Counts {
         packets: 1,
         octets: 60,

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A collector as the engine knows it: records are put into a queue that has an end, and a thread does the rest.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use freeway_api::CollectorState;
+use freeway_export::Record;
+use tokio::sync::mpsc;
+
+use super::session;
+use crate::DaemonError;
+use crate::config::Export;
+use crate::error::failure;
+
+/// What the thread tells.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub records: AtomicU64,
+    pub messages: AtomicU64,
+    pub octets: AtomicU64,
+    pub dropped: AtomicU64,
+    pub connects: AtomicU64,
+    state: AtomicU8,
+    error: Mutex<Option<String>>,
+}
+
+const STATES: [CollectorState; 3] = [
+    CollectorState::Connecting,
+    CollectorState::Ready,
+    CollectorState::Down,
+];
+
+impl Counters {
+    /// True if it was another.
+    pub fn set_state(&self, state: CollectorState) -> bool {
+        let number = STATES.iter().position(|one| *one == state).unwrap_or(0) as u8;
+        self.state.swap(number, Relaxed) != number
+    }
+
+    pub fn failed(&self, error: &std::io::Error) {
+        if let Ok(mut last) = self.error.lock() {
+            *last = Some(error.to_string());
+        }
+    }
+
+    fn state(&self) -> CollectorState {
+        STATES[usize::from(self.state.load(Relaxed))]
+    }
+
+    fn error(&self) -> Option<String> {
+        self.error.lock().ok().and_then(|error| error.clone())
+    }
+}
+
+/// One of `[[export]]`. Its thread ends when it is dropped, and what waits is sent, if that takes no second.
+pub struct Collector {
+    pub config: Export,
+    queue: Option<mpsc::Sender<Record>>,
+    counters: Arc<Counters>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Collector {
+    pub fn start(config: Export) -> Result<Self, DaemonError> {
+        let (queue, waiting) = mpsc::channel(config.queue as usize);
+        let counters = Arc::new(Counters::default());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(failure)?;
+        let (wanted, told) = (config.clone(), Arc::clone(&counters));
+        let thread = std::thread::Builder::new().name("freeway-export".into());
+        let thread = thread
+            .spawn(move || runtime.block_on(session::run(&wanted, waiting, &told)))
+            .map_err(failure)?;
+        Ok(Self {
+            config,
+            queue: Some(queue),
+            counters,
+            thread: Some(thread),
+        })
+    }
+
+    /// Never waits: what finds no room is dropped.
+    pub fn offer(&self, record: &Record) {
+        let queued = self.queue.as_ref().map(|queue| queue.try_send(*record));
+        if !matches!(queued, Some(Ok(()))) {
+            self.counters.dropped.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub fn status(&self) -> freeway_api::Collector {
+        let counters = &self.counters;
+        freeway_api::Collector {
+            collector: self.config.collector.to_string(),
+            format: self.config.format.name().into(),
+            transport: self.config.transport.name().into(),
+            state: counters.state(),
+            records: counters.records.load(Relaxed),
+            messages: counters.messages.load(Relaxed),
+            bytes: counters.octets.load(Relaxed),
+            dropped: counters.dropped.load(Relaxed),
+            connects: counters.connects.load(Relaxed),
+            error: counters.error(),
+        }
+    }
+
+    /// Nothing more comes.
+    pub fn close(&mut self) {
+        self.queue = None;
+    }
+
+    /// Waits until its thread has sent what waited.
+    pub fn join(&mut self) {
+        self.close();
+        if let Some(thread) = self.thread.take() {
+            // a panic there was printed there
+            let _ = thread.join();
+        }
+    }
+}
