@@ -147,6 +147,7 @@ pub fn status() -> Status {
                 minimum_kernel: "6.6".into(),
             },
         ],
+        accounting: Some(accounting()),
         notices: vec![
             "nf_conntrack_max is 65,536: connections beyond it are dropped by the kernel".into(),
         ],

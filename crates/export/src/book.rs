@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use freeway_kernel::model::{Connection, TcpState, Tuple};
 
-use crate::account::{Account, Direction, Ended, Fast, FastCounts};
+use crate::account::{Account, Direction, Ended, FastCounts};
 use crate::record::{Counts, EndReason, Record};
 use crate::round::Round;
 

@@ -21,7 +21,6 @@ use self::session::now_ms;
 use super::Engine;
 use crate::DaemonError;
 use crate::config::{self, Config};
-use crate::error::failure;
 
 /// Accounts that are looked at in one piece of a walk.
 const PIECE: usize = 8192;

@@ -82,7 +82,7 @@ impl Lister {
 
 fn list(to: &mpsc::Sender<Page>) -> freeway_kernel::Result<()> {
     let mut page = Vec::new();
-    let mut send = |page: &mut Vec<Connection>| {
+    let send = |page: &mut Vec<Connection>| {
         // nobody is there any more: the rest goes nowhere
         let _ = to.blocking_send(Page::Connections(std::mem::take(page)));
     };

@@ -28,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Pauses between attempts.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(64);
+/// A host that has refused a datagram is not believed to listen for so long: it does not refuse each, for errors are
+/// limited (`icmp_ratelimit`).
+const SUSPICION: Duration = Duration::from_secs(10);
 /// How long what waits may take once nothing more comes.
 const LAST: Duration = Duration::from_millis(800);
 /// How often it is looked whether anything still comes.
@@ -58,6 +61,7 @@ pub async fn run(config: &Export, queue: Receiver<Record>, counters: &Counters) 
         queue,
         counters,
         batch: Vec::new(),
+        refused: None,
     };
     sender.send().await;
     let left = sender.batch.len() + sender.queue.len();
@@ -69,6 +73,8 @@ struct Sender<'a> {
     queue: Receiver<Record>,
     counters: &'a Counters,
     batch: Vec<Record>,
+    /// When a datagram was last refused.
+    refused: Option<Instant>,
 }
 
 impl Sender<'_> {
@@ -165,13 +171,14 @@ impl Sender<'_> {
     }
 
     /// An error is of a datagram before, which the host has refused, unless it comes twice.
-    async fn send_datagram(&self, socket: &UdpSocket, message: &[u8], records: usize) {
+    async fn send_datagram(&mut self, socket: &UdpSocket, message: &[u8], records: usize) {
         let mut sent = socket.send(message).await;
         if let Err(error) = &sent {
+            self.refused = Some(Instant::now());
             self.down(error);
             self.counters.dropped.fetch_add(records as u64, Relaxed);
             sent = socket.send(message).await;
-        } else {
+        } else if self.refused.is_none_or(|when| when.elapsed() > SUSPICION) {
             self.ready();
         }
         if let Err(error) = sent {
