@@ -120,6 +120,9 @@ fn what_collectors_sum_up_is_what_was_sent() {
         ("NetFlow v9, nfacctd", nfacctd(4013, "g")),
         ("IPFIX over TCP without biflows, nfacctd", nfacctd(4015, "h")),
     ];
+    for (_, collector) in &collectors {
+        collector.wait();
+    }
     // neither takes TCP in Debian
     let relays = [Relay::start(host, 5004, 4004), Relay::start(host, 5015, 4015)];
     let export = |port: u16, more: &str| {
@@ -169,6 +172,9 @@ fn what_collectors_sum_up_is_what_was_sent() {
     assert_eq!(number(&told["uncounted"]), 0, "{told:#}");
     router.stop();
     drop(relays);
+    for (_, collector) in &collectors {
+        collector.end();
+    }
     for (name, collector) in collectors {
         compare(name, &sent, &collector.sums());
     }

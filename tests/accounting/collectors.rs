@@ -17,7 +17,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program that is told of connections.
 pub trait Collector {
-    /// Ends it, and says what it was told.
+    /// Waits until it listens.
+    fn wait(&self);
+
+    /// Lets it read all that waits, and has it end.
+    fn end(&self);
+
+    /// Waits for its end, and says what it was told.
     fn sums(self: Box<Self>) -> Sums;
 }
 
@@ -33,34 +39,42 @@ impl<'a> Server<'a> {
         command.stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = netns.spawn(command).unwrap();
-        let server = Server { netns, port, child };
-        until("a collector listens", PATIENCE, || server.waiting());
-        server
+        Server { netns, port, child }
     }
 
-    /// Octets that wait in its socket; `None`: it has none.
     fn waiting(&self) -> Option<u64> {
-        let read = || fs::read_to_string("/proc/thread-self/net/udp").unwrap();
-        let table = self.netns.enter(read).unwrap();
-        let port = format!(":{:04X}", self.port);
-        let fields = table
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let mut own = fields.filter(|fields| fields.get(1).is_some_and(|at| at.ends_with(&port)));
-        let queues = own.next()?[4];
-        u64::from_str_radix(queues.split_once(':').unwrap().1, 16).ok()
+        waiting(self.netns, self.port)
     }
 
-    /// Lets it read all that waits, and ends it.
-    fn stop(&mut self, signal: Signal) {
+    fn wait(&self) {
+        until("a collector listens", PATIENCE, || self.waiting());
+    }
+
+    fn end(&self, signal: Signal) {
         until("the collector has read all", PATIENCE, || {
             (self.waiting() == Some(0)).then_some(())
         });
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+    }
+
+    fn ended(&mut self) {
         until("the collector has ended", PATIENCE, || {
             self.child.try_wait().unwrap()
         });
     }
+}
+
+/// Octets that wait in the UDP socket at a port; `None`: there is none.
+pub fn waiting(netns: &Netns, port: u16) -> Option<u64> {
+    let read = || fs::read_to_string("/proc/thread-self/net/udp").unwrap();
+    let table = netns.enter(read).unwrap();
+    let port = format!(":{port:04X}");
+    let mut sockets = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let own = sockets.find(|fields| fields.get(1).is_some_and(|at| at.ends_with(&port)))?;
+    assert_eq!(own.last(), Some(&"0"), "datagrams that found no room");
+    u64::from_str_radix(own[4].split_once(':').unwrap().1, 16).ok()
 }
 
 impl Drop for Server<'_> {
@@ -135,8 +149,16 @@ impl<'a> Nfcapd<'a> {
 }
 
 impl Collector for Nfcapd<'_> {
+    fn wait(&self) {
+        self.server.wait();
+    }
+
+    fn end(&self) {
+        self.server.end(Signal::SIGTERM);
+    }
+
     fn sums(mut self: Box<Self>) -> Sums {
-        self.server.stop(Signal::SIGTERM);
+        self.server.ended();
         let mut command = Command::new("nfdump");
         command.arg("-R").arg(&self.directory).args(["-q", "-6", "-N"]);
         command.args(["-o", "fmt:%sa,%nsa,%pr,%sp,%dp,%pkt,%byt,%opkt,%obyt"]);
@@ -189,8 +211,16 @@ impl<'a> Nfacctd<'a> {
 }
 
 impl Collector for Nfacctd<'_> {
+    fn wait(&self) {
+        self.server.wait();
+    }
+
+    fn end(&self) {
+        self.server.end(Signal::SIGINT);
+    }
+
     fn sums(mut self: Box<Self>) -> Sums {
-        self.server.stop(Signal::SIGINT);
+        self.server.ended();
         // a process of its own writes it
         let text = until("nfacctd's file", PATIENCE, || {
             let text = fs::read_to_string(&self.file).ok()?;

@@ -8,7 +8,12 @@ use std::thread::{self, JoinHandle};
 use freeway_lab::Netns;
 use freeway_testkit::*;
 
+use crate::PATIENCE;
+use crate::collectors::waiting;
+
 const HOST: &str = "192.0.2.2";
+/// A socket has more by default.
+const ROOM: u64 = 64 << 10;
 
 /// It ends with the connection that was made to it; dropping it waits for that.
 pub struct Relay(Option<JoinHandle<()>>);
@@ -19,9 +24,14 @@ impl Relay {
         let listener = listen(netns, at(port));
         let out = udp(netns, at(0));
         out.connect(at(to)).unwrap();
+        let netns = netns.clone();
         let work = move || {
             let (mut stream, _) = listener.accept().unwrap();
             while let Some(message) = message(&mut stream) {
+                until("the collector has room", PATIENCE, || {
+                    let waiting = waiting(&netns, to).unwrap();
+                    (waiting < ROOM).then_some(())
+                });
                 out.send(&message).unwrap();
             }
         };

@@ -21,7 +21,7 @@ const BATCH: usize = 64;
 /// For so long a message waits for more records.
 const LINGER: Duration = Duration::from_millis(500);
 /// Messages that UDP sends in one go, and the pause after them, so that a collector can follow.
-const BURST: u64 = 32;
+const BURST: u64 = 16;
 const BREATH: Duration = Duration::from_millis(4);
 /// A connection that takes nothing for so long is made anew, and one that is not there by then is tried again.
 const PATIENCE: Duration = Duration::from_secs(10);
