@@ -13,6 +13,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod collectors;
+mod lasting;
 mod relay;
 mod traffic;
 
@@ -147,7 +148,7 @@ fn what_collectors_sum_up_is_what_was_sent() {
     let router = Router::start_with(&lab, &config);
 
     let mut traffic = Traffic::new(&lab);
-    traffic.udp(connections());
+    traffic.udp(connections(), 0..14);
     traffic.tcp(if long() { 200 } else { 20 });
     let sent = traffic.sums();
     let stats = router.stats();

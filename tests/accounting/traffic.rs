@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
+use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
@@ -50,8 +51,8 @@ impl<'a> Traffic<'a> {
         sum[at + 1] += octets as u64;
     }
 
-    /// So many conversations of each family, all at the same time.
-    pub fn udp(&mut self, each: u16) {
+    /// So many conversations of each family, all at the same time; those of rounds before go on.
+    pub fn udp(&mut self, each: u16, rounds: Range<usize>) {
         let patience = Some(Duration::from_secs(20));
         let families = [
             (4, 28, "192.0.2.2", "198.51.100.2"),
@@ -69,7 +70,7 @@ impl<'a> Traffic<'a> {
             });
             (version, headers, near.collect::<Vec<_>>(), far)
         });
-        for round in 0..14 {
+        for round in rounds {
             if round == 1 {
                 // before that conntrack does not take an answer for a stream (`nf_conntrack_udp_packet`)
                 thread::sleep(Duration::from_millis(2100));

@@ -19,6 +19,9 @@ use crate::round::Round;
 /// Rounds in which the kernel has to lack a connection before its end counts as missed: a dump may leave out what moves.
 const MISSED: u8 = 2;
 
+/// A record is due so much earlier: a connection is not looked at at the same moment of each round.
+const SLACK_MS: u64 = 500;
+
 /// When records are due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
@@ -239,9 +242,9 @@ impl Book {
         }
         let due = if forced {
             Some(EndReason::Forced)
-        } else if now_ms.saturating_sub(account.told_ms) >= times.active_ms {
+        } else if now_ms.saturating_sub(account.told_ms) + SLACK_MS >= times.active_ms {
             Some(EndReason::Active)
-        } else if now_ms.saturating_sub(account.changed_ms) >= times.idle_ms {
+        } else if now_ms.saturating_sub(account.changed_ms) + SLACK_MS >= times.idle_ms {
             Some(EndReason::Idle)
         } else {
             None

@@ -7,7 +7,7 @@ mod session;
 
 use std::time::{Duration, Instant};
 
-use freeway_abi::fw_flow;
+use freeway_abi::{fw_flow, fw_nexthop};
 use freeway_cmm::ConnKey;
 use freeway_datapath::Datapath;
 use freeway_export::{Book, Direction, FastCounts, Key, Record, Times};
@@ -61,7 +61,7 @@ impl Accounting {
     ) {
         let Some(open) = &mut self.open else { return };
         let nexthop = datapath.nexthops.get(flow.nexthop);
-        let link_octets = nexthop.l2_len as u16 + nexthop.outer_len;
+        let link_octets = link_octets(&nexthop);
         let port_in = (flow.key.port_proto & !freeway_abi::FW_KEY_IP6) >> 8;
         let ports = [port_in, nexthop.port];
         let (key, direction) = (key_of(&conn), direction(reply));
@@ -206,7 +206,7 @@ impl Engine {
             };
             let Some(conn) = flow.conn else { continue };
             let nexthop = self.datapath.nexthops.get(flow.nexthop);
-            let link_octets = nexthop.l2_len as u16 + nexthop.outer_len;
+            let link_octets = link_octets(&nexthop);
             let ports = [flow.key.port, flow.port_out];
             let (key, direction) = (key_of(&conn), direction(flow.reply));
             book.entered(index, key, direction, link_octets, ports, now_ms);
@@ -321,6 +321,11 @@ fn direction(reply: bool) -> Direction {
     } else {
         Direction::Original
     }
+}
+
+/// What a frame has beside its packet: the flow's counter has frames as they leave.
+fn link_octets(nexthop: &fw_nexthop) -> u16 {
+    nexthop.l2_len as u16 + nexthop.outer_len
 }
 
 fn counted(datapath: &Datapath, index: u32) -> FastCounts {
