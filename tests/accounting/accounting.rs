@@ -106,12 +106,10 @@ fn what_collectors_sum_up_is_what_was_sent() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let host = lab.client();
-    let nfcapd = |port, name| -> Box<dyn Collector + '_> {
-        Box::new(Nfcapd::start(host, port, &at(name)))
-    };
-    let nfacctd = |port, name| -> Box<dyn Collector + '_> {
-        Box::new(Nfacctd::start(host, port, &at(name)))
-    };
+    let nfcapd =
+        |port, name| -> Box<dyn Collector + '_> { Box::new(Nfcapd::start(host, port, &at(name))) };
+    let nfacctd =
+        |port, name| -> Box<dyn Collector + '_> { Box::new(Nfacctd::start(host, port, &at(name))) };
     let collectors = vec![
         ("IPFIX, nfcapd", nfcapd(4001, "a")),
         ("IPFIX without biflows, nfcapd", nfcapd(4002, "b")),
@@ -119,16 +117,21 @@ fn what_collectors_sum_up_is_what_was_sent() {
         ("IPFIX over TCP, nfcapd", nfcapd(4004, "d")),
         ("IPFIX without biflows, nfacctd", nfacctd(4012, "f")),
         ("NetFlow v9, nfacctd", nfacctd(4013, "g")),
-        ("IPFIX over TCP without biflows, nfacctd", nfacctd(4015, "h")),
+        (
+            "IPFIX over TCP without biflows, nfacctd",
+            nfacctd(4015, "h"),
+        ),
     ];
     for (_, collector) in &collectors {
         collector.wait();
     }
     // neither takes TCP in Debian
-    let relays = [Relay::start(host, 5004, 4004), Relay::start(host, 5015, 4015)];
-    let export = |port: u16, more: &str| {
-        format!("[[export]]\ncollector = \"192.0.2.2:{port}\"\n{more}\n")
-    };
+    let relays = [
+        Relay::start(host, 5004, 4004),
+        Relay::start(host, 5015, 4015),
+    ];
+    let export =
+        |port: u16, more: &str| format!("[[export]]\ncollector = \"192.0.2.2:{port}\"\n{more}\n");
     let uniflow = "biflow = false";
     let tcp = "transport = \"tcp\"";
     let netflow9 = "format = \"netflow9\"";
@@ -168,7 +171,10 @@ fn what_collectors_sum_up_is_what_was_sent() {
         let one = collector(&told, port);
         assert!(number(&one["dropped"]) > 0, "{one:#}");
         assert_eq!(one["state"], "down", "{one:#}");
-        assert!(one["error"].as_str().unwrap().contains("refused"), "{one:#}");
+        assert!(
+            one["error"].as_str().unwrap().contains("refused"),
+            "{one:#}"
+        );
     }
     assert_eq!(number(&told["uncounted"]), 0, "{told:#}");
     router.stop();

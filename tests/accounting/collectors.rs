@@ -160,7 +160,10 @@ impl Collector for Nfcapd<'_> {
     fn sums(mut self: Box<Self>) -> Sums {
         self.server.ended();
         let mut command = Command::new("nfdump");
-        command.arg("-R").arg(&self.directory).args(["-q", "-6", "-N"]);
+        command
+            .arg("-R")
+            .arg(&self.directory)
+            .args(["-q", "-6", "-N"]);
         command.args(["-o", "fmt:%sa,%nsa,%pr,%sp,%dp,%pkt,%byt,%opkt,%obyt"]);
         let output = command.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();

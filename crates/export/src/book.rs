@@ -361,7 +361,10 @@ impl Book {
 
     /// Writes the last record of an account whose flows are no more.
     fn close(&mut self, number: u32, emit: &mut Vec<Record>) {
-        let Some(mut account) = self.accounts.get_mut(number as usize).and_then(Option::take)
+        let Some(mut account) = self
+            .accounts
+            .get_mut(number as usize)
+            .and_then(Option::take)
         else {
             return;
         };

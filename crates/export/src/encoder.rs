@@ -4,6 +4,7 @@
 use freeway_kernel::model::Family;
 
 use crate::field::{Field, fields, number16, number32, write};
+use crate::format::Format;
 use crate::record::{Record, Uniflow};
 
 const IPFIX_HEADER: usize = 16;
@@ -17,18 +18,6 @@ const NETFLOW9_TEMPLATES: u16 = 0;
 const ENTERPRISE: u16 = 1 << 15;
 /// Room that each message has: templates, and a connection of IPv6 in both directions.
 pub(crate) const ROOM_MIN: usize = 512;
-
-/// What is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// IPFIX; `biflow`: one record for both directions (RFC 5103).
-    Ipfix {
-        /// One record for both directions.
-        biflow: bool,
-    },
-    /// NetFlow v9: a record for each direction.
-    Netflow9,
-}
 
 struct Template {
     number: u16,

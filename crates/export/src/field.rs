@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use freeway_kernel::model::{Family, Tuple};
 
-use crate::encoder::Format;
+use crate::format::Format;
 use crate::record::Uniflow;
 
 /// The number under which reverse elements are registered (RFC 5103).

@@ -9,6 +9,7 @@ mod account;
 mod book;
 mod encoder;
 mod field;
+mod format;
 mod record;
 mod round;
 
@@ -17,5 +18,6 @@ mod tests;
 
 pub use account::{Direction, FastCounts};
 pub use book::{Book, Key, Times, Totals};
-pub use encoder::{Encoder, Format};
+pub use encoder::Encoder;
+pub use format::Format;
 pub use record::{Counts, EndReason, Record};

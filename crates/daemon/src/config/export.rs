@@ -50,10 +50,7 @@ pub struct Export {
     #[serde(default)]
     pub domain: u32,
     /// Over UDP, templates are sent again after so many seconds,
-    #[serde(
-        default = "template_s",
-        deserialize_with = "within::<_, 1, 86400>"
-    )]
+    #[serde(default = "template_s", deserialize_with = "within::<_, 1, 86400>")]
     pub template_s: u32,
     /// and after so many messages.
     #[serde(

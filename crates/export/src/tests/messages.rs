@@ -7,7 +7,7 @@ use freeway_kernel::model::Tuple;
 use proptest::prelude::*;
 
 use super::decoder::{Collector, Decoded, number};
-use crate::{Counts, EndReason, Encoder, Format, Record};
+use crate::{Counts, Encoder, EndReason, Format, Record};
 
 const NOW_MS: u64 = 1_700_000_123_456;
 const BOOT_MS: u64 = NOW_MS - 5_000_000;

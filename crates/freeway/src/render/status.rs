@@ -3,8 +3,8 @@
 
 use freeway_api::engine::EngineStatus;
 use freeway_api::{
-    Accounting, Collector, CollectorState, FeatureState, FlowCounts, Invalidation, Latency, Learning, Limit, Port, PortPath, PortState,
-    Shares, Status,
+    Accounting, Collector, CollectorState, FeatureState, FlowCounts, Invalidation, Latency,
+    Learning, Limit, Port, PortPath, PortState, Shares, Status,
 };
 use freeway_console::{Page, Terminal, Tone, bytes, count, duration, plural};
 

@@ -1,58 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A collector as the engine knows it: records are put into a queue that has an end, and a thread does the rest.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 
-use freeway_api::CollectorState;
 use freeway_export::Record;
 use tokio::sync::mpsc;
 
+use super::counters::Counters;
 use super::session;
 use crate::DaemonError;
 use crate::config::Export;
 use crate::error::failure;
-
-/// What the thread tells.
-#[derive(Debug, Default)]
-pub struct Counters {
-    pub records: AtomicU64,
-    pub messages: AtomicU64,
-    pub octets: AtomicU64,
-    pub dropped: AtomicU64,
-    pub connects: AtomicU64,
-    state: AtomicU8,
-    error: Mutex<Option<String>>,
-}
-
-const STATES: [CollectorState; 3] = [
-    CollectorState::Connecting,
-    CollectorState::Ready,
-    CollectorState::Down,
-];
-
-impl Counters {
-    /// True if it was another.
-    pub fn set_state(&self, state: CollectorState) -> bool {
-        let number = STATES.iter().position(|one| *one == state).unwrap_or(0) as u8;
-        self.state.swap(number, Relaxed) != number
-    }
-
-    pub fn failed(&self, error: &std::io::Error) {
-        if let Ok(mut last) = self.error.lock() {
-            *last = Some(error.to_string());
-        }
-    }
-
-    fn state(&self) -> CollectorState {
-        STATES[usize::from(self.state.load(Relaxed))]
-    }
-
-    fn error(&self) -> Option<String> {
-        self.error.lock().ok().and_then(|error| error.clone())
-    }
-}
 
 /// One of `[[export]]`. Its thread ends when it is dropped, and what waits is sent, if that takes no second.
 pub struct Collector {

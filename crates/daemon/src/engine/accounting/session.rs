@@ -13,7 +13,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc::Receiver;
 use tokio::time::sleep;
 
-use super::collector::Counters;
+use super::counters::Counters;
 use crate::config::{self, Export, Transport};
 
 /// Records that are taken from the queue at once: a message has fewer.
@@ -117,12 +117,7 @@ impl Sender<'_> {
             },
             config::Format::Netflow9 => Format::Netflow9,
         };
-        let mut encoder = Encoder::new(
-            format,
-            self.config.domain,
-            self.config.room(),
-            boot_ms(),
-        );
+        let mut encoder = Encoder::new(format, self.config.domain, self.config.room(), boot_ms());
         let mut described = None;
         let mut messages = 0;
         loop {
@@ -132,7 +127,9 @@ impl Sender<'_> {
             let templates = match (&way, described) {
                 (_, None) => true,
                 (Way::Tcp(_), Some(_)) => false,
-                (Way::Udp(_), Some((when, message))) => self.are_templates_due(when, messages - message),
+                (Way::Udp(_), Some((when, message))) => {
+                    self.are_templates_due(when, messages - message)
+                }
             };
             if templates {
                 described = Some((Instant::now(), messages));
@@ -158,7 +155,9 @@ impl Sender<'_> {
             messages += 1;
             self.counters.records.fetch_add(taken as u64, Relaxed);
             self.counters.messages.fetch_add(1, Relaxed);
-            self.counters.octets.fetch_add(message.len() as u64, Relaxed);
+            self.counters
+                .octets
+                .fetch_add(message.len() as u64, Relaxed);
             if matches!(way, Way::Udp(_)) && messages % BURST == 0 {
                 sleep(BREATH).await;
             }
