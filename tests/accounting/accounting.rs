@@ -77,7 +77,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap()
 }
 
-fn collector<'a>(accounting: &'a Value, port: u16) -> &'a Value {
+fn collector(accounting: &Value, port: u16) -> &Value {
     let mut all = accounting["collectors"].as_array().unwrap().iter();
     let end = format!(":{port}");
     all.find(|one| one["collector"].as_str().unwrap().ends_with(&end))

@@ -109,7 +109,7 @@ fn decoded_sums(records: &[Decoded]) -> [u64; 2] {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_is_lost(records in prop::collection::vec(record(), 0..60), room in 512..9000usize, every in 1..5usize) {

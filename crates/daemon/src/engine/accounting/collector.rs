@@ -45,8 +45,8 @@ impl Collector {
 
     /// Never waits: what finds no room is dropped.
     pub fn offer(&self, record: &Record) {
-        let queued = self.queue.as_ref().map(|queue| queue.try_send(*record));
-        if !matches!(queued, Some(Ok(()))) {
+        let queue = self.queue.as_ref();
+        if queue.is_none_or(|queue| queue.try_send(*record).is_err()) {
             self.counters.dropped.fetch_add(1, Relaxed);
         }
     }
