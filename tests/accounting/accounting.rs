@@ -151,7 +151,7 @@ fn what_collectors_sum_up_is_what_was_sent() {
     let router = Router::start_with(&lab, &config);
 
     let mut traffic = Traffic::new(&lab);
-    traffic.udp(connections(), 0..14);
+    traffic.udp(connections(), 0..20);
     traffic.tcp(if long() { 200 } else { 20 });
     let sent = traffic.sums();
     let stats = router.stats();

@@ -27,6 +27,7 @@ fn clients_without_a_daemon_exit_with_2() {
         &["status"][..],
         &["stats"],
         &["drops"],
+        &["hosts"],
         &["flows", "proto", "tcp"],
         &["explain", "udp", "192.0.2.2:1", "198.51.100.2:2"],
         &["on"],
@@ -86,8 +87,8 @@ fn help_is_complete() {
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
     for words in [
-        "run", "status", "stats", "drops", "flows", "explain", "on", "off", "flush", "resync",
-        "reload", "config", "doctor", "demo", "lab", "bench",
+        "run", "status", "stats", "drops", "hosts", "flows", "explain", "on", "off", "flush",
+        "resync", "reload", "config", "doctor", "demo", "lab", "bench",
     ] {
         assert!(text.contains(&format!("\n  {words} ")), "{words}: {text}");
     }

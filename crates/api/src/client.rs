@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Reloaded,
+    Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Hosts, Reloaded,
     Resynced, Stats, Status, SteerChange, Steering, Switch, Switched, Top, TopQuery, netns,
 };
 
@@ -136,6 +136,11 @@ impl Client {
     /// `freeway drops`.
     pub fn drops(&self) -> Result<Drops, Stop> {
         self.ask(Method::GET, "/v1/drops", &(), Duration::ZERO)
+    }
+
+    /// `freeway hosts`.
+    pub fn hosts(&self) -> Result<Hosts, Stop> {
+        self.ask(Method::GET, "/v1/hosts", &(), Duration::ZERO)
     }
 
     /// `freeway resync`.

@@ -326,6 +326,33 @@ pub fn stats() -> Stats {
     }
 }
 
+/// `freeway hosts`.
+pub fn hosts() -> Hosts {
+    let counts = |packets| IpPackets {
+        packets,
+        ip_bytes: packets * 1_000,
+    };
+    let host = |address: &str, packets| HostCounts {
+        address: address.parse().unwrap(),
+        sent: counts(packets),
+        received: counts(3 * packets),
+        told_s_ago: 12.0,
+    };
+    Hosts {
+        prefixes: vec![HostsOfPrefix {
+            prefix: "192.0.2.0/24".parse().unwrap(),
+            hosts: 2,
+            sent: counts(1_010_000),
+            received: counts(3_030_000),
+        }],
+        hosts: vec![host("192.0.2.2", 1_000_000), host("192.0.2.3", 10_000)],
+        others_sent: IpPackets::default(),
+        others_received: IpPackets::default(),
+        kernel_counts: true,
+        age_max_s: 60,
+    }
+}
+
 /// Accounts with a collector that is there and one that is not.
 pub fn accounting() -> Accounting {
     let collector = |collector: &str, transport: &str, state, dropped| Collector {

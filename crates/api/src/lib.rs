@@ -16,6 +16,7 @@ pub mod fake;
 pub mod filter;
 mod flow;
 pub mod handover;
+mod hosts;
 pub mod netns;
 mod path;
 mod reload;
@@ -35,6 +36,7 @@ pub use explain::{
 };
 pub use failure::{Failure, FailureKind};
 pub use flow::{Flow, FlowFilter, FlowPath, FlowState, Tuples};
+pub use hosts::{HostCounts, Hosts, HostsOfPrefix, IpPackets};
 pub use path::PathChoice;
 pub use reload::{KeyChange, Reloaded};
 pub use select::{PortRange, Prefix, Proto};

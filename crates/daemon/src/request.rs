@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use freeway_api::{
-    Drops, Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Reloaded, Resynced, Stats,
-    Status, SteerChange, Steering, Switch, Switched, Top, TopQuery,
+    Drops, Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Hosts, Reloaded, Resynced,
+    Stats, Status, SteerChange, Steering, Switch, Switched, Top, TopQuery,
 };
 use tokio::sync::oneshot;
 
@@ -27,6 +27,8 @@ pub enum Request {
     Top(TopQuery, Reply<Top>),
     /// `GET /v1/drops`.
     Drops(Reply<Drops>),
+    /// `GET /v1/hosts`.
+    Hosts(Reply<Hosts>),
     /// `POST /v1/explain`: may take as long as it watches.
     Explain(ExplainQuery, Reply<Explain>),
     /// `POST /v1/switch`.

@@ -34,6 +34,7 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/steer", get(steering).post(steer))
         .route("/v1/flush", post(flush))
         .route("/v1/drops", get(drops))
+        .route("/v1/hosts", get(hosts))
         .route("/v1/resync", post(resync))
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
@@ -105,6 +106,10 @@ async fn flush(State(engine): State<Engine>) -> Response {
 
 async fn drops(State(engine): State<Engine>) -> Response {
     answer(ask(&engine, PATIENCE, Request::Drops).await)
+}
+
+async fn hosts(State(engine): State<Engine>) -> Response {
+    answer(ask(&engine, PATIENCE, Request::Hosts).await)
 }
 
 async fn resync(State(engine): State<Engine>) -> Response {

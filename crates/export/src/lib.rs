@@ -10,6 +10,7 @@ mod book;
 mod encoder;
 mod field;
 mod format;
+mod hosts;
 mod record;
 mod round;
 
@@ -20,4 +21,5 @@ pub use account::{Direction, FastCounts};
 pub use book::{Book, Key, Times, Totals};
 pub use encoder::Encoder;
 pub use format::Format;
+pub use hosts::{Host, Hosts};
 pub use record::{Counts, EndReason, Record};

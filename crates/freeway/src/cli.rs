@@ -44,6 +44,11 @@ pub enum Command {
     /// Rules that drop by sets of addresses before anything else are carried out ahead of the kernel. One packet a second
     /// of each goes through the kernel all the same, so its counters and these add up.
     Drops(StatusArgs),
+    /// Show what hosts sent and received, and networks: what the kernel and what the fast path forwarded
+    ///
+    /// Hosts of the networks of `accounting.hosts` in the configuration. The kernel has to count, too
+    /// (net.netfilter.nf_conntrack_acct). What connections that go on amount to is added every accounting.active_s seconds.
+    Hosts(HostsArgs),
     /// Show the flow table
     Flows(FlowsArgs),
     /// Say for one flow whether it is fast, and exactly why
@@ -176,6 +181,18 @@ pub struct WatchArg {
 /// Arguments of `status` and `drops`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
+    #[command(flatten)]
+    pub watch: WatchArg,
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+/// Arguments of `hosts`.
+#[derive(Debug, Args)]
+pub struct HostsArgs {
+    /// Show so many hosts at most, the busiest; 0: all. With --json all are there
+    #[arg(short = 'n', long, value_name = "N", default_value = "20")]
+    pub limit: usize,
     #[command(flatten)]
     pub watch: WatchArg,
     #[command(flatten)]

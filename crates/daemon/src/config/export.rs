@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use freeway_api::Prefix;
 use serde::{Deserialize, Serialize};
 
 use super::within::within;
@@ -20,6 +21,8 @@ pub struct Accounting {
     /// One of which nothing passed for so long is told of, seconds.
     #[serde(deserialize_with = "within::<_, 1, 86400>")]
     pub idle_s: u32,
+    /// Networks whose hosts are counted, each by its address.
+    pub hosts: Vec<Prefix>,
 }
 
 impl Default for Accounting {
@@ -27,6 +30,7 @@ impl Default for Accounting {
         Accounting {
             active_s: 60,
             idle_s: 60,
+            hosts: Vec::new(),
         }
     }
 }

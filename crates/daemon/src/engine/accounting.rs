@@ -10,9 +10,10 @@ mod session;
 use std::time::{Duration, Instant};
 
 use freeway_abi::{fw_flow, fw_nexthop};
+use freeway_api::{HostCounts, HostsOfPrefix, IpPackets};
 use freeway_cmm::ConnKey;
 use freeway_datapath::Datapath;
-use freeway_export::{Book, Direction, FastCounts, Key, Record, Times};
+use freeway_export::{Book, Counts, Direction, FastCounts, Hosts, Key, Record, Times};
 use freeway_kernel::model::Connection;
 
 use self::collector::Collector;
@@ -37,6 +38,7 @@ struct Open {
     collectors: Vec<Collector>,
     lister: Lister,
     times: config::Accounting,
+    hosts: Hosts,
     /// When the last listing began.
     listed: Instant,
     sweeping: bool,
@@ -86,8 +88,13 @@ impl Accounting {
 
     /// Passes on what is to be told.
     pub(super) fn tell(&mut self) {
-        let Some(open) = &self.open else { return };
+        let Some(open) = &mut self.open else { return };
+        let prefixes = &open.times.hosts;
+        let wanted = |address| prefixes.iter().any(|prefix| prefix.contains(address));
         for record in self.records.drain(..) {
+            if !prefixes.is_empty() {
+                open.hosts.add(&record, wanted);
+            }
             for collector in &open.collectors {
                 collector.offer(&record);
             }
@@ -151,6 +158,50 @@ impl Accounting {
         })
     }
 
+    /// What hosts sent and received, the busiest first.
+    pub(super) fn hosts(&self, kernel_counts: bool) -> freeway_api::Hosts {
+        let Some(open) = &self.open else {
+            return freeway_api::Hosts::default();
+        };
+        let now_ms = now_ms();
+        let mut hosts: Vec<_> = open
+            .hosts
+            .iter()
+            .map(|(address, host)| HostCounts {
+                address,
+                sent: shown(host.sent),
+                received: shown(host.received),
+                told_s_ago: now_ms.saturating_sub(host.last_ms) as f64 / 1000.0,
+            })
+            .collect();
+        let both = |host: &HostCounts| host.sent.ip_bytes + host.received.ip_bytes;
+        hosts.sort_unstable_by_key(|host| (std::cmp::Reverse(both(host)), host.address));
+        let times = &open.times;
+        let of = |prefix: &freeway_api::Prefix| {
+            let mut sum = HostsOfPrefix {
+                prefix: *prefix,
+                hosts: 0,
+                sent: IpPackets::default(),
+                received: IpPackets::default(),
+            };
+            for host in hosts.iter().filter(|host| prefix.contains(host.address)) {
+                sum.hosts += 1;
+                add(&mut sum.sent, host.sent);
+                add(&mut sum.received, host.received);
+            }
+            sum
+        };
+        let others = open.hosts.others();
+        freeway_api::Hosts {
+            prefixes: times.hosts.iter().map(of).collect(),
+            others_sent: shown(others.sent),
+            others_received: shown(others.received),
+            hosts,
+            kernel_counts,
+            age_max_s: times.active_s,
+        }
+    }
+
     /// Collectors that are configured no longer end, new ones begin. What ends sends what waits.
     fn set_collectors(&mut self, wanted: &[config::Export]) -> Result<(), DaemonError> {
         let Some(open) = &mut self.open else {
@@ -167,6 +218,18 @@ impl Accounting {
         // their threads end by themselves
         Ok(())
     }
+}
+
+fn shown(counts: Counts) -> IpPackets {
+    IpPackets {
+        packets: counts.packets,
+        ip_bytes: counts.octets,
+    }
+}
+
+fn add(sum: &mut IpPackets, more: IpPackets) {
+    sum.packets += more.packets;
+    sum.ip_bytes += more.ip_bytes;
 }
 
 fn times_of(times: &config::Accounting) -> Times {

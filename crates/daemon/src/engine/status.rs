@@ -35,6 +35,10 @@ impl Engine {
             }
             Request::Flows(query, reply) => drop(reply.send(Ok(self.page(&query, now_tick)))),
             Request::Drops(reply) => drop(reply.send(Ok(self.drops()))),
+            Request::Hosts(reply) => {
+                let hosts = self.accounting.hosts(self.kernel_counts());
+                drop(reply.send(Ok(hosts)));
+            }
             Request::Explain(query, reply) => self.explain(query, reply),
             Request::Switch(switch, reply) => {
                 let was_on = self.on;

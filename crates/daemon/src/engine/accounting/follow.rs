@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use freeway_export::Book;
+use freeway_export::{Book, Hosts};
 use freeway_kernel::conntrack::ConnectionFilter;
 
 use super::super::{DEADLINE, Engine};
@@ -26,7 +26,7 @@ impl Engine {
     /// Goes by the configuration: begins or ends to tell of connections, or tells others.
     pub(in crate::engine) fn follow_exports(&mut self) -> Result<(), DaemonError> {
         let config: &Config = &self.config;
-        if config.export.is_empty() {
+        if config.export.is_empty() && config.accounting.hosts.is_empty() {
             self.accounting = Accounting::default();
             return Ok(());
         }
@@ -34,6 +34,9 @@ impl Engine {
         match &mut self.accounting.open {
             Some(open) => {
                 open.book.set_times(times_of(&times));
+                let prefixes = &times.hosts;
+                open.hosts
+                    .retain(|address| prefixes.iter().any(|prefix| prefix.contains(address)));
                 open.times = times;
             }
             None => self.open_accounts(times)?,
@@ -78,6 +81,7 @@ impl Engine {
             collectors: Vec::new(),
             lister: Lister::start()?,
             times,
+            hosts: Hosts::default(),
             listed: Instant::now(),
             sweeping: false,
         });
