@@ -145,6 +145,7 @@ fn a_configuration_is_shown_as_one() {
         "\nexclude = [{ dport = [\"53\", \"80-90\"] }] # line 3\n",
         "\n[port.\"lan0.7\"]\npath = \"tc\"                      # line 6\n",
         "\n#metrics =                       # default: none\n",
+        "\n\nexport = []                      # default\n\n[accounting]\nactive_s = 60 ",
     ] {
         assert!(first.contains(words), "{words}: {first}");
     }
