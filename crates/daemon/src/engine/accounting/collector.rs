@@ -14,7 +14,7 @@ use crate::DaemonError;
 use crate::config::Export;
 use crate::error::failure;
 
-/// One of `[[export]]`. Its thread ends when it is dropped, and what waits is sent, if that takes no second.
+/// One of `[[export]]`. Its thread ends when it is dropped, and what waits is sent, if that takes no more than a few.
 pub struct Collector {
     pub config: Export,
     queue: Option<mpsc::Sender<Record>>,

@@ -32,7 +32,9 @@ const RETRY_MAX: Duration = Duration::from_secs(64);
 /// limited (`icmp_ratelimit`).
 const SUSPICION: Duration = Duration::from_secs(10);
 /// How long what waits may take once nothing more comes.
-const LAST: Duration = Duration::from_millis(800);
+const LAST: Duration = Duration::from_secs(2);
+/// How long a device may take no datagram before one is given up.
+const STUCK: Duration = Duration::from_millis(200);
 /// How often it is looked whether anything still comes.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -119,9 +121,13 @@ impl Sender<'_> {
         };
         let mut encoder = Encoder::new(format, self.config.domain, self.config.room(), boot_ms());
         let mut described = None;
+        let mut closed: Option<Instant> = None;
         let mut messages = 0;
         loop {
             if self.batch.is_empty() && !self.fill().await {
+                return Ok(());
+            }
+            if self.queue.is_closed() && closed.get_or_insert_with(Instant::now).elapsed() > LAST {
                 return Ok(());
             }
             let templates = match (&way, described) {
@@ -171,12 +177,12 @@ impl Sender<'_> {
 
     /// An error is of a datagram before, which the host has refused, unless it comes twice.
     async fn send_datagram(&mut self, socket: &UdpSocket, message: &[u8], records: usize) {
-        let mut sent = socket.send(message).await;
+        let mut sent = send(socket, message).await;
         if let Err(error) = &sent {
             self.refused = Some(Instant::now());
             self.down(error);
             self.counters.dropped.fetch_add(records as u64, Relaxed);
-            sent = socket.send(message).await;
+            sent = send(socket, message).await;
         } else if self.refused.is_none_or(|when| when.elapsed() > SUSPICION) {
             self.ready();
         }
@@ -243,6 +249,10 @@ async fn connect(config: &Export) -> io::Result<Way> {
             Ok(Way::Tcp(stream))
         }
     }
+}
+
+async fn send(socket: &UdpSocket, message: &[u8]) -> io::Result<usize> {
+    tokio::time::timeout(STUCK, socket.send(message)).await?
 }
 
 async fn write(stream: &mut TcpStream, message: &[u8]) -> io::Result<()> {
