@@ -28,6 +28,7 @@ fn clients_without_a_daemon_exit_with_2() {
         &["stats"],
         &["drops"],
         &["routes", "192.0.2.1"],
+        &["hosts"],
         &["flows", "proto", "tcp"],
         &["explain", "udp", "192.0.2.2:1", "198.51.100.2:2"],
         &["on"],
@@ -88,8 +89,8 @@ fn help_is_complete() {
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
     for words in [
-        "run", "status", "stats", "drops", "routes", "flows", "explain", "on", "off", "flush",
-        "resync", "reload", "config", "doctor", "demo", "lab", "bench",
+        "run", "status", "stats", "drops", "hosts", "routes", "flows", "explain", "on", "off",
+        "flush", "resync", "reload", "config", "doctor", "demo", "lab", "bench",
     ] {
         assert!(text.contains(&format!("\n  {words} ")), "{words}: {text}");
     }
@@ -146,6 +147,7 @@ fn a_configuration_is_shown_as_one() {
         "\nexclude = [{ dport = [\"53\", \"80-90\"] }] # line 3\n",
         "\n[port.\"lan0.7\"]\npath = \"tc\"                      # line 6\n",
         "\n#metrics =                       # default: none\n",
+        "\n\nexport = []                      # default\n\n[accounting]\nactive_s = 60 ",
     ] {
         assert!(first.contains(words), "{words}: {first}");
     }

@@ -104,7 +104,8 @@ fn every_command_prints_what_is_documented() {
     let Some(_machine) = machine() else { return };
     let schema = Schema::read();
     let lab = build("nat");
-    let router = Router::start_with(&lab, "[[policy.exclude]]\ndport = [9999]\n");
+    let config = "[[policy.exclude]]\ndport = [9999]\n[accounting]\nhosts = [\"192.0.2.0/24\"]\n[[export]]\ncollector = \"192.0.2.2:4739\"\n";
+    let router = Router::start_with(&lab, config);
     let to = "198.51.100.2:5001".parse().unwrap();
     let listener = listen(lab.server(), to);
     let from = "192.0.2.2:40001".parse().unwrap();
@@ -112,7 +113,9 @@ fn every_command_prints_what_is_documented() {
     exchange_blocks(&mut ends, 8);
     router.wait_fast("proto tcp", 2, 1);
 
-    for command in ["status", "stats", "drops", "routes", "flows", "doctor"] {
+    for command in [
+        "status", "stats", "drops", "hosts", "routes", "flows", "doctor",
+    ] {
         schema.check(command, &router.json(&[command]));
     }
     assert_eq!(router.flows("").len(), 2);

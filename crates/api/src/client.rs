@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Reloaded,
+    Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Hosts, Reloaded,
     Resynced, Routes, RoutesQuery, Stats, Status, SteerChange, Steering, Switch, Switched, Top,
     TopQuery, netns,
 };
@@ -142,6 +142,11 @@ impl Client {
     /// `freeway routes`.
     pub fn routes(&self, query: &RoutesQuery) -> Result<Routes, Stop> {
         self.ask(Method::POST, "/v1/routes", query, Duration::ZERO)
+    }
+
+    /// `freeway hosts`.
+    pub fn hosts(&self) -> Result<Hosts, Stop> {
+        self.ask(Method::GET, "/v1/hosts", &(), Duration::ZERO)
     }
 
     /// `freeway resync`.

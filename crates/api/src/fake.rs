@@ -151,6 +151,7 @@ pub fn status() -> Status {
                 minimum_kernel: "6.6".into(),
             },
         ],
+        accounting: Some(accounting()),
         notices: vec![
             "nf_conntrack_max is 65,536: connections beyond it are dropped by the kernel".into(),
         ],
@@ -366,6 +367,61 @@ pub fn stats() -> Stats {
             applied: 2,
             refused: 1,
         },
+        accounting: Some(accounting()),
+    }
+}
+
+/// `freeway hosts`.
+pub fn hosts() -> Hosts {
+    let counts = |packets| IpPackets {
+        packets,
+        ip_bytes: packets * 1_000,
+    };
+    let host = |address: &str, packets| HostCounts {
+        address: address.parse().unwrap(),
+        sent: counts(packets),
+        received: counts(3 * packets),
+        told_s_ago: 12.0,
+    };
+    Hosts {
+        prefixes: vec![HostsOfPrefix {
+            prefix: "192.0.2.0/24".parse().unwrap(),
+            hosts: 2,
+            sent: counts(1_010_000),
+            received: counts(3_030_000),
+        }],
+        hosts: vec![host("192.0.2.2", 1_000_000), host("192.0.2.3", 10_000)],
+        others_sent: IpPackets::default(),
+        others_received: IpPackets::default(),
+        kernel_counts: true,
+        age_max_s: 60,
+    }
+}
+
+/// Accounts with a collector that is there and one that is not.
+pub fn accounting() -> Accounting {
+    let collector = |collector: &str, transport: &str, state, dropped| Collector {
+        collector: collector.into(),
+        format: "ipfix".into(),
+        transport: transport.into(),
+        state,
+        records: 1_234,
+        messages: 98,
+        bytes: 131_072,
+        dropped,
+        connects: 1,
+        error: (dropped > 0).then(|| "Connection refused (os error 111)".into()),
+    };
+    Accounting {
+        connections: 321,
+        kernel_counts: true,
+        records: 1_240,
+        uncounted: 2,
+        missed: 1,
+        collectors: vec![
+            collector("192.0.2.9:4739", "udp", CollectorState::Ready, 0),
+            collector("192.0.2.10:4739", "tcp", CollectorState::Down, 6),
+        ],
     }
 }
 

@@ -4,6 +4,7 @@
 //! Names are stable: fields may be added, none is renamed or removed within a major version. Units are part of a name,
 //! counters count since the daemon started, ports and addresses read as people write them.
 
+mod accounting;
 mod client;
 mod drops;
 mod ends;
@@ -15,6 +16,7 @@ pub mod fake;
 pub mod filter;
 mod flow;
 pub mod handover;
+mod hosts;
 pub mod netns;
 mod path;
 mod reload;
@@ -26,6 +28,7 @@ mod steer;
 mod switch;
 mod top;
 
+pub use accounting::{Accounting, Collector, CollectorState};
 pub use client::{Client, Stream};
 pub use drops::{Drops, DropsByAddress, DropsByPort, DropsByRule, KeptPort, KeptRule};
 pub use ends::{ends, halves};
@@ -34,6 +37,7 @@ pub use explain::{
 };
 pub use failure::{Failure, FailureKind};
 pub use flow::{Flow, FlowFilter, FlowPath, FlowState, Tuples};
+pub use hosts::{HostCounts, Hosts, HostsOfPrefix, IpPackets};
 pub use path::PathChoice;
 pub use reload::{KeyChange, Reloaded};
 pub use routes::{HopState, KeptPrefixes, NextHop, RouteAnswer, Routes, RoutesQuery};

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::accounting::Accounting;
+
 /// Packets by path and by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
@@ -28,6 +30,9 @@ pub struct Stats {
     /// Times that the configuration was to be read again.
     #[serde(default)]
     pub reloads: Reloads,
+    /// Accounts of connections; `None`: nobody is told of them.
+    #[serde(default)]
+    pub accounting: Option<Accounting>,
 }
 
 /// A count of packets and their bytes.

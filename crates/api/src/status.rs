@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Limit;
+use super::accounting::Accounting;
 use super::engine::EngineStatus;
 
 /// State of the daemon, its ports and what it learned of the kernel.
@@ -44,6 +45,9 @@ pub struct Status {
     /// The engine on cores of its own, if it is there.
     #[serde(default)]
     pub engine: Option<EngineStatus>,
+    /// Accounts of connections; `None`: nobody is told of them.
+    #[serde(default)]
+    pub accounting: Option<Accounting>,
     /// What someone should know, in words.
     pub notices: Vec<String>,
     /// Time from a kernel event's arrival to its effect in the data plane.

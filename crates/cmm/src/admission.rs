@@ -9,7 +9,7 @@ use freeway_kernel::model::{CtStatus, Tuple};
 
 use crate::around::Around;
 use crate::ends::receiver;
-use crate::key::{FlowKey, keyed, out_of, tuple_of};
+use crate::key::{ConnKey, FlowKey, keyed, out_of, tuple_of};
 use crate::manager::Manager;
 use crate::nexthop::NexthopKey;
 use crate::op::Op;
@@ -83,6 +83,10 @@ impl Manager {
             self.remove_but(old, Some(nexthop), now_tick, ops);
         }
         record.nexthop = nexthop;
+        let connection = ConnKey {
+            orig: record.orig().tracked(),
+            zone: 0,
+        };
         let state = self.state_of(c, index, now_tick);
         ops.push(Op::InsertFlow {
             index,
@@ -91,6 +95,7 @@ impl Manager {
                 ct_mark: c.conn.mark,
                 ct_status: c.conn.status & FW_CT_STATUS_KEEP,
             },
+            conn: (c.conn.present != 0).then(|| (connection, record.is_reply())),
         });
         self.refusals.forget(key);
         self.shares.enter(index, &record, now_tick);

@@ -40,6 +40,8 @@ pub enum Op {
         flow: Box<fw_flow>,
         /// What its connection is.
         kept: fw_kept,
+        /// Its connection, and whether it is the reply direction; `None`: conntrack does not see it.
+        conn: Option<(ConnKey, bool)>,
     },
     /// Suspend the flow and take it out of the table.
     RemoveFlow {

@@ -3,9 +3,11 @@
 
 mod change;
 mod entries;
+mod export;
 mod limit;
 mod names;
 mod places;
+mod within;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,13 +16,14 @@ use std::path::{Path, PathBuf};
 use freeway_api::engine::EngineConfig;
 use freeway_api::{PathChoice, Selection, SteerRule};
 use freeway_console::{Fault, Stop};
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use self::places::Places;
+use self::within::within;
 
 pub use change::{Change, changes, needs_restart};
 pub use entries::{Entry, dotted};
+pub use export::{Accounting, Export, Format, Transport};
 pub use limit::{Limited, PacketsPerSecond};
 
 /// Read if it exists and `--config` is absent.
@@ -40,6 +43,10 @@ pub struct Config {
     pub port: BTreeMap<String, Port>,
     /// `[engine]`: forwarding on cores of its own, by `freeway-engine`.
     pub engine: EngineConfig,
+    /// `[accounting]`: when connections are told of.
+    pub accounting: Accounting,
+    /// `[[export]]`: who is told of them.
+    pub export: Vec<Export>,
     /// `[daemon]`: the process.
     pub daemon: Daemon,
     /// Where it was read from; `None` for the built-in defaults.
@@ -252,6 +259,12 @@ impl Config {
             );
             return Err((path.into(), message));
         }
+        for (export, number) in self.export.iter().zip(0..) {
+            export.check().map_err(|(key, message)| {
+                let path = ["export", &format!("{number}"), key].map(str::to_owned);
+                (path.into(), message)
+            })?;
+        }
         self.engine.check().map_err(|message| {
             let path = self.places.named_by(&message);
             (path.unwrap_or_default().to_vec(), message)
@@ -263,22 +276,6 @@ fn unreadable(file: &Path, why: &str) -> Fault {
     Fault {
         message: format!("cannot read configuration {}: {why}", file.display()),
         ..Fault::default()
-    }
-}
-
-/// A number between two limits.
-fn within<'de, D: Deserializer<'de>, const MIN: u32, const MAX: u32>(
-    from: D,
-) -> Result<u32, D::Error> {
-    let value = u32::deserialize(from)?;
-    match value {
-        _ if (MIN..=MAX).contains(&value) => Ok(value),
-        _ if MAX == u32::MAX => Err(D::Error::custom(format!(
-            "{value} is too low; it must be at least {MIN}"
-        ))),
-        _ => Err(D::Error::custom(format!(
-            "{value} is out of range; it may be {MIN} to {MAX}"
-        ))),
     }
 }
 
@@ -326,6 +323,15 @@ mod tests {
             [port.lan0]
             wire_true = true
             path = "kernel"
+            [accounting]
+            active_s = 30
+            [[export]]
+            collector = "192.0.2.9:4739"
+            transport = "tcp"
+            [[export]]
+            collector = "[2001:db8::9]:2055"
+            format = "netflow9"
+            domain = 7
             [daemon]
             interfaces = ["lan0"]
             socket = "/run/x.sock"
@@ -352,6 +358,16 @@ mod tests {
         let limits: Vec<_> = config.punts.limits.iter().collect();
         let names = limits.iter().map(|(of, rate)| (of.reason().name, rate.0));
         assert!(names.eq([("fragment", 10_000), ("miss_close", 1)]));
+        assert_eq!(
+            (config.accounting.active_s, config.accounting.idle_s),
+            (30, 60)
+        );
+        let [one, other] = &config.export[..] else {
+            panic!("{:?}", config.export);
+        };
+        assert_eq!((one.format, one.transport), (Format::Ipfix, Transport::Tcp));
+        assert!(one.biflow && one.room() == 1428);
+        assert_eq!((other.format, other.domain), (Format::Netflow9, 7));
         assert_eq!(config.daemon.log, LogLevel::Debug);
         assert_eq!(config.daemon.interfaces, ["lan0"]);
     }
@@ -404,6 +420,26 @@ mod tests {
                 "[daemon]\nlog = \"loud\"\n",
                 ":2:7: key `log`",
                 "unknown variant `loud`",
+            ),
+            (
+                "[[export]]\nformat = \"ipfix\"\n",
+                ":1:1: ",
+                "missing field `collector`",
+            ),
+            (
+                "[[export]]\ncollector = \"192.0.2.9\"\n",
+                ":2:13: key `collector`",
+                "socket address",
+            ),
+            (
+                "[[export]]\ncollector = \"192.0.2.9:1\"\nformat = \"netflow9\"\ntransport = \"tcp\"\n",
+                ":4:1: ",
+                "NetFlow v9 goes over UDP alone",
+            ),
+            (
+                "[accounting]\nactive_s = 0\n",
+                ":2:12: key `active_s`",
+                "0 is out of range; it may be 1 to 86400",
             ),
             ("[flows\n", ":1:7: ", "unclosed table"),
             (

@@ -5,6 +5,7 @@
 //! kernel that wait; then it takes one of: the data plane's events, what the polling thread found, a question, a piece
 //! of a long walk over the flows. The manager's operations are carried out before the turn ends.
 
+mod accounting;
 mod bonds;
 mod bridges;
 mod census;
@@ -53,6 +54,7 @@ use freeway_kernel::probe::{Outcome, ProbeResult, probe_all};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
+use self::accounting::{Accounting, Page};
 use self::census::Census;
 use self::cores::Cores;
 use self::explain::Explanations;
@@ -111,6 +113,7 @@ enum Turn {
     Explained,
     Loaded(Box<Loaded>),
     Routes(LoadedRoutes),
+    Listed(Page),
     Walk,
 }
 
@@ -157,6 +160,7 @@ pub async fn run(
             polled = engine.poller.answer() => Turn::Polled(Box::new(polled?)),
             loaded = engine.scrub.loaded() => Turn::Loaded(Box::new(loaded)),
             loaded = engine.routes.loaded() => Turn::Routes(loaded),
+            page = engine.accounting.page() => Turn::Listed(page),
             request = requests.recv() => Turn::Question(request),
             () = engine.explanations.due() => Turn::Explained,
             () = tokio::task::yield_now(), if walking => Turn::Walk,
@@ -175,6 +179,7 @@ pub async fn run(
                 engine.ask_poller();
                 engine.look_at_scrub()?;
                 engine.look_at_routes()?;
+                engine.accounting.list_if_due();
             }
             Turn::Polled(polled) => engine.polled(*polled)?,
             Turn::Cores(notice) => engine.cores_noticed(*notice)?,
@@ -182,9 +187,11 @@ pub async fn run(
             Turn::Explained => engine.finish_explanation(),
             Turn::Loaded(loaded) => engine.scrub_loaded(*loaded)?,
             Turn::Routes(loaded) => engine.routes_loaded(loaded)?,
+            Turn::Listed(page) => engine.accounting.listed(page, &engine.datapath),
             Turn::Walk => engine.walk()?,
         }
         engine.drain(&kernel, looked)?;
+        engine.accounting.tell();
         if engine.manager.is_gathering() || engine.bridges.is_gathering() {
             look_again.get_or_insert_with(|| tokio::time::Instant::now() + linger);
         }
@@ -221,6 +228,7 @@ struct Engine {
     sniff: Sniff,
     scrub: Scrub,
     routes: Routes,
+    accounting: Accounting,
     sessions: Sessions,
     polled: Polled,
     poller: Poller,
@@ -299,6 +307,7 @@ impl Engine {
             sniff: Sniff::default(),
             scrub: Scrub::start()?,
             routes: Routes::default(),
+            accounting: Accounting::default(),
             sessions: Sessions::default(),
             polled: Polled::default(),
             poller: Poller::start()?,
@@ -336,6 +345,7 @@ impl Engine {
         engine.update_leaks()?;
         engine.update_ports_within(ATTACH_START)?;
         engine.switch(true)?;
+        engine.follow_exports()?;
         // that may have taken longer than a deadline, but nothing was learned yet
         engine.renewed = Instant::now();
         engine.heartbeat()?;
@@ -346,6 +356,7 @@ impl Engine {
     fn stop(&mut self) {
         self.datapath.control.set_on(false);
         self.datapath.control.set_learn(0);
+        self.finish_accounting();
         self.ports.detach_all();
     }
 
@@ -461,6 +472,7 @@ impl Engine {
                     rules |= self.set_changed(&name, changes, now_tick, &mut ops);
                     continue;
                 }
+                Event::ConnectionDestroyed(connection) => self.accounting.destroyed(connection),
                 Event::Overrun {
                     source: Source::Conntrack,
                 } => {
@@ -730,6 +742,7 @@ impl Engine {
         self.ports.waiting()
             || self.census.running()
             || self.sniff.running()
+            || self.accounting.sweeping()
             || self.manager.has_work()
             || self.mirror.has_more()
             || self.routes.has_work()
@@ -747,6 +760,9 @@ impl Engine {
             self.census_piece();
         }
         self.carry_routes();
+        if self.accounting.sweeping() {
+            self.accounting.sweep();
+        }
         if self.manager.has_work() {
             let mut ops = Vec::new();
             let now_tick = self.now_tick()?;

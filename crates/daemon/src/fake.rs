@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use freeway_api::fake::{drops, explain, flow, reply_flow, routes, stats, status, top};
+use freeway_api::fake::{drops, explain, flow, hosts, reply_flow, routes, stats, status, top};
 use freeway_api::{Flushed, Reloaded, Resynced, Steering, Switched};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
@@ -99,6 +99,7 @@ async fn answer(mut queue: mpsc::Receiver<Request>) {
             Request::Flush(reply) => drop(reply.send(Ok(Flushed { flows: 2 }))),
             Request::Drops(reply) => drop(reply.send(Ok(drops()))),
             Request::Routes(_, reply) => drop(reply.send(Ok(routes()))),
+            Request::Hosts(reply) => drop(reply.send(Ok(hosts()))),
             Request::Reload(read, reply) => {
                 let changes = Vec::new();
                 drop(reply.send(read.map(|config| Reloaded {

@@ -3,7 +3,7 @@
 
 use std::fmt::{Display, Write};
 
-use freeway_api::{DropsBySet, Port, PortState, Stats, Status};
+use freeway_api::{Collector, CollectorState, DropsBySet, Port, PortState, Stats, Status};
 
 /// The whole page.
 pub fn render(status: &Status, stats: &Stats) -> String {
@@ -298,6 +298,7 @@ pub fn render(status: &Status, stats: &Stats) -> String {
         status.memory_maps_bytes,
     );
     engine(&mut page, status);
+    accounting(&mut page, stats);
     page.0
 }
 
@@ -381,6 +382,94 @@ fn engine(page: &mut Page, status: &Status) {
     );
 }
 
+/// Accounts of connections, if anybody is told of them.
+fn accounting(page: &mut Page, stats: &Stats) {
+    let Some(told) = &stats.accounting else {
+        return;
+    };
+    for (name, kind, help, value) in [
+        (
+            "freeway_accounting_kernel_counts",
+            "gauge",
+            "1 if the kernel counts the packets of connections that it forwards.",
+            u64::from(told.kernel_counts),
+        ),
+        (
+            "freeway_accounting_connections",
+            "gauge",
+            "Connections of which something is remembered.",
+            told.connections,
+        ),
+        (
+            "freeway_accounting_records_total",
+            "counter",
+            "Records of connections that were due.",
+            told.records,
+        ),
+        (
+            "freeway_accounting_uncounted_total",
+            "counter",
+            "Connections that ended without counters of the kernel.",
+            told.uncounted,
+        ),
+        (
+            "freeway_accounting_missed_total",
+            "counter",
+            "Connections whose end the kernel did not tell.",
+            told.missed,
+        ),
+    ] {
+        page.single(name, kind, help, value);
+    }
+    let mut by_collector = |name, kind, help, value: fn(&Collector) -> u64| {
+        page.family(name, kind, help);
+        for one in &told.collectors {
+            let labels = [
+                ("collector", one.collector.as_str()),
+                ("format", one.format.as_str()),
+                ("transport", one.transport.as_str()),
+            ];
+            page.sample(name, &labels, value(one));
+        }
+    };
+    by_collector(
+        "freeway_export_up",
+        "gauge",
+        "1 if the collector is sent to, and does not refuse it.",
+        |one| u64::from(one.state == CollectorState::Ready),
+    );
+    by_collector(
+        "freeway_export_records_total",
+        "counter",
+        "Records that were sent.",
+        |one| one.records,
+    );
+    by_collector(
+        "freeway_export_messages_total",
+        "counter",
+        "Messages that were sent.",
+        |one| one.messages,
+    );
+    by_collector(
+        "freeway_export_bytes_total",
+        "counter",
+        "Their octets, without the headers of transport and IP.",
+        |one| one.bytes,
+    );
+    by_collector(
+        "freeway_export_dropped_records_total",
+        "counter",
+        "Records that found no room, or that the collector's host refused.",
+        |one| one.dropped,
+    );
+    by_collector(
+        "freeway_export_connects_total",
+        "counter",
+        "Times that the connection was made, or the socket opened.",
+        |one| one.connects,
+    );
+}
+
 fn escape(value: &str) -> String {
     value
         .replace('\\', "\\\\")
@@ -405,6 +494,8 @@ mod tests {
         let set = "freeway_scrub_dropped_packets_total{set=\"inet banip blocklistv4\"} 1000000\n";
         assert!(page.contains(set));
         assert!(page.contains("freeway_reloads_total{result=\"refused\"} 1\n"));
+        let down = "freeway_export_up{collector=\"192.0.2.10:4739\",format=\"ipfix\",transport=\"tcp\"} 0\n";
+        assert!(page.contains(down));
         assert!(page.contains("freeway_port_fast{port=\"lan0\"} 1\n"));
         for line in page.lines().filter(|line| !line.starts_with('#')) {
             let (name, value) = line.rsplit_once(' ').unwrap();

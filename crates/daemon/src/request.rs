@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use freeway_api::{
-    Drops, Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Reloaded, Resynced, Routes,
-    RoutesQuery, Stats, Status, SteerChange, Steering, Switch, Switched, Top, TopQuery,
+    Drops, Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Hosts, Reloaded, Resynced,
+    Routes, RoutesQuery, Stats, Status, SteerChange, Steering, Switch, Switched, Top, TopQuery,
 };
 use tokio::sync::oneshot;
 
@@ -29,6 +29,8 @@ pub enum Request {
     Drops(Reply<Drops>),
     /// `POST /v1/routes`.
     Routes(RoutesQuery, Reply<Routes>),
+    /// `GET /v1/hosts`.
+    Hosts(Reply<Hosts>),
     /// `POST /v1/explain`: may take as long as it watches.
     Explain(ExplainQuery, Reply<Explain>),
     /// `POST /v1/switch`.

@@ -37,6 +37,7 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/flush", post(flush))
         .route("/v1/drops", get(drops))
         .route("/v1/routes", post(routes))
+        .route("/v1/hosts", get(hosts))
         .route("/v1/resync", post(resync))
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
@@ -116,6 +117,10 @@ async fn routes(State(engine): State<Engine>, body: Bytes) -> Response {
         Err(failure) => return refusal(failure),
     };
     answer(ask(&engine, PATIENCE, |reply| Request::Routes(query, reply)).await)
+}
+
+async fn hosts(State(engine): State<Engine>) -> Response {
+    answer(ask(&engine, PATIENCE, Request::Hosts).await)
 }
 
 async fn resync(State(engine): State<Engine>) -> Response {

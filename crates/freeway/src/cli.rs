@@ -49,6 +49,11 @@ pub enum Command {
     /// At ports where nothing but the destination decides, XDP looks it up in the kernel's routes (policy.routes). With an
     /// address: what becomes of packets to it, and whether that is what the kernel says.
     Routes(RoutesArgs),
+    /// Show what hosts sent and received, and networks: what the kernel and what the fast path forwarded
+    ///
+    /// Hosts of the networks of `accounting.hosts` in the configuration. The kernel has to count, too
+    /// (net.netfilter.nf_conntrack_acct). What connections that go on amount to is added every accounting.active_s seconds.
+    Hosts(HostsArgs),
     /// Show the flow table
     Flows(FlowsArgs),
     /// Say for one flow whether it is fast, and exactly why
@@ -193,6 +198,18 @@ pub struct RoutesArgs {
     /// An IPv4 address
     #[arg(value_name = "ADDRESS")]
     pub address: Option<std::net::Ipv4Addr>,
+    #[command(flatten)]
+    pub watch: WatchArg,
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+/// Arguments of `hosts`.
+#[derive(Debug, Args)]
+pub struct HostsArgs {
+    /// Show so many hosts at most, the busiest; 0: all. With --json all are there
+    #[arg(short = 'n', long, value_name = "N", default_value = "20")]
+    pub limit: usize,
     #[command(flatten)]
     pub watch: WatchArg,
     #[command(flatten)]

@@ -38,6 +38,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Stats(args) => show::stats(&args),
         Command::Drops(args) => show::drops(&args),
         Command::Routes(args) => show::routes(&args),
+        Command::Hosts(args) => show::hosts(&args),
         Command::Flows(args) => show::flows(&args),
         Command::Explain(args) => show::explain(&args),
         Command::Top(args) => show::top(&args),

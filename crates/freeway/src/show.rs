@@ -13,8 +13,8 @@ use freeway_console::{Exit, Stop, Terminal, plural, print, show, write};
 use serde::Serialize;
 
 use crate::cli::{
-    DoctorArgs, ExplainArgs, FlowsArgs, RoutesArgs, ShowArgs, StatsArgs, StatusArgs, SteerAddArgs,
-    TopArgs,
+    DoctorArgs, ExplainArgs, FlowsArgs, HostsArgs, RoutesArgs, ShowArgs, StatsArgs, StatusArgs,
+    SteerAddArgs, TopArgs,
 };
 use crate::doctor;
 use crate::doctor::report::Severity;
@@ -54,6 +54,13 @@ pub fn drops(args: &StatusArgs) -> Result<(), Stop> {
     let client = client(&args.show)?;
     let page = |drops: &_, room: Room| render::drops(drops, room.terminal);
     watch(args.watch.watch, args.show.json, || client.drops(), page)
+}
+
+/// `freeway hosts`.
+pub fn hosts(args: &HostsArgs) -> Result<(), Stop> {
+    let client = client(&args.show)?;
+    let page = |hosts: &_, room: Room| render::hosts(hosts, args.limit, room.terminal);
+    watch(args.watch.watch, args.show.json, || client.hosts(), page)
 }
 
 /// `freeway top`.

@@ -445,7 +445,9 @@ impl World {
                         to.valid = 0;
                     }
                 }
-                Op::InsertFlow { index, flow, kept } => {
+                Op::InsertFlow {
+                    index, flow, kept, ..
+                } => {
                     if let Some(to) = pipeline.kept(*index) {
                         *to = *kept;
                     }

@@ -7,7 +7,7 @@ use freeway_kernel::model::{Connection, CtStatus, Event, Family, Mac, Neigh, Pre
 use freeway_kernel::nft::SetChanges;
 
 use super::{HZ, LAN, Seen, WAN, World, around, names, port};
-use crate::{ConnKey, Fitness, Policy, Port, Refusal, RuleScope, Selection, Settings};
+use crate::{ConnKey, Fitness, Op, Policy, Port, Refusal, RuleScope, Selection, Settings};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -153,6 +153,27 @@ fn refused(world: &mut World, refusal: Refusal, change: impl FnOnce(&mut fw_cand
         Some(&(before + 1)),
         "{refusal:?}"
     );
+}
+
+#[test]
+fn what_is_entered_says_whose_it_is() {
+    let w = &mut world();
+    let mut conn = |seen: Seen| {
+        let ops = w.learn(seen);
+        let conns = ops.iter().find_map(|op| match op {
+            Op::InsertFlow { conn, .. } => Some(*conn),
+            _ => None,
+        });
+        conns.unwrap()
+    };
+    let seen = Seen::new(UDP, 7);
+    assert_eq!(conn(seen), Some((seen.conn(), false)));
+    assert_eq!(conn(seen.reply()), Some((seen.conn(), true)));
+    let untracked = Seen {
+        tracked: false,
+        ..Seen::new(UDP, 8)
+    };
+    assert_eq!(conn(untracked), None);
 }
 
 #[test]

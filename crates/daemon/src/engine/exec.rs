@@ -93,7 +93,12 @@ impl Engine {
                 }
             }
             Op::InvalidateNexthop { index } => datapath.nexthops.invalidate(index),
-            Op::InsertFlow { index, flow, kept } => {
+            Op::InsertFlow {
+                index,
+                flow,
+                kept,
+                conn,
+            } => {
                 datapath.kept.set(index, kept);
                 if is_tcp(&flow)
                     && let Err(error) = datapath.enter_edges(&flow)
@@ -104,6 +109,9 @@ impl Engine {
                     // offers that stay silence their flows
                     datapath.offers.forget(&flow);
                     self.census.entered(index);
+                    if let Some(conn) = conn {
+                        self.accounting.entered(index, &flow, conn, datapath);
+                    }
                 } else {
                     failed.push(index);
                 }
@@ -118,7 +126,10 @@ impl Engine {
                 datapath.offers.forget(&flow);
                 self.census.removed(index);
             }
-            Op::ReleaseFlow { index } => datapath.flows.release(index),
+            Op::ReleaseFlow { index } => {
+                self.accounting.released(index, datapath);
+                datapath.flows.release(index);
+            }
             Op::ForgetOffer { flow } => datapath.offers.forget(&flow),
             Op::Activate { index } => {
                 // false: the data plane saw the connection close meanwhile

@@ -86,6 +86,9 @@ impl Engine {
             let flows = &self.config.flows;
             self.manager.set_idle(flows.tcp_idle_s, flows.udp_idle_s);
         }
+        if changed(&["accounting"]) || changed(&["export"]) {
+            self.follow_exports()?;
+        }
         if changed(&["policy", "udp_one_way"]) {
             self.set_one_way()?;
         }

@@ -36,6 +36,10 @@ impl Engine {
             Request::Flows(query, reply) => drop(reply.send(Ok(self.page(&query, now_tick)))),
             Request::Routes(query, reply) => drop(reply.send(Ok(self.routes(&query)))),
             Request::Drops(reply) => drop(reply.send(Ok(self.drops()))),
+            Request::Hosts(reply) => {
+                let hosts = self.accounting.hosts(self.kernel_counts());
+                drop(reply.send(Ok(hosts)));
+            }
             Request::Explain(query, reply) => self.explain(query, reply),
             Request::Switch(switch, reply) => {
                 let was_on = self.on;
@@ -93,6 +97,7 @@ impl Engine {
             limits: self.limits(),
             features: self.probes.iter().map(super::poll::feature).collect(),
             engine: self.cores_status(),
+            accounting: self.accounting.status(self.kernel_counts()),
             notices: self.notices(staleness_bound_s),
             invalidation: self.invalidation.report(),
             staleness_bound_s,
@@ -216,6 +221,7 @@ impl Engine {
                 socket.inode
             ));
         }
+        notices.extend(self.accounting_notices());
         let bound = f64::from(2 * freeway_cmm::Settings::default().revalidate_s);
         if staleness_bound_s > bound {
             notices.push(format!(
@@ -276,6 +282,7 @@ impl Engine {
                 resyncs: self.counts.resyncs,
             },
             reloads: self.counts.reloads,
+            accounting: self.accounting.status(self.kernel_counts()),
         })
     }
 }

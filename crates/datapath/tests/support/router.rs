@@ -147,7 +147,9 @@ pub fn learn_pair(pipeline: &mut Pipeline, came: (u32, &[u8]), left: (u32, &[u8]
     for op in ops {
         match op {
             Op::SetNexthop { index, nexthop } => *pipeline.nexthop(index).unwrap() = *nexthop,
-            Op::InsertFlow { index, flow, kept } => {
+            Op::InsertFlow {
+                index, flow, kept, ..
+            } => {
                 *pipeline.kept(index).unwrap() = kept;
                 let to = pipeline.flow(index).unwrap();
                 *to = *flow;

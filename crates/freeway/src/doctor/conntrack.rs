@@ -56,11 +56,27 @@ pub fn examine(report: &mut Report, config: &Config) {
             "sysctl net.netfilter.nf_conntrack_events=2",
         );
     }
-    if sysctls.conntrack_acct == Some(1) {
+    let counts = sysctls.conntrack_acct == Some(1);
+    if counts && config.export.is_empty() {
         report.add(
             AREA,
             Severity::Note,
             "packets and bytes are counted for each connection: those of the fast path are not among them",
+        );
+    }
+    if !counts && !config.export.is_empty() {
+        report.advise(
+            AREA,
+            Severity::Warning,
+            "the kernel does not count the packets of connections: what is exported lacks those that it forwards",
+            "sysctl net.netfilter.nf_conntrack_acct=1",
+        );
+    }
+    if sysctls.conntrack_events == Some(0) && !config.export.is_empty() {
+        report.add(
+            AREA,
+            Severity::Warning,
+            "without events the ends of most connections are not exported",
         );
     }
 }

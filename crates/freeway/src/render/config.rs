@@ -40,7 +40,11 @@ pub fn shown(shown: &Shown) -> String {
     for key in &shown.keys {
         let (table, name) = halves(key);
         if before != Some(table) {
-            let _ = writeln!(text, "\n[{table}]");
+            let _ = match table {
+                // lists of tables come ahead of all tables
+                "" => writeln!(text),
+                _ => writeln!(text, "\n[{table}]"),
+            };
             before = Some(table);
         }
         let line = match &key.value {

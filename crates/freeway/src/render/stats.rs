@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway stats`.
 
-use freeway_api::Stats;
+use freeway_api::{Accounting, Stats};
 use freeway_console::{Page, Terminal, bytes, count, plural};
 
 /// The whole page; `all` shows zeros too.
@@ -108,7 +108,41 @@ pub fn stats(stats: &Stats, all: bool, terminal: Terminal) -> String {
             plural(netlink.resyncs, "resynchronisation")
         ),
     );
+    if let Some(told) = &stats.accounting {
+        accounting(&mut page, told);
+    }
     page.finish()
+}
+
+/// Connections that collectors are told of.
+fn accounting(page: &mut Page, told: &Accounting) {
+    page.head("Accounts of connections");
+    page.words(
+        "  ",
+        &format!(
+            "{}, {} of which something is remembered; {} that the kernel did not count, \
+             {} whose end it did not tell",
+            plural(told.records, "record"),
+            plural(told.connections, "connection"),
+            count(told.uncounted),
+            count(told.missed)
+        ),
+    );
+    let rows: Vec<_> = told
+        .collectors
+        .iter()
+        .map(|one| {
+            vec![
+                one.collector.clone(),
+                format!("{}/{}", one.format, one.transport),
+                one.state.name().to_owned(),
+                format!("{} sent", count(one.records)),
+                format!("{} dropped", count(one.dropped)),
+                one.error.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    page.table(2, &[3, 4], &rows);
 }
 
 fn section(page: &mut Page, heading: &str, all: bool, mut rows: Vec<(u64, &str, &str)>) {
@@ -147,6 +181,10 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("icmp"));
+        assert!(
+            text.contains("  192.0.2.10:4739  ipfix/tcp  down   1,234 sent  6 dropped  Connection"),
+            "{text}"
+        );
         let all = stats(&fake::stats(), true, Terminal::PIPE);
         check_fits(&all);
         assert!(all.contains("icmp"));

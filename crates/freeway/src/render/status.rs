@@ -3,8 +3,8 @@
 
 use freeway_api::engine::EngineStatus;
 use freeway_api::{
-    FeatureState, FlowCounts, Invalidation, Latency, Learning, Limit, Port, PortPath, PortState,
-    Shares, Status,
+    Accounting, Collector, CollectorState, FeatureState, FlowCounts, Invalidation, Latency,
+    Learning, Limit, Port, PortPath, PortState, Shares, Status,
 };
 use freeway_console::{Page, Terminal, Tone, bytes, count, duration, plural};
 
@@ -73,6 +73,26 @@ fn headline(page: &mut Page, status: &Status) {
             status.pid, status.kernel
         ),
     );
+}
+
+/// How many are told, and who is not.
+fn collectors(accounting: &Accounting) -> String {
+    let all = &accounting.collectors;
+    let away = |one: &&Collector| one.state != CollectorState::Ready;
+    let away: Vec<_> = all
+        .iter()
+        .filter(away)
+        .map(|one| format!("{} is {}", one.collector, one.state.name()))
+        .collect();
+    let told = format!(
+        "{} for {}",
+        plural(accounting.records, "record"),
+        plural(all.len() as u64, "collector")
+    );
+    match away.is_empty() {
+        true => told,
+        false => format!("{told}; {}", away.join(", ")),
+    }
 }
 
 fn port_row(page: &Page, port: &Port) -> Vec<String> {
@@ -166,6 +186,9 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
     }
     if let Some(there) = &status.engine {
         rows.push(row("Engine", engine(there)));
+    }
+    if let Some(accounting) = &status.accounting {
+        rows.push(row("Collectors", collectors(accounting)));
     }
     if !status.limits.is_empty() {
         rows.push(row("Limits", limits(page, &status.limits)));
