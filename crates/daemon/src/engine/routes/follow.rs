@@ -154,10 +154,16 @@ impl Engine {
         if more {
             data.set_valid(false);
         }
-        if count > 0 {
+        // one that is full has room again once what was replaced has rested
+        if count > 0 || table.full {
             let full = data.set_prefixes(table.prefixes.drain(..count)).is_err();
             if full != table.full {
-                tracing::warn!(full, "the table of prefixes");
+                match full {
+                    true => {
+                        tracing::warn!("no room for all prefixes: they are the kernel's for now")
+                    }
+                    false => tracing::info!("there is room for all prefixes again"),
+                }
                 table.full = full;
             }
         }
