@@ -11,7 +11,7 @@ use crate::{KeptPort, Packets};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoutesQuery {
     /// None: the table alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub address: Option<Ipv4Addr>,
 }
 
@@ -23,7 +23,7 @@ pub struct Routes {
     /// Some port has prefix paths, and the table is in step with the kernel.
     pub active: bool,
     /// Why no port has them, if that is not for a port's sake.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reason: Option<String>,
     /// The kernel's routes are being read.
     pub loading: bool,
@@ -52,7 +52,7 @@ pub struct Routes {
     /// The other ports, and why.
     pub ports_kept: Vec<KeptPort>,
     /// Of the address that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub answer: Option<RouteAnswer>,
 }
 
@@ -70,7 +70,7 @@ pub struct NextHop {
     /// `confirmed`: packets leave by it; `unconfirmed`: the next one goes through the kernel, and is looked at.
     pub state: HopState,
     /// Milliseconds since the kernel last sent a packet by it; absent: not yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub confirmed_ms: Option<u64>,
     /// What left by it.
     pub routed: Packets,
@@ -112,24 +112,24 @@ pub struct RouteAnswer {
     /// The address.
     pub address: Ipv4Addr,
     /// The kernel's route that they take, as it is known here; absent: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub prefix: Option<String>,
     /// Where they leave by that route; absent: not as to one next hop.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub port: Option<String>,
     /// The neighbour that they are sent to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub neighbour: Option<Ipv4Addr>,
     /// XDP forwards them, at the ports of `ports`.
     pub fast: bool,
     /// Why the kernel does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub reason: Option<String>,
     /// Where `ip route get` says that they leave; absent: it has no route.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub kernel_port: Option<String>,
     /// The neighbour by `ip route get`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub kernel_neighbour: Option<Ipv4Addr>,
     /// Both are the same, or the kernel alone decides.
     pub agrees: bool,

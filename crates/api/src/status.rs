@@ -127,7 +127,7 @@ pub struct Port {
     #[serde(default)]
     pub routes: bool,
     /// Why not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub routes_reason: Option<String>,
 }
 
