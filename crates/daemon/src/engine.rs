@@ -28,6 +28,7 @@ mod rings;
 mod ruleset;
 mod sample;
 mod scrub;
+mod service;
 mod sessions;
 mod sniff;
 mod status;
@@ -61,6 +62,7 @@ use self::poll::{Polled, Poller, Question};
 use self::ports::Ports;
 use self::ruleset::Ruleset;
 use self::scrub::{Loaded, Scrub};
+use self::service::Service;
 use self::sessions::Sessions;
 use self::sniff::Sniff;
 use self::wait::Readable;
@@ -68,6 +70,7 @@ use super::error::failure;
 use super::{DaemonError, Request};
 use crate::config::Config;
 use crate::door::Notice;
+use crate::supervisor::Supervisor;
 
 /// The data plane stops so long after the daemon last said that it lives.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -117,9 +120,10 @@ pub async fn run(
     config: Config,
     control: &Path,
     mut requests: mpsc::Receiver<Request>,
+    supervisor: Supervisor,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), DaemonError> {
-    let mut engine = Engine::start(config, control)?;
+    let mut engine = Engine::start(config, control, supervisor)?;
     let kernel = Readable::new(&engine.mirror.fds())?;
     let dataplane = Readable::new(&[engine.datapath.events_fd()])?;
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
@@ -170,6 +174,7 @@ pub async fn run(
             Turn::Poll => {
                 engine.ask_poller();
                 engine.look_at_scrub()?;
+                engine.look_at_service();
             }
             Turn::Polled(polled) => engine.polled(*polled)?,
             Turn::Cores(notice) => engine.cores_noticed(*notice)?,
@@ -186,7 +191,9 @@ pub async fn run(
         if engine.renewed.elapsed() >= 2 * HEARTBEAT {
             engine.heartbeat()?;
         }
+        engine.turned();
     }
+    engine.leave_service();
     engine.stop();
     Ok(())
 }
@@ -215,6 +222,7 @@ struct Engine {
     sniff: Sniff,
     scrub: Scrub,
     sessions: Sessions,
+    service: Service,
     polled: Polled,
     poller: Poller,
     cores: Cores,
@@ -235,7 +243,7 @@ struct Counts {
 }
 
 impl Engine {
-    fn start(config: Config, control: &Path) -> Result<Self, DaemonError> {
+    fn start(config: Config, control: &Path, supervisor: Supervisor) -> Result<Self, DaemonError> {
         load_modules();
         if let Err(error) = freeway_datapath::raise_descriptor_limit() {
             tracing::debug!("raising the limit of descriptors: {error}");
@@ -291,6 +299,7 @@ impl Engine {
             sniff: Sniff::default(),
             scrub: Scrub::start()?,
             sessions: Sessions::default(),
+            service: Service::new(supervisor),
             polled: Polled::default(),
             poller: Poller::start()?,
             cores: Cores::open(control)?,

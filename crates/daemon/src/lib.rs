@@ -7,6 +7,7 @@ mod door;
 mod engine;
 mod error;
 pub mod fuzz;
+mod journal;
 pub mod kinds;
 mod listing;
 mod lock;
@@ -19,6 +20,7 @@ mod run;
 mod server;
 mod signals;
 mod socket;
+mod supervisor;
 
 #[cfg(test)]
 mod fake;

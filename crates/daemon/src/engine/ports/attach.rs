@@ -20,8 +20,8 @@ pub(in crate::engine) fn attempt(
     attach().map_err(|error| {
         let reason = error.to_string();
         match netdev::exists(link.ifindex) {
-            true => tracing::warn!(port = link.name, "{reason}"),
-            false => tracing::debug!(port = link.name, "{reason}"),
+            true => tracing::warn!(port = link.name, reason, "a program cannot be attached"),
+            false => tracing::debug!(port = link.name, reason, "the port went meanwhile"),
         }
         *failed = Some((state_of(link), reason.clone()));
         reason

@@ -53,7 +53,7 @@ impl Engine {
             };
             self.leave(ifindex, &mut port);
             if !netdev::exists(ifindex) {
-                tracing::info!("port {} is gone", port.name);
+                tracing::info!(port = port.name, "the port is gone");
             }
             if let Some(slot) = port.slot {
                 let _ = self.datapath.clear_port(slot, ifindex);

@@ -226,7 +226,8 @@ impl Engine {
                     if let Err(error) = placed {
                         tracing::warn!(
                             port = port.name,
-                            "nothing is dropped ahead of the kernel: {error}"
+                            reason = error,
+                            "nothing is dropped ahead of the kernel"
                         );
                         self.scrub.ports_kept.insert(port.name.clone(), error);
                     }
