@@ -87,7 +87,7 @@ fn help_is_complete() {
     let text = String::from_utf8(output.stdout).unwrap();
     for words in [
         "run", "status", "stats", "drops", "flows", "explain", "on", "off", "flush", "resync",
-        "reload", "config", "doctor", "demo", "lab", "bench",
+        "reload", "config", "doctor", "support", "demo", "lab", "bench",
     ] {
         assert!(text.contains(&format!("\n  {words} ")), "{words}: {text}");
     }

@@ -84,6 +84,12 @@ pub enum Command {
     ///
     /// Needs no daemon. Exits with 1 if something keeps Freeway from running here.
     Doctor(DoctorArgs),
+    /// Gather what somebody needs who is to help, in one archive
+    ///
+    /// State of daemon, network, rules and ports, the configuration, versions and the end of the log. Works without a
+    /// daemon, too; what could not be gathered is named. Passwords and keys are left out. Look at it before you hand
+    /// it on: it tells addresses and rules.
+    Support(SupportArgs),
     /// Show the same traffic without and with the fast path
     ///
     /// Builds a router with NAT and a firewall from network namespaces, measures, and removes everything again. Takes
@@ -361,6 +367,22 @@ pub struct DoctorArgs {
     /// Read this configuration [default: /etc/freeway/freeway.toml if it exists]
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+/// Arguments of `support`.
+#[derive(Debug, Args)]
+pub struct SupportArgs {
+    /// The archive, which must not exist yet [default: freeway-support-TIME.tar.gz]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace IPv4, IPv6 and MAC addresses by made-up ones, the same by the same
+    #[arg(long)]
+    pub redact: bool,
+    /// Read this configuration [default: the daemon's, or /etc/freeway/freeway.toml if it exists]
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
 
 /// Arguments of `demo`.

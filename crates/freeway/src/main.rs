@@ -10,6 +10,7 @@ mod lab;
 mod live;
 mod render;
 mod show;
+mod support;
 mod top;
 
 use std::process::ExitCode;
@@ -55,6 +56,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Flush(args) => show::flush(&args),
         Command::Resync(args) => show::resync(&args),
         Command::Doctor(args) => show::doctor(&args),
+        Command::Support(args) => support::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Lab(LabCommand::List { json }) => lab::list(json),
         Command::Lab(LabCommand::Shell { name, freeway }) => lab::shell(&name, freeway),
