@@ -159,7 +159,7 @@ impl Redactor {
             _ => PUBLIC,
         };
         let number = self.v4.len() as u32 + 1;
-        let made = Ipv4Addr::from_bits(u32::from(class) << 24 | number % (1 << 24));
+        let made = Ipv4Addr::from_bits(u32::from_be_bytes([class, 0, 0, 0]) + number % (1 << 24));
         *self.v4.entry(address).or_insert(made)
     }
 
