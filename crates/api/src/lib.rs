@@ -4,6 +4,7 @@
 //! Names are stable: fields may be added, none is renamed or removed within a major version. Units are part of a name,
 //! counters count since the daemon started, ports and addresses read as people write them.
 
+mod capture;
 mod client;
 mod drops;
 mod ends;
@@ -25,6 +26,7 @@ mod steer;
 mod switch;
 mod top;
 
+pub use capture::CaptureQuery;
 pub use client::{Client, Stream};
 pub use drops::{Drops, DropsByAddress, DropsByPort, DropsByRule, KeptPort, KeptRule};
 pub use ends::{ends, halves};

@@ -7,6 +7,7 @@
 
 mod bonds;
 mod bridges;
+pub(crate) mod capture;
 mod census;
 mod configured;
 mod cores;
@@ -53,6 +54,7 @@ use freeway_kernel::probe::{Outcome, ProbeResult, probe_all};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
+use self::capture::Capture;
 use self::census::Census;
 use self::cores::Cores;
 use self::explain::Explanations;
@@ -218,6 +220,7 @@ struct Engine {
     renewed: Instant,
     /// Events of connections that were lost.
     lost: Lost,
+    capture: Capture,
     census: Census,
     sniff: Sniff,
     scrub: Scrub,
@@ -295,6 +298,7 @@ impl Engine {
             started: now,
             renewed: now,
             lost: Lost::default(),
+            capture: Capture::default(),
             census: Census::default(),
             sniff: Sniff::default(),
             scrub: Scrub::start()?,

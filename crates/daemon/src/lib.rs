@@ -2,6 +2,7 @@
 //! `freeway run`: the engine, and the control server in front of it.
 
 mod ask;
+mod capture;
 pub mod config;
 mod door;
 mod engine;
@@ -13,6 +14,7 @@ mod listing;
 mod lock;
 mod metrics;
 mod options;
+mod pcapng;
 mod privilege;
 mod reload;
 mod request;

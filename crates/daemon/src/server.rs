@@ -9,11 +9,14 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use freeway_api::{ExplainQuery, Failure, FailureKind, FlowFilter, SteerChange, Switch, TopQuery};
+use freeway_api::{
+    CaptureQuery, ExplainQuery, Failure, FailureKind, FlowFilter, SteerChange, Switch, TopQuery,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ask::{Engine, ask};
+use super::capture::Capture;
 use super::listing::Listing;
 use super::request::Request;
 
@@ -30,6 +33,7 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/flows", post(flows))
         .route("/v1/top", post(top))
         .route("/v1/explain", post(explain))
+        .route("/v1/capture", post(capture))
         .route("/v1/switch", post(switch))
         .route("/v1/steer", get(steering).post(steer))
         .route("/v1/flush", post(flush))
@@ -77,6 +81,20 @@ async fn explain(State(engine): State<Engine>, body: Bytes) -> Response {
     };
     let patience = PATIENCE + Duration::from_millis(query.watch_ms.into());
     answer(ask(&engine, patience, |reply| Request::Explain(query, reply)).await)
+}
+
+async fn capture(State(engine): State<Engine>, body: Bytes) -> Response {
+    let query = match read::<CaptureQuery>(&body) {
+        Ok(query) => query,
+        Err(failure) => return refusal(failure),
+    };
+    match Capture::open(engine, PATIENCE, query).await {
+        Ok(capture) => {
+            let kind = [(header::CONTENT_TYPE, "application/x-pcapng")];
+            (kind, Body::new(capture)).into_response()
+        }
+        Err(failure) => refusal(failure),
+    }
 }
 
 async fn switch(State(engine): State<Engine>, body: Bytes) -> Response {

@@ -14,6 +14,7 @@ mod load;
 mod object;
 mod scrub;
 mod shared;
+mod tap;
 pub mod user;
 
 pub use attach::{Attachment, Hook, XdpFd, raise_descriptor_limit};
@@ -23,3 +24,4 @@ pub use events::{DataplaneEvent, Events};
 pub use object::{Datapath, FLOWS_DEFAULT, FLOWS_MAX, LoadOptions, PortFault, ProgramSize};
 pub use scrub::{ScrubKey, Scrubber};
 pub use shared::{Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots};
+pub use tap::{Tap, TapCounts, TapReader, TapRing};

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use freeway_abi::{
     FW_NH_OLIST, FW_NH_OLIST_ALIKE, FW_OLIST_MAX, FW_PATHS_MAX, FW_REASONS_MAX, FW_SLOTS, Pod,
     fw_config, fw_flow, fw_framed, fw_framing, fw_limit, fw_nexthop, fw_olist, fw_own_mac, fw_path,
-    fw_policer, fw_port_fault, fw_session, fw_stations, fw_watch,
+    fw_policer, fw_port_fault, fw_session, fw_stations, fw_tap_filter, fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 
@@ -24,6 +24,7 @@ use crate::scrub::Scrubber;
 use crate::shared::{
     Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots, configure_table, seen_len,
 };
+use crate::tap::Tap;
 
 static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
 static BRIDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.o"));
@@ -31,6 +32,7 @@ static BOND: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bond.o"));
 static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
 static RAW: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/raw.o"));
 static DROPS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drops.o"));
+static TAP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tap.o"));
 static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"));
 
 /// Most flows that a table can have: seven eighths of its places, which are as many as a power of two within the
@@ -268,6 +270,15 @@ impl Datapath {
     ) -> Result<Scrubber, DatapathError> {
         let next = self.prog(Hook::Xdp)?;
         scrubber.grown(&self.maps, &next, room)
+    }
+
+    /// Loads what tells of fast packets, to take the plain program's place at some ports.
+    pub fn tap(&self, filter: &fw_tap_filter) -> Result<Tap, DatapathError> {
+        let object = load("tap", TAP, |name, map| match name {
+            ".rodata.tap" => map.set_initial_value(filter.as_bytes()),
+            _ => prepare(name, map, &self.config, &self.maps),
+        })?;
+        Tap::new(object)
     }
 
     /// Load-time constants.
@@ -667,27 +678,35 @@ fn load_with(
     config: &fw_config,
     maps: &MapByName,
 ) -> Result<Object, DatapathError> {
-    load(object, bytes, |name, map| {
-        // sized first: libbpf unmaps global data by the size it then has
-        match name {
-            ".rodata.config" => return map.set_initial_value(config.as_bytes()),
-            ".data.flows" => map.set_value_size(bytes_of::<fw_flow>(config.flow_mask + 1))?,
-            ".data.nexthops" => {
-                map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask + 1))?;
-            }
-            "fw_seen_flows" => map.set_max_entries(seen_len(config.flow_mask))?,
-            "fw_kept_flows" => map.set_max_entries(config.flow_mask + 1)?,
-            EDGES => map.set_max_entries(edges_len(config.flow_mask))?,
-            PATH_COUNTS => map.set_max_entries(possible_cpus() * FW_PATHS_MAX)?,
-            // a kernel without AF_XDP has no such map, and no instruction that is loaded names it
-            SOCKETS | SOCKET_AT if config.sockets == 0 => return map.set_autocreate(false),
-            _ => {}
+    load(object, bytes, |name, map| prepare(name, map, config, maps))
+}
+
+/// Sizes a map, and shares it if it is there already.
+fn prepare(
+    name: &str,
+    map: &mut libbpf_rs::OpenMapMut<'_>,
+    config: &fw_config,
+    maps: &MapByName,
+) -> libbpf_rs::Result<()> {
+    // sized first: libbpf unmaps global data by the size it then has
+    match name {
+        ".rodata.config" => return map.set_initial_value(config.as_bytes()),
+        ".data.flows" => map.set_value_size(bytes_of::<fw_flow>(config.flow_mask + 1))?,
+        ".data.nexthops" => {
+            map.set_value_size(bytes_of::<fw_nexthop>(config.nexthop_mask + 1))?;
         }
-        match maps.get(name) {
-            Some(shared) => map.reuse_fd(shared.as_fd()),
-            None => Ok(()),
-        }
-    })
+        "fw_seen_flows" => map.set_max_entries(seen_len(config.flow_mask))?,
+        "fw_kept_flows" => map.set_max_entries(config.flow_mask + 1)?,
+        EDGES => map.set_max_entries(edges_len(config.flow_mask))?,
+        PATH_COUNTS => map.set_max_entries(possible_cpus() * FW_PATHS_MAX)?,
+        // a kernel without AF_XDP has no such map, and no instruction that is loaded names it
+        SOCKETS | SOCKET_AT if config.sockets == 0 => return map.set_autocreate(false),
+        _ => {}
+    }
+    match maps.get(name) {
+        Some(shared) => map.reuse_fd(shared.as_fd()),
+        None => Ok(()),
+    }
 }
 
 fn attach_tracepoint(object: &Object, name: &'static str) -> Result<Link, DatapathError> {

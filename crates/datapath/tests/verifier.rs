@@ -2,7 +2,7 @@
 //! The programs load in every variant, on each kernel, and at what cost to the verifier.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use freeway_abi::{FW_R_FRAGMENT, fw_watch};
+use freeway_abi::{FW_R_FRAGMENT, fw_tap_filter, fw_watch};
 use freeway_datapath::{Datapath, Hook, LoadOptions};
 use libbpf_rs::query::ProgInfoIter;
 
@@ -37,6 +37,9 @@ fn programs_load() {
         datapath.prog(Hook::BondXdp).unwrap();
         let ids = datapath.prog_ids();
         assert_eq!(ids.len(), 12);
+        let tap = datapath.tap(&fw_tap_filter::default()).unwrap();
+        let ids: Vec<u32> = ids.into_iter().chain(tap.prog_id()).collect();
+        assert_eq!(ids.len(), 13);
         assert!(datapath.tells_drops());
         datapath.watch(Some(&fw_watch::default())).unwrap();
         datapath.watch(None).unwrap();

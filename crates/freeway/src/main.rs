@@ -2,6 +2,7 @@
 //! Freeway: a fast path for Linux routers that learns from what the kernel sends.
 
 mod bench;
+mod capture;
 mod cli;
 mod config;
 mod demo;
@@ -56,6 +57,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Flush(args) => show::flush(&args),
         Command::Resync(args) => show::resync(&args),
         Command::Doctor(args) => show::doctor(&args),
+        Command::Capture(args) => capture::run(&args),
         Command::Support(args) => support::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Lab(LabCommand::List { json }) => lab::list(json),

@@ -95,6 +95,8 @@ pub(super) struct Port {
     xdp_program: Option<Attachment>,
     /// The program there is the scrubber's, with the fast path behind it.
     scrubbed: bool,
+    /// The program there tells of what it forwards.
+    tapped: bool,
     /// XDP serves it at the device below.
     pub carried: Option<Carried>,
     /// Its programs are those of such a piece.
@@ -150,7 +152,7 @@ impl Port {
             .take_if(|program| !program.holds())
             .is_some()
         {
-            self.scrubbed = false;
+            self.forget_programs();
         }
         true
     }
@@ -195,6 +197,7 @@ impl Port {
     pub(super) fn scrub_anew(&mut self, prog: BorrowedFd<'_>) -> Result<(), String> {
         self.put(prog)?;
         self.scrubbed = true;
+        self.tapped = false;
         Ok(())
     }
 
@@ -205,16 +208,52 @@ impl Port {
         Ok(())
     }
 
+    /// Why a capture cannot have what comes in here.
+    pub(super) fn untappable(&self) -> Option<&'static str> {
+        match (&self.xdp_program, self.within) {
+            (None, _) => Some("no fast packet comes in there in XDP itself"),
+            (_, Within::Bridge) => Some("a port of a bridge"),
+            (_, Within::Bond) => Some("a part of a bond"),
+            _ if self.scrubbed => Some("rules of the firewall drop there in XDP"),
+            _ => None,
+        }
+    }
+
+    /// The program there tells of what it forwards.
+    pub(super) fn is_tapped(&self) -> bool {
+        self.tapped
+    }
+
+    /// Has such a program take the plain one's place.
+    pub(super) fn tap(&mut self, prog: BorrowedFd<'_>) -> Result<(), String> {
+        self.put(prog)?;
+        self.tapped = true;
+        Ok(())
+    }
+
+    /// The plain one is there again.
+    pub(super) fn untap(&mut self, plain: BorrowedFd<'_>) -> Result<(), String> {
+        self.put(plain)?;
+        self.tapped = false;
+        Ok(())
+    }
+
     fn put(&self, prog: BorrowedFd<'_>) -> Result<(), String> {
         let program = self.xdp_program.as_ref().ok_or("there is no program")?;
         let done = program.replace(prog);
         done.map_err(|error| format!("its XDP program cannot be replaced: {error}"))
     }
 
+    /// None of those that take the plain one's place is there.
+    fn forget_programs(&mut self) {
+        self.scrubbed = false;
+        self.tapped = false;
+    }
+
     /// Takes the programs off, and clsact if nobody else uses it.
     pub(super) fn detach(&mut self, ifindex: u32) {
         self.xdp_program = None;
-        self.scrubbed = false;
+        self.forget_programs();
         self.tc_programs.clear();
         if std::mem::take(&mut self.clsact)
             && let Err(error) = clsact::remove_unused(ifindex)

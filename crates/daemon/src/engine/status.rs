@@ -38,6 +38,13 @@ impl Engine {
             Request::Flows(query, reply) => drop(reply.send(Ok(self.page(&query, now_tick)))),
             Request::Drops(reply) => drop(reply.send(Ok(self.drops()))),
             Request::Explain(query, reply) => self.explain(query, reply),
+            Request::Capture(query, reply) => {
+                // a reader that has left meanwhile ends what has begun
+                if reply.send(self.capture(query)).is_err() {
+                    self.end_capture();
+                }
+            }
+            Request::CaptureEnded => self.end_capture(),
             Request::Switch(switch, reply) => {
                 let was_on = self.on;
                 if was_on != switch.on {

@@ -38,7 +38,7 @@ pub(in crate::engine) fn attach_xdp(
 ) -> Result<(), String> {
     if let Some(reason) = without {
         port.xdp_program = None;
-        port.scrubbed = false;
+        port.forget_programs();
         return Err(reason);
     }
     if port.xdp_program.is_some() {
@@ -49,8 +49,8 @@ pub(in crate::engine) fn attach_xdp(
         Within::Bridge => Hook::BridgeXdp,
         Within::Bond => Hook::BondXdp,
     };
+    port.forget_programs();
     let program = &mut port.xdp_program;
-    port.scrubbed = false;
     attempt(link, &mut port.xdp_failed, || {
         let attachment = datapath.attach(link.ifindex, hook)?;
         if let Some(slot) = slot {

@@ -71,7 +71,9 @@ impl Engine {
         }
         self.execute(ops)?;
         self.tell_framings();
-        self.update_scrub()
+        self.update_scrub()?;
+        self.place_taps();
+        Ok(())
     }
 
     /// Attaches to some of the ports that wait.
@@ -89,6 +91,7 @@ impl Engine {
         }
         self.execute(ops)?;
         self.update_scrub()?;
+        self.place_taps();
         // VLANs and bridges are as fit as the devices below, which may have come late
         let rests =
             |link: &Link| link.is_carried() || link.is_bond() || self.bridge_below(link).is_some();

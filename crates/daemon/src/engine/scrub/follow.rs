@@ -30,6 +30,7 @@ impl Engine {
     pub(in crate::engine) fn own_programs(&self) -> Vec<u32> {
         let mut ids = self.datapath.prog_ids();
         ids.extend(self.scrub.prog_ids());
+        ids.extend(self.capture.prog_id());
         ids
     }
 
