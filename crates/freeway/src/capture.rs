@@ -127,12 +127,9 @@ impl Blocks {
     fn take(&mut self, part: &[u8], captured: &mut Captured) -> Result<Vec<u8>, String> {
         self.rest.extend(part);
         let mut whole = Vec::new();
-        loop {
-            let (Some(kind), Some(length)) = (word(&self.rest, 0), word(&self.rest, 4)) else {
-                break;
-            };
+        while let (Some(kind), Some(length)) = (word(&self.rest, 0), word(&self.rest, 4)) {
             let length = length as usize;
-            if length < AROUND || length % 4 != 0 {
+            if length < AROUND || !length.is_multiple_of(4) {
                 return Err("the daemon's answer is no pcapng: restart it".into());
             }
             if self.rest.len() < length {
