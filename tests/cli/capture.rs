@@ -3,6 +3,7 @@
 //! wanted; and everything is as before when it ends.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::fs::Permissions;
 use std::net::{IpAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -306,6 +307,27 @@ fn a_capture_is_of_what_is_wanted_and_ends_by_itself() {
         assert_eq!(output.status.code(), Some(64), "{line}");
         assert!(line.contains(words), "{line}");
     }
+
+    // whoever else may use the socket
+    let socket = &case.router.files()[0];
+    std::fs::set_permissions(socket, Permissions::from_mode(0o666)).unwrap();
+    let mut curl = Command::new("setpriv");
+    curl.args([
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "curl",
+        "--silent",
+    ])
+    .args([
+        "--data",
+        "{}",
+        "http://localhost/v1/capture",
+        "--unix-socket",
+    ])
+    .arg(socket);
+    let answer = String::from_utf8(curl.output().unwrap().stdout).unwrap();
+    assert!(answer.contains("only root"), "{answer}");
 
     // a reader that is killed, and then a daemon that is
     let mut killed = case.capture("killed", &[]);

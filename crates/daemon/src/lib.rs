@@ -15,6 +15,7 @@ mod lock;
 mod metrics;
 mod options;
 mod pcapng;
+mod peer;
 mod privilege;
 mod reload;
 mod request;

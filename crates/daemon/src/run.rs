@@ -12,6 +12,7 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::reload as reload_layer;
 
 use super::options::Options;
+use super::peer::Peer;
 use super::reload::{Metrics, Reloader, SetLog};
 use super::signals::Hangup;
 use super::socket::ControlSocket;
@@ -83,7 +84,8 @@ impl Front {
                 let reloader = Reloader::new(asked, options, file, metrics, set_log, supervisor);
                 if let Some(listener) = control.and_then(|l| UnixListener::from_std(l).ok()) {
                     let router = server::router(requests).merge(reload::router(reloader.clone()));
-                    tokio::spawn(async move { axum::serve(listener, router).await });
+                    let service = router.into_make_service_with_connect_info::<Peer>();
+                    tokio::spawn(async move { axum::serve(listener, service).await });
                 }
                 tokio::spawn(reloader.follow(hangup));
                 // an error says that the other end is gone, which is the end, too

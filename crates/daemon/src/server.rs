@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use freeway_api::{
     CaptureQuery, ExplainQuery, Failure, FailureKind, FlowFilter, SteerChange, Switch, TopQuery,
 };
@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use super::ask::{Engine, ask};
 use super::capture::Capture;
 use super::listing::Listing;
+use super::peer::Peer;
 use super::request::Request;
 
 /// The engine answers in milliseconds; a start or a resynchronisation may take longer.
@@ -83,7 +84,18 @@ async fn explain(State(engine): State<Engine>, body: Bytes) -> Response {
     answer(ask(&engine, patience, |reply| Request::Explain(query, reply)).await)
 }
 
-async fn capture(State(engine): State<Engine>, body: Bytes) -> Response {
+/// What is in packets is not for all who may use the socket.
+async fn capture(
+    State(engine): State<Engine>,
+    peer: Option<Extension<ConnectInfo<Peer>>>,
+    body: Bytes,
+) -> Response {
+    if !peer.is_some_and(|Extension(ConnectInfo(peer))| peer.is_trusted()) {
+        return refusal(Failure::request(
+            "only root may have packets captured",
+            "become root",
+        ));
+    }
     let query = match read::<CaptureQuery>(&body) {
         Ok(query) => query,
         Err(failure) => return refusal(failure),

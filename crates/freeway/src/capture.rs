@@ -8,6 +8,7 @@ use std::path::Path;
 
 use freeway_api::{CaptureQuery, Client, filter};
 use freeway_console::{Exit, Stop, plural};
+use nix::unistd::geteuid;
 use serde::Serialize;
 
 use crate::cli::CaptureArgs;
@@ -46,6 +47,10 @@ pub fn run(args: &CaptureArgs) -> Result<(), Stop> {
         ports: args.interfaces.clone(),
         bytes: args.bytes,
     };
+    if !geteuid().is_root() {
+        let words = "only root may capture packets; become root";
+        return Err(Stop::new(Exit::Privilege, words));
+    }
     // from here on a signal ends the capture, not the program
     let mut signals = Signals::block()?;
     let mut stream = Client::new(args.show.socket.socket.as_deref())?.capture(&query)?;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A capture's program comes to ports and goes again.
 
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+
 use freeway_api::{CaptureQuery, Failure};
 use freeway_datapath::Hook;
 use freeway_kernel::model::Link;
 
-use std::os::fd::AsFd;
-
 use super::super::Engine;
+use super::super::ports::Port;
 use super::{Captured, Running, filter_of};
 
 fn internal(error: impl std::fmt::Display) -> Failure {
@@ -59,11 +61,10 @@ impl Engine {
             taken: filter.taken,
         };
         for (ifindex, port) in &self.ports.by_index {
-            let why = port.untappable().filter(|_| self.is_captured(*ifindex));
-            let why = why.filter(|_| !port.is_tapped());
+            let why = self.why_kept(port).filter(|_| self.is_captured(*ifindex));
             captured
                 .kept
-                .extend(why.map(|why| (self.port_name(*ifindex), why.to_owned())));
+                .extend(why.map(|why| (self.port_name(*ifindex), why)));
         }
         tracing::info!("a capture has begun");
         Ok(captured)
@@ -102,6 +103,19 @@ impl Engine {
         }
     }
 
+    /// Why nothing is told of what comes in at a port.
+    fn why_kept(&self, port: &Port) -> Option<String> {
+        let Some(carried) = &port.carried else {
+            let tapped = port.is_tapped();
+            return port.untappable().filter(|_| !tapped).map(str::to_owned);
+        };
+        // frames with tags are those of the device below
+        let base = self.ports.by_index.get(&carried.base);
+        let tapped = base.is_some_and(Port::is_tapped);
+        let words = || format!("its frames come in at {}", self.port_name(carried.base));
+        (!tapped).then(words)
+    }
+
     /// The capture is of what comes in there.
     fn is_captured(&self, ifindex: u32) -> bool {
         let running = self.capture.0.as_ref();
@@ -113,7 +127,7 @@ impl Engine {
     }
 
     /// Where the slots of the device map lead: what has tags leaves at the device below.
-    fn slots(&self) -> std::collections::BTreeMap<u32, u32> {
+    fn slots(&self) -> BTreeMap<u32, u32> {
         let ports = self.ports.by_index.iter();
         let slots = ports.filter_map(|(ifindex, port)| {
             let base = port
