@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use freeway_lab::{Lab, Proto};
+use freeway_lab::Lab;
 use freeway_testkit::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -29,7 +29,6 @@ struct Case {
 impl Case {
     fn start() -> Self {
         let lab = build("nat");
-        lab.prime(Proto::Udp, 1, None).unwrap();
         let router = Router::start(&lab);
         let (client, server) = udp_ends(&lab);
         let case = Self {

@@ -20,8 +20,8 @@ use nix::unistd::Pid;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Fed at each beat of the engine's, four a second.
 const WATCHDOG_USEC: u32 = 400_000;
-/// Of the daemon's beats it has four.
-const SILENCE: Duration = Duration::from_secs(1);
+/// Of the daemon's beats it has three.
+const SILENCE: Duration = Duration::from_millis(750);
 
 /// What arrives at a socket, in order.
 struct Heard {
