@@ -172,6 +172,8 @@ fn packets_are_there_as_they_came_in_and_as_they_left() {
     let plain = case.programs();
     let capture = case.capture("all", &[]);
     let captured = case.programs();
+    let notices = case.router.status()["notices"].to_string();
+    assert!(notices.contains("packets are captured"), "{notices}");
     assert!(plain[0] != captured[0] && plain[1] != captured[1]);
     assert!(
         case.router.status()["ports"]

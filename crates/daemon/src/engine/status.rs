@@ -221,6 +221,10 @@ impl Engine {
         if !self.ruleset.status.findings.is_empty() {
             notices.push("rules of the firewall keep flows in the kernel: see ruleset".into());
         }
+        if self.capture.prog_id().is_some() {
+            notices
+                .push("packets are captured: ports have a program meanwhile that is slower".into());
+        }
         for socket in &self.polled.sniffers {
             let place = socket
                 .ifindex
