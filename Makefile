@@ -116,6 +116,8 @@ stage: pages
 	done
 	install -D -m 0644 packaging/freeway.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/freeway.conf
 	install -D -m 0644 packaging/freeway.toml $(DESTDIR)$(PREFIX)/share/doc/freeway/freeway.toml
+	install -D -m 0644 packaging/grafana/freeway.json $(DESTDIR)$(PREFIX)/share/freeway/grafana/freeway.json
+	install -D -m 0644 packaging/prometheus/freeway.rules.yml $(DESTDIR)$(PREFIX)/share/freeway/prometheus/freeway.rules.yml
 
 .PHONY: deb
 deb: build engine ## Debian packages, in target/deb

@@ -893,11 +893,57 @@ struct fw_port_fault {
 	__u32 pad;
 };
 
+/* A capture takes so much of a frame at most. */
+#define FW_TAP_TAKEN_MAX 2048u
+
+/* Of which fast packets a capture is told, before or after translation, and how much. */
+struct fw_tap_filter {
+	__u32 addr_be[2][4]; /* source and destination; of IPv4 the first word */
+	__u32 mask_be[2][4];
+	__u16 port_min[2];
+	__u16 port_max[2];
+	__u32 port; /* where they come in or go out, by ifindex; 0: wherever */
+	__u32 slot; /* the same in the device map */
+	__u32 taken;
+	__u32 per_tick; /* most packets of a CPU in a tick */
+	__u8 family;    /* 4 or 6; 0: both */
+	__u8 proto;
+	__u8 any_proto;
+	__u8 any_ports; /* frames need not have any */
+};
+
+/* One of its records; as much of the frame follows as was taken. */
+struct fw_tap_frame {
+	__u64 time_ns; /* CLOCK_MONOTONIC */
+	__u32 number;  /* the same of what came in and what left, on a CPU */
+	__u32 cpu;
+	__u32 port; /* ifindex, or of what left the slot in the device map */
+	__u32 left; /* what left, not what came in */
+	__u32 length;
+	__u32 taken;
+};
+
+/* Of one CPU. */
+struct fw_tap_count {
+	__u64 told;
+	__u64 over; /* packets over the rate */
+	__u64 lost; /* packets for which the ring had no room */
+	__u32 number;
+	__u32 tick;
+	__u32 in_tick;
+	__u32 slot;  /* where the packet that is looked at leaves */
+	__u32 noted; /* it is known as it came in */
+	__u32 pad;
+};
+
 #define FW_ABI_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), #type)
 FW_ABI_SIZE(fw_key4, 16);
 FW_ABI_SIZE(fw_key6, 40);
 FW_ABI_SIZE(fw_state, 64);
 FW_ABI_SIZE(fw_kept, 8);
+FW_ABI_SIZE(fw_tap_filter, 92);
+FW_ABI_SIZE(fw_tap_frame, 32);
+FW_ABI_SIZE(fw_tap_count, 48);
 FW_ABI_SIZE(fw_edge, 24);
 FW_ABI_SIZE(fw_flow, 192);
 FW_ABI_SIZE(fw_nexthop, 64);

@@ -36,8 +36,14 @@ static __noinline enum fw_reason fw_sample(struct xdp_md *ctx)
 #define FW_NO_OUTPUT XDP_PASS
 #endif
 
+/* Where a frame leaves, for who captures it. */
+#ifndef FW_SENT
+#define FW_SENT(nh)
+#endif
+
 static __always_inline int fw_send(const struct fw_nexthop *nh)
 {
+	FW_SENT(nh);
 	return bpf_redirect_map(&fw_ports, nh->devmap_slot, FW_NO_OUTPUT);
 }
 

@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=CFLAGS");
     let clang = clang();
     for name in [
-        "xdp", "bridge", "bond", "tc", "raw", "watchdog", "drops", "scrub", "route",
+        "xdp", "bridge", "bond", "tc", "raw", "watchdog", "drops", "scrub", "tap", "route",
     ] {
         SkeletonBuilder::new()
             .source(dataplane.join(format!("{name}.bpf.c")))

@@ -89,8 +89,8 @@ fn help_is_complete() {
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
     for words in [
-        "run", "status", "stats", "drops", "hosts", "routes", "flows", "explain", "on", "off",
-        "flush", "resync", "reload", "config", "doctor", "demo", "lab", "bench",
+        "run", "status", "stats", "drops", "hosts", "routes", "flows", "explain", "capture", "on",
+        "off", "flush", "resync", "reload", "config", "doctor", "support", "demo", "lab", "bench",
     ] {
         assert!(text.contains(&format!("\n  {words} ")), "{words}: {text}");
     }

@@ -137,6 +137,11 @@ fn every_command_prints_what_is_documented() {
         }
     }
 
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("a.tar.gz");
+    let support = router.json(&["support", "-o", archive.to_str().unwrap()]);
+    schema.check("support", &support);
+
     router.json(&["top"]);
     exchange_blocks(&mut ends, 8);
     std::thread::sleep(Duration::from_millis(600));

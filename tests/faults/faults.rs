@@ -339,7 +339,7 @@ fn ports_vanish() {
     let log = router.log();
     assert!(status.success(), "{status}\n{log}");
     for name in &names {
-        let words = format!("port {name} is gone");
+        let words = format!("the port is gone port={name:?}");
         assert_eq!(log.matches(&words).count(), rounds, "{name}\n{log}");
     }
     assert!(!log.contains("WARN"), "{log}");

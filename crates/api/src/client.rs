@@ -17,9 +17,9 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed, Hosts, Reloaded,
-    Resynced, Routes, RoutesQuery, Stats, Status, SteerChange, Steering, Switch, Switched, Top,
-    TopQuery, netns,
+    CaptureQuery, Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed,
+    Hosts, Reloaded, Resynced, Routes, RoutesQuery, Stats, Status, SteerChange, Steering, Switch,
+    Switched, Top, TopQuery, netns,
 };
 
 /// How long the daemon may take beside what it was asked to watch.
@@ -69,11 +69,20 @@ impl Client {
 
     /// `freeway flows`, as it is sent; each part may be as late as any answer.
     pub fn flow_stream(&self, filter: &FlowFilter) -> Result<Stream, Stop> {
+        self.stream("/v1/flows", filter)
+    }
+
+    /// `freeway capture`: pcapng, of which some comes each second. Dropping it ends the capture.
+    pub fn capture(&self, query: &CaptureQuery) -> Result<Stream, Stop> {
+        self.stream("/v1/capture", query)
+    }
+
+    fn stream(&self, path: &str, body: &impl Serialize) -> Result<Stream, Stop> {
         let runtime = runtime()?;
-        let body = serde_json::to_vec(filter).map_err(|error| Stop::failure(error.to_string()))?;
+        let body = serde_json::to_vec(body).map_err(|error| Stop::failure(error.to_string()))?;
         let response = runtime.block_on(async {
             let exchange = async {
-                let response = self.send(Method::POST, "/v1/flows", body).await?;
+                let response = self.send(Method::POST, path, body).await?;
                 if response.status().is_success() {
                     return Ok(response.into_body());
                 }
@@ -277,7 +286,7 @@ fn unreadable(error: &serde_json::Error) -> Stop {
     ))
 }
 
-/// The flow table as it arrives.
+/// A long answer as it arrives.
 #[derive(Debug)]
 pub struct Stream {
     client: Client,
@@ -289,7 +298,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The next bytes of the JSON; `None` at its end.
+    /// The next bytes; `None` at its end.
     pub fn next_part(&mut self) -> Result<Option<Bytes>, Stop> {
         let frame = async {
             match self.body.frame().await {

@@ -5,6 +5,7 @@
 //! counters count since the daemon started, ports and addresses read as people write them.
 
 mod accounting;
+mod capture;
 mod client;
 mod drops;
 mod ends;
@@ -29,6 +30,7 @@ mod switch;
 mod top;
 
 pub use accounting::{Accounting, Collector, CollectorState};
+pub use capture::CaptureQuery;
 pub use client::{Client, Stream};
 pub use drops::{Drops, DropsByAddress, DropsByPort, DropsByRule, KeptPort, KeptRule};
 pub use ends::{ends, halves};

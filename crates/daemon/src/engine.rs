@@ -8,6 +8,7 @@
 mod accounting;
 mod bonds;
 mod bridges;
+pub(crate) mod capture;
 mod census;
 mod configured;
 mod cores;
@@ -30,6 +31,7 @@ mod routes;
 mod ruleset;
 mod sample;
 mod scrub;
+mod service;
 mod sessions;
 mod sniff;
 mod status;
@@ -55,6 +57,7 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
 use self::accounting::{Accounting, Page};
+use self::capture::Capture;
 use self::census::Census;
 use self::cores::Cores;
 use self::explain::Explanations;
@@ -65,6 +68,7 @@ use self::ports::Ports;
 use self::routes::{Loaded as LoadedRoutes, Routes};
 use self::ruleset::Ruleset;
 use self::scrub::{Loaded, Scrub};
+use self::service::Service;
 use self::sessions::Sessions;
 use self::sniff::Sniff;
 use self::wait::Readable;
@@ -72,6 +76,7 @@ use super::error::failure;
 use super::{DaemonError, Request};
 use crate::config::Config;
 use crate::door::Notice;
+use crate::supervisor::Supervisor;
 
 /// The data plane stops so long after the daemon last said that it lives.
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -123,9 +128,10 @@ pub async fn run(
     config: Config,
     control: &Path,
     mut requests: mpsc::Receiver<Request>,
+    supervisor: Supervisor,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), DaemonError> {
-    let mut engine = Engine::start(config, control)?;
+    let mut engine = Engine::start(config, control, supervisor)?;
     let kernel = Readable::new(&engine.mirror.fds())?;
     let dataplane = Readable::new(&[engine.datapath.events_fd()])?;
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
@@ -180,6 +186,7 @@ pub async fn run(
                 engine.look_at_scrub()?;
                 engine.look_at_routes()?;
                 engine.accounting.list_if_due();
+                engine.look_at_service();
             }
             Turn::Polled(polled) => engine.polled(*polled)?,
             Turn::Cores(notice) => engine.cores_noticed(*notice)?,
@@ -199,7 +206,9 @@ pub async fn run(
         if engine.renewed.elapsed() >= 2 * HEARTBEAT {
             engine.heartbeat()?;
         }
+        engine.turned();
     }
+    engine.leave_service();
     engine.stop();
     Ok(())
 }
@@ -224,12 +233,14 @@ struct Engine {
     renewed: Instant,
     /// Events of connections that were lost.
     lost: Lost,
+    capture: Capture,
     census: Census,
     sniff: Sniff,
     scrub: Scrub,
     routes: Routes,
     accounting: Accounting,
     sessions: Sessions,
+    service: Service,
     polled: Polled,
     poller: Poller,
     cores: Cores,
@@ -250,7 +261,7 @@ struct Counts {
 }
 
 impl Engine {
-    fn start(config: Config, control: &Path) -> Result<Self, DaemonError> {
+    fn start(config: Config, control: &Path, supervisor: Supervisor) -> Result<Self, DaemonError> {
         load_modules();
         if let Err(error) = freeway_datapath::raise_descriptor_limit() {
             tracing::debug!("raising the limit of descriptors: {error}");
@@ -303,12 +314,14 @@ impl Engine {
             started: now,
             renewed: now,
             lost: Lost::default(),
+            capture: Capture::default(),
             census: Census::default(),
             sniff: Sniff::default(),
             scrub: Scrub::start()?,
             routes: Routes::default(),
             accounting: Accounting::default(),
             sessions: Sessions::default(),
+            service: Service::new(supervisor),
             polled: Polled::default(),
             poller: Poller::start()?,
             cores: Cores::open(control)?,

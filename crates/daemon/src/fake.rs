@@ -86,6 +86,11 @@ async fn answer(mut queue: mpsc::Receiver<Request>) {
             Request::Stats(reply) => drop(reply.send(Ok(stats()))),
             Request::Flows(query, reply) => drop(reply.send(Ok(page(&query)))),
             Request::Top(_, reply) => drop(reply.send(Ok(top()))),
+            Request::Capture(_, reply) => {
+                let failure = freeway_api::Failure::unavailable("nothing to capture", "hint");
+                drop(reply.send(Err(failure)));
+            }
+            Request::CaptureEnded => {}
             Request::Explain(_, reply) => drop(reply.send(Ok(explain()))),
             Request::Switch(switch, reply) => {
                 let was_on = std::mem::replace(&mut on, switch.on);

@@ -2,16 +2,20 @@
 //! `freeway run`: the engine, and the control server in front of it.
 
 mod ask;
+mod capture;
 pub mod config;
 mod door;
 mod engine;
 mod error;
 pub mod fuzz;
+mod journal;
 pub mod kinds;
 mod listing;
 mod lock;
 mod metrics;
 mod options;
+mod pcapng;
+mod peer;
 mod privilege;
 mod reload;
 mod request;
@@ -19,6 +23,7 @@ mod run;
 mod server;
 mod signals;
 mod socket;
+mod supervisor;
 
 #[cfg(test)]
 mod fake;

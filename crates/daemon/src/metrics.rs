@@ -222,7 +222,7 @@ pub fn render(status: &Status, stats: &Stats) -> String {
     );
     page.family(
         "freeway_invalidation_seconds",
-        "gauge",
+        "summary",
         "Time from a kernel event to the data plane, by quantile.",
     );
     for (quantile, ms) in [
@@ -479,6 +479,9 @@ fn escape(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
     use super::*;
     use freeway_api::fake;
 
@@ -506,8 +509,29 @@ mod tests {
             .lines()
             .filter(|line| line.starts_with("# TYPE"))
             .collect();
-        let unique: std::collections::BTreeSet<_> = families.iter().collect();
+        let unique: BTreeSet<_> = families.iter().collect();
         assert_eq!(families.len(), unique.len());
+    }
+
+    /// What packaging/ has for Prometheus and Grafana names nothing else.
+    #[test]
+    fn dashboard_and_alerts_name_what_there_is() {
+        let with_engine = Status {
+            engine: Some(freeway_api::engine::EngineStatus::default()),
+            ..fake::status()
+        };
+        let page = render(&with_engine, &fake::stats());
+        let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let there: BTreeSet<_> = types.filter_map(|line| line.split(' ').next()).collect();
+        let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+        for file in ["grafana/freeway.json", "prometheus/freeway.rules.yml"] {
+            let text = std::fs::read_to_string(packaging.join(file)).unwrap();
+            let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+            let named: BTreeSet<_> = words.filter(|w| w.starts_with("freeway_")).collect();
+            assert!(named.len() > 15, "{file}: {named:?}");
+            let unknown: Vec<_> = named.difference(&there).collect();
+            assert!(unknown.is_empty(), "{file}: {unknown:?}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::request::Request;
 use super::server::{answer, metrics_router};
 use super::signals::Hangup;
 use crate::config::LogLevel;
+use crate::supervisor::Supervisor;
 
 /// Sets how much is logged.
 pub type SetLog = Box<dyn Fn(LogLevel) + Send>;
@@ -37,6 +38,7 @@ struct Live {
     options: Options,
     metrics: Metrics,
     set_log: SetLog,
+    supervisor: Supervisor,
 }
 
 /// The metrics' listener.
@@ -90,6 +92,7 @@ impl Reloader {
         file: Option<PathBuf>,
         metrics: Metrics,
         set_log: SetLog,
+        supervisor: Supervisor,
     ) -> Self {
         let options = Options {
             config: file.or(options.config.clone()),
@@ -100,13 +103,20 @@ impl Reloader {
             options,
             metrics,
             set_log,
+            supervisor,
         })))
     }
 
     /// One after the other, and to its end: whoever has asked may leave meanwhile.
     async fn reload(&self) -> Result<Reloaded, Failure> {
         let live = Arc::clone(&self.0);
-        let whole = spawn(async move { live.lock_owned().await.reload().await });
+        let whole = spawn(async move {
+            let mut live = live.lock_owned().await;
+            live.supervisor.reloading();
+            let result = live.reload().await;
+            live.supervisor.reloaded();
+            result
+        });
         let ending = |_| Failure::unavailable("the daemon is ending", "try again when it runs");
         whole.await.map_err(ending)?
     }

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use freeway_api::{
-    Drops, Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Hosts, Reloaded, Resynced,
-    Routes, RoutesQuery, Stats, Status, SteerChange, Steering, Switch, Switched, Top, TopQuery,
+    CaptureQuery, Drops, Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Hosts,
+    Reloaded, Resynced, Routes, RoutesQuery, Stats, Status, SteerChange, Steering, Switch,
+    Switched, Top, TopQuery,
 };
 use tokio::sync::oneshot;
 
 use crate::config::Config;
+use crate::engine::capture::Captured;
 
 /// Where an answer goes. The asker may have left meanwhile, so a failed send means nothing.
 pub type Reply<T> = oneshot::Sender<Result<T, Failure>>;
@@ -33,6 +35,10 @@ pub enum Request {
     Hosts(Reply<Hosts>),
     /// `POST /v1/explain`: may take as long as it watches.
     Explain(ExplainQuery, Reply<Explain>),
+    /// `POST /v1/capture`.
+    Capture(CaptureQuery, Reply<Captured>),
+    /// Its reader has left.
+    CaptureEnded,
     /// `POST /v1/switch`.
     Switch(Switch, Reply<Switched>),
     /// `GET /v1/steer`, and `POST` with a change.

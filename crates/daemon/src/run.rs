@@ -12,11 +12,14 @@ use tracing_subscriber::prelude::*;
 use tracing_subscriber::reload as reload_layer;
 
 use super::options::Options;
+use super::peer::Peer;
 use super::reload::{Metrics, Reloader, SetLog};
 use super::signals::Hangup;
 use super::socket::ControlSocket;
 use super::{Request, engine, privilege, reload, server, signals};
 use crate::config::{Config, LogLevel};
+use crate::journal::Journal;
+use crate::supervisor::Supervisor;
 
 /// Questions that may wait for the engine.
 const QUEUE: usize = 64;
@@ -29,11 +32,13 @@ pub fn run(options: Options) -> Result<(), Stop> {
     let mut socket = ControlSocket::open(config.daemon.socket.as_deref())?;
     let runtime = runtime()?;
     let (requests, queue) = mpsc::channel(QUEUE);
-    let front = Front::start(options, &config, &mut socket, requests, set_log)?;
+    let supervisor = Supervisor::of_environment();
+    let told = supervisor.clone();
+    let front = Front::start(options, &config, &mut socket, requests, set_log, told)?;
     let result = runtime.block_on(async {
         let ended = signals::ended()
             .map_err(|error| Stop::failure(format!("cannot handle signals: {error}")))?;
-        engine::run(config, socket.path(), queue, ended)
+        engine::run(config, socket.path(), queue, supervisor, ended)
             .await
             .map_err(Stop::from)
     });
@@ -57,6 +62,7 @@ impl Front {
         socket: &mut ControlSocket,
         requests: mpsc::Sender<Request>,
         set_log: SetLog,
+        supervisor: Supervisor,
     ) -> Result<Front, Stop> {
         let control = socket.take_listener();
         tracing::debug!("control socket {}", socket.path().display());
@@ -74,10 +80,12 @@ impl Front {
             runtime.block_on(async {
                 let mut metrics = Metrics::default();
                 metrics.serve(address, listener, &requests);
-                let reloader = Reloader::new(requests.clone(), options, file, metrics, set_log);
+                let asked = requests.clone();
+                let reloader = Reloader::new(asked, options, file, metrics, set_log, supervisor);
                 if let Some(listener) = control.and_then(|l| UnixListener::from_std(l).ok()) {
                     let router = server::router(requests).merge(reload::router(reloader.clone()));
-                    tokio::spawn(async move { axum::serve(listener, router).await });
+                    let service = router.into_make_service_with_connect_info::<Peer>();
+                    tokio::spawn(async move { axum::serve(listener, service).await });
                 }
                 tokio::spawn(reloader.follow(hangup));
                 // an error says that the other end is gone, which is the end, too
@@ -105,7 +113,7 @@ fn runtime() -> Result<Runtime, Stop> {
         .map_err(|error| Stop::failure(format!("cannot start the runtime: {error}")))
 }
 
-/// Logs go to standard error; FREEWAY_LOG overrides the level: `LEVEL`, or `TARGET=LEVEL,...`. What comes back sets the
+/// Logs go to standard error, or with their fields to the journal where that leads there; FREEWAY_LOG overrides the level: `LEVEL`, or `TARGET=LEVEL,...`. What comes back sets the
 /// level, unless FREEWAY_LOG does.
 fn start_log(config: &Config) -> SetLog {
     let filter = std::env::var("FREEWAY_LOG").ok();
@@ -119,10 +127,11 @@ fn start_log(config: &Config) -> SetLog {
         // or it would be said, and panic, where nobody can read it
         .log_internal_errors(false)
         .with_ansi(Terminal::stderr().color);
-    // journald stamps what it receives.
-    let log = match std::env::var_os("JOURNAL_STREAM") {
-        Some(_) => log.without_time().boxed(),
-        None => log.boxed(),
+    let log = match (Journal::of_stderr(), std::env::var_os("JOURNAL_STREAM")) {
+        (Some(journal), _) => journal.boxed(),
+        // journald stamps what it receives
+        (None, Some(_)) => log.without_time().boxed(),
+        (None, None) => log.boxed(),
     };
     tracing_subscriber::registry().with(filter).with(log).init();
     Box::new(move |level| {

@@ -4,19 +4,22 @@
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use freeway_api::{
-    ExplainQuery, Failure, FailureKind, FlowFilter, RoutesQuery, SteerChange, Switch, TopQuery,
+    CaptureQuery, ExplainQuery, Failure, FailureKind, FlowFilter, RoutesQuery, SteerChange, Switch,
+    TopQuery,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::ask::{Engine, ask};
+use super::capture::Capture;
 use super::listing::Listing;
+use super::peer::Peer;
 use super::request::Request;
 
 /// The engine answers in milliseconds; a start or a resynchronisation may take longer.
@@ -32,6 +35,7 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/flows", post(flows))
         .route("/v1/top", post(top))
         .route("/v1/explain", post(explain))
+        .route("/v1/capture", post(capture))
         .route("/v1/switch", post(switch))
         .route("/v1/steer", get(steering).post(steer))
         .route("/v1/flush", post(flush))
@@ -81,6 +85,31 @@ async fn explain(State(engine): State<Engine>, body: Bytes) -> Response {
     };
     let patience = PATIENCE + Duration::from_millis(query.watch_ms.into());
     answer(ask(&engine, patience, |reply| Request::Explain(query, reply)).await)
+}
+
+/// What is in packets is not for all who may use the socket.
+async fn capture(
+    State(engine): State<Engine>,
+    peer: Option<Extension<ConnectInfo<Peer>>>,
+    body: Bytes,
+) -> Response {
+    if !peer.is_some_and(|Extension(ConnectInfo(peer))| peer.is_trusted()) {
+        return refusal(Failure::request(
+            "only root may have packets captured",
+            "become root",
+        ));
+    }
+    let query = match read::<CaptureQuery>(&body) {
+        Ok(query) => query,
+        Err(failure) => return refusal(failure),
+    };
+    match Capture::open(engine, PATIENCE, query).await {
+        Ok(capture) => {
+            let kind = [(header::CONTENT_TYPE, "application/x-pcapng")];
+            (kind, Body::new(capture)).into_response()
+        }
+        Err(failure) => refusal(failure),
+    }
 }
 
 async fn switch(State(engine): State<Engine>, body: Bytes) -> Response {

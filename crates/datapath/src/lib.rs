@@ -16,6 +16,7 @@ mod object;
 mod routes;
 mod scrub;
 mod shared;
+mod tap;
 pub mod user;
 
 pub use attach::{Attachment, Hook, XdpFd, raise_descriptor_limit};
@@ -26,3 +27,4 @@ pub use object::{Datapath, FLOWS_DEFAULT, FLOWS_MAX, LoadOptions, PortFault, Pro
 pub use routes::{RouteTable, TableFull};
 pub use scrub::{ScrubKey, Scrubber};
 pub use shared::{Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots};
+pub use tap::{Tap, TapCounts, TapReader, TapRing};

@@ -65,13 +65,21 @@ pub(crate) fn load_with(
     config: &fw_config,
     maps: &MapByName,
 ) -> Result<Object, DatapathError> {
-    load(object, bytes, |name, map| {
-        prepare(config, name, map)?;
-        match maps.get(name) {
-            Some(shared) if is_shared(config, name) => map.reuse_fd(shared.as_fd()),
-            _ => Ok(()),
-        }
-    })
+    load(object, bytes, |name, map| share(config, maps, name, map))
+}
+
+/// Sizes a map, and shares it if it is there already.
+pub(crate) fn share(
+    config: &fw_config,
+    maps: &MapByName,
+    name: &str,
+    map: &mut libbpf_rs::OpenMapMut<'_>,
+) -> libbpf_rs::Result<()> {
+    prepare(config, name, map)?;
+    match maps.get(name) {
+        Some(shared) if is_shared(config, name) => map.reuse_fd(shared.as_fd()),
+        _ => Ok(()),
+    }
 }
 
 /// Load-time constants are each object's own.

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use freeway_abi::{
     FW_HOPS, FW_NH_OLIST, FW_NH_OLIST_ALIKE, FW_OLIST_MAX, FW_REASONS_MAX, FW_SLOTS, Pod,
     fw_config, fw_flow, fw_framed, fw_framing, fw_limit, fw_nexthop, fw_olist, fw_own_mac, fw_path,
-    fw_policer, fw_port_fault, fw_session, fw_stations, fw_watch,
+    fw_policer, fw_port_fault, fw_session, fw_stations, fw_tap_filter, fw_watch,
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 
@@ -21,13 +21,14 @@ use crate::error::DatapathError;
 use crate::events::Events;
 use crate::load::{
     EDGES, MapByName, PATH_COUNTS, SOCKET_AT, SOCKETS, get, handles, load, load_with,
-    possible_cpus, prog_fd, random,
+    possible_cpus, prog_fd, random, share,
 };
 use crate::routes::RouteTable;
 use crate::scrub::Scrubber;
 use crate::shared::{
     Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots, configure_table,
 };
+use crate::tap::Tap;
 
 static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
 static BRIDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.o"));
@@ -35,6 +36,7 @@ static BOND: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bond.o"));
 static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
 static RAW: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/raw.o"));
 static DROPS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drops.o"));
+static TAP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tap.o"));
 static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"));
 
 /// Most flows that a table can have: seven eighths of its places, which are as many as a power of two within the
@@ -278,6 +280,15 @@ impl Datapath {
     pub fn route_table(&self) -> Result<RouteTable, DatapathError> {
         let next = self.prog(Hook::Xdp)?;
         RouteTable::load(&self.config, &self.maps, &next)
+    }
+
+    /// Loads what tells of fast packets, to take the plain program's place at some ports.
+    pub fn tap(&self, filter: &fw_tap_filter) -> Result<Tap, DatapathError> {
+        let object = load("tap", TAP, |name, map| match name {
+            ".rodata.tap" => map.set_initial_value(filter.as_bytes()),
+            _ => share(&self.config, &self.maps, name, map),
+        })?;
+        Tap::new(object)
     }
 
     /// Load-time constants.

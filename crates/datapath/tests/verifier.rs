@@ -2,7 +2,7 @@
 //! The programs load in every variant, on each kernel, and at what cost to the verifier.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use freeway_abi::{FW_R_FRAGMENT, fw_route_here, fw_watch};
+use freeway_abi::{FW_R_FRAGMENT, fw_route_here, fw_tap_filter, fw_watch};
 use freeway_datapath::{Datapath, Hook, LoadOptions};
 use libbpf_rs::query::ProgInfoIter;
 
@@ -41,6 +41,8 @@ fn programs_load() {
         let mut ids = datapath.prog_ids();
         assert_eq!(ids.len(), 12);
         ids.extend(routes.prog_ids());
+        let tap = datapath.tap(&fw_tap_filter::default()).unwrap();
+        ids.extend(tap.prog_id());
         assert!(datapath.tells_drops());
         datapath.watch(Some(&fw_watch::default())).unwrap();
         datapath.watch(None).unwrap();

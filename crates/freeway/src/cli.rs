@@ -61,6 +61,11 @@ pub enum Command {
     /// Shows the flow's entry, the kernel's connection and neighbour, and watches real packets of the flow for up to
     /// two seconds. The tuple may be given as it comes in or as it goes out.
     Explain(ExplainArgs),
+    /// Write fast packets to a file, as they come in and as they leave
+    ///
+    /// For Wireshark and tcpdump (pcapng): what the fast path forwards in XDP passes no packet socket. Each packet is there
+    /// twice, at the port where it came in and at that where it left. Ends at Ctrl-C. Other ports go on as they are.
+    Capture(CaptureArgs),
     /// Show live what is forwarded: by port, by reason, and the busiest flows
     ///
     /// On a terminal until q is pressed: s sorts flows by something else, the arrows scroll, space holds the page.
@@ -94,6 +99,12 @@ pub enum Command {
     ///
     /// Needs no daemon. Exits with 1 if something keeps Freeway from running here.
     Doctor(DoctorArgs),
+    /// Gather what somebody needs who is to help, in one archive
+    ///
+    /// State of daemon, network, rules and ports, the configuration, versions and the end of the log. Works without a
+    /// daemon, too; what could not be gathered is named. Passwords and keys are left out. Look at it before you hand
+    /// it on: it tells addresses and rules.
+    Support(SupportArgs),
     /// Show the same traffic without and with the fast path
     ///
     /// Builds a router with NAT and a firewall from network namespaces, measures, and removes everything again. Takes
@@ -395,6 +406,58 @@ pub struct DoctorArgs {
     /// Read this configuration [default: /etc/freeway/freeway.toml if it exists]
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+/// Arguments of `capture`.
+#[derive(Debug, Args)]
+#[command(after_help = CAPTURE_HELP)]
+pub struct CaptureArgs {
+    /// Of which flows, as pairs of words; none: all
+    #[arg(value_name = "FILTER")]
+    pub filter: Vec<String>,
+    /// The file, which must not exist yet; -: standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub write: PathBuf,
+    /// Only what comes in at this port; repeat for more [default: all that take part]
+    #[arg(short, long = "interface", value_name = "IFACE")]
+    pub interfaces: Vec<String>,
+    /// End after so many packets
+    #[arg(short = 'c', long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// At most so many bytes of each frame
+    #[arg(short = 's', long, value_name = "BYTES", default_value_t = 256, value_parser = clap::value_parser!(u32).range(64..=2048))]
+    pub bytes: u32,
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+const CAPTURE_HELP: &str = "\
+Filter, all of which must hold, before or after translation:
+  family 4|6
+  proto tcp|udp|icmp|icmpv6|esp|gre
+  src ADDRESS[/LENGTH]
+  dst ADDRESS[/LENGTH]
+  sport PORT[-PORT]
+  dport PORT[-PORT]
+  port NAME                network port it comes in or goes out at
+
+Example: freeway capture proto tcp dport 443 -w /tmp/https.pcapng
+         ssh router freeway capture -w - | wireshark -k -i -";
+
+/// Arguments of `support`.
+#[derive(Debug, Args)]
+pub struct SupportArgs {
+    /// The archive, which must not exist yet [default: freeway-support-TIME.tar.gz]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace IPv4, IPv6 and MAC addresses by made-up ones, the same by the same
+    #[arg(long)]
+    pub redact: bool,
+    /// Read this configuration [default: the daemon's, or /etc/freeway/freeway.toml if it exists]
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
 
 /// Arguments of `demo`.

@@ -102,9 +102,14 @@ fn check_names(config: &Config) -> Result<(), Fault> {
 
 /// `freeway config show`.
 pub fn show(args: &ConfigArgs) -> Result<(), Stop> {
-    let config = Config::read(args.file.as_deref())?;
+    let shown = keys_of(Config::read(args.file.as_deref())?)?;
+    freeway_console::show(args.json, &shown, |_| render::shown(&shown))
+}
+
+/// Every key with its value.
+pub fn keys_of(config: Config) -> Result<Shown, Stop> {
     let entries = config.entries().map_err(Stop::failure)?;
-    let shown = Shown {
+    Ok(Shown {
         file: config.file.map(|file| file.display().to_string()),
         keys: entries
             .into_iter()
@@ -114,6 +119,5 @@ pub fn show(args: &ConfigArgs) -> Result<(), Stop> {
                 line: entry.line,
             })
             .collect(),
-    };
-    freeway_console::show(args.json, &shown, |_| render::shown(&shown))
+    })
 }

@@ -2,6 +2,7 @@
 //! Freeway: a fast path for Linux routers that learns from what the kernel sends.
 
 mod bench;
+mod capture;
 mod cli;
 mod config;
 mod demo;
@@ -10,6 +11,7 @@ mod lab;
 mod live;
 mod render;
 mod show;
+mod support;
 mod top;
 
 use std::process::ExitCode;
@@ -57,6 +59,8 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Flush(args) => show::flush(&args),
         Command::Resync(args) => show::resync(&args),
         Command::Doctor(args) => show::doctor(&args),
+        Command::Capture(args) => capture::run(&args),
+        Command::Support(args) => support::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Lab(LabCommand::List { json }) => lab::list(json),
         Command::Lab(LabCommand::Shell { name, freeway }) => lab::shell(&name, freeway),

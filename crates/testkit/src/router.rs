@@ -75,6 +75,15 @@ impl Router {
         Self::spawn(netns, "", program, ready)
     }
 
+    /// Starts a daemon by a program with all its arguments.
+    pub fn start_program(
+        netns: &Netns,
+        program: Command,
+        ready: impl Fn(&Value) -> bool,
+    ) -> Router {
+        Self::spawn(netns, "", program, ready)
+    }
+
     fn spawn(
         netns: &Netns,
         input: &str,

@@ -162,7 +162,7 @@ impl Engine {
     fn prepare(&mut self, batch: &[TcpPrepare], now_tick: u32, ops: &mut Vec<Op>) {
         for (message, result) in batch.iter().zip(self.conntrack.prepare_tcp(batch)) {
             if let Err(error) = &result {
-                tracing::debug!("preparing {}: {error}", message.orig);
+                tracing::debug!(flow = %message.orig, reason = %error, "preparing a connection");
             }
             let conn = ConnKey {
                 orig: message.orig,

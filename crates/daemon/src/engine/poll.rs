@@ -105,7 +105,7 @@ fn look_up(keys: Vec<ConnKey>) -> Vec<(ConnKey, Option<Connection>)> {
     let mut ask = |key: ConnKey| match conntrack.get(&key.orig, key.zone) {
         Ok(found) => Some((key, found.filter(|c| c.orig == key.orig))),
         Err(error) => {
-            tracing::debug!("asking for the connection {}: {error}", key.orig);
+            tracing::debug!(flow = %key.orig, reason = %error, "asking for a connection");
             None
         }
     };

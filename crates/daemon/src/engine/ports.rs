@@ -86,6 +86,8 @@ enum Ahead {
     Scrub,
     /// It forwards by prefixes.
     Route,
+    /// It is the fast path itself, and tells of what it forwards.
+    Tap,
 }
 
 /// A port as it was last judged.
@@ -161,7 +163,7 @@ impl Port {
             .take_if(|program| !program.holds())
             .is_some()
         {
-            self.ahead = Ahead::Nothing;
+            self.forget_programs();
         }
         true
     }
@@ -210,7 +212,7 @@ impl Port {
     }
 
     /// The fast path's is there again.
-    pub(super) fn unscrub(&mut self, plain: BorrowedFd<'_>) -> Result<(), String> {
+    pub(super) fn restore(&mut self, plain: BorrowedFd<'_>) -> Result<(), String> {
         self.put(plain)?;
         self.ahead = Ahead::Nothing;
         Ok(())
@@ -230,9 +232,30 @@ impl Port {
         Ok(())
     }
 
-    /// The fast path's is there again.
-    pub(super) fn unroute(&mut self, plain: BorrowedFd<'_>) -> Result<(), String> {
-        self.unscrub(plain)
+    /// Why a capture cannot have what comes in here.
+    pub(super) fn untappable(&self) -> Option<&'static str> {
+        match (&self.xdp_program, self.within) {
+            (None, _) => Some("no fast packet comes in there in XDP itself"),
+            (_, Within::Bridge) => Some("a port of a bridge"),
+            (_, Within::Bond) => Some("a part of a bond"),
+            _ if self.is_scrubbed() => Some("rules of the firewall drop there in XDP"),
+            _ if self.is_routed() => {
+                Some("what comes in leaves by the kernel's routes, ahead of flows")
+            }
+            _ => None,
+        }
+    }
+
+    /// The program there tells of what it forwards.
+    pub(super) fn is_tapped(&self) -> bool {
+        self.ahead == Ahead::Tap
+    }
+
+    /// Has such a program take the plain one's place.
+    pub(super) fn tap(&mut self, prog: BorrowedFd<'_>) -> Result<(), String> {
+        self.put(prog)?;
+        self.ahead = Ahead::Tap;
+        Ok(())
     }
 
     fn put(&self, prog: BorrowedFd<'_>) -> Result<(), String> {
@@ -241,10 +264,15 @@ impl Port {
         done.map_err(|error| format!("its XDP program cannot be replaced: {error}"))
     }
 
+    /// None of those that take the plain one's place is there.
+    fn forget_programs(&mut self) {
+        self.ahead = Ahead::Nothing;
+    }
+
     /// Takes the programs off, and clsact if nobody else uses it.
     pub(super) fn detach(&mut self, ifindex: u32) {
         self.xdp_program = None;
-        self.ahead = Ahead::Nothing;
+        self.forget_programs();
         self.tc_programs.clear();
         if std::mem::take(&mut self.clsact)
             && let Err(error) = clsact::remove_unused(ifindex)

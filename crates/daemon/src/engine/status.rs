@@ -10,9 +10,11 @@ use freeway_api::{
     PortState, ReasonCount, RefusalCount, Resynced, Shares, Stats, Status, Switched,
 };
 use freeway_cmm::{Fitness, Refusal};
+use freeway_kernel::model::Link;
 
 use super::Engine;
 use super::census::{Asker, Sums};
+use super::ports;
 use super::words::stage;
 use crate::config::{Limited, PacketsPerSecond};
 use crate::error::failure;
@@ -41,6 +43,13 @@ impl Engine {
                 drop(reply.send(Ok(hosts)));
             }
             Request::Explain(query, reply) => self.explain(query, reply),
+            Request::Capture(query, reply) => {
+                // a reader that has left meanwhile ends what has begun
+                if reply.send(self.capture(query)).is_err() {
+                    self.end_capture();
+                }
+            }
+            Request::CaptureEnded => self.end_capture(),
             Request::Switch(switch, reply) => {
                 let was_on = self.on;
                 if was_on != switch.on {
@@ -143,12 +152,25 @@ impl Engine {
         limits.map(limit).collect()
     }
 
+    /// It is a piece of a bridge or bond that XDP serves there.
+    fn serves(&self, link: &Link, port: &ports::Port) -> bool {
+        port.bridged.is_some_and(|(_, fit)| fit.any()) || self.serves_bond(link, port)
+    }
+
+    pub(super) fn port_state(&self, link: &Link, port: &ports::Port) -> PortState {
+        match (port.up, port.is_fit() || self.serves(link, port)) {
+            (false, _) => PortState::Down,
+            (true, true) => PortState::Fast,
+            (true, false) if self.ports.waits(link.ifindex) => PortState::Attaching,
+            (true, false) => PortState::Kernel,
+        }
+    }
+
     fn port_status(&self) -> Vec<Port> {
         let ports = self.ports.by_index.iter().filter_map(|(ifindex, port)| {
             let link = self.mirror.links().get(ifindex)?;
             let mut reasons = port.reasons.clone();
-            let bridges = port.bridged.is_some_and(|(_, fit)| fit.any());
-            let serves = bridges || self.serves_bond(link, port);
+            let serves = self.serves(link, port);
             let input = port.xdp.input || port.tc.input;
             let output = port.xdp.output || port.tc.output;
             if input != output && port.up {
@@ -162,12 +184,7 @@ impl Engine {
             Some(Port {
                 ifindex: *ifindex,
                 name: link.name.clone(),
-                state: match (port.up, port.is_fit() || serves) {
-                    (false, _) => PortState::Down,
-                    (true, true) => PortState::Fast,
-                    (true, false) if self.ports.waits(*ifindex) => PortState::Attaching,
-                    (true, false) => PortState::Kernel,
-                },
+                state: self.port_state(link, port),
                 path: match (port.xdp == Fitness::FULL, port.tc.any(), port.xdp.any()) {
                     (true, ..) | (false, false, true) if self.by_engine(*ifindex, port) => {
                         PortPath::Engine
@@ -211,6 +228,10 @@ impl Engine {
         }
         if !self.ruleset.status.findings.is_empty() {
             notices.push("rules of the firewall keep flows in the kernel: see ruleset".into());
+        }
+        if self.capture.prog_id().is_some() {
+            notices
+                .push("packets are captured: ports have a program meanwhile that is slower".into());
         }
         for socket in &self.polled.sniffers {
             let place = socket

@@ -62,8 +62,9 @@ impl Engine {
             match self.datapath.set_sockets(port, first, &fds) {
                 Ok(()) => placed.push((port, first)),
                 Err(error) => tracing::warn!(
-                    "{}: XDP cannot hand over to the engine: {error}",
-                    self.port_name(port)
+                    port = self.port_name(port),
+                    reason = %error,
+                    "XDP cannot hand over to the engine"
                 ),
             }
         }

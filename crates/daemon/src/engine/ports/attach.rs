@@ -5,7 +5,7 @@ use freeway_datapath::{Attachment, Datapath, DatapathError, Hook};
 use freeway_kernel::model::{Framing as LinkFraming, Link};
 use freeway_kernel::netdev;
 
-use super::{Ahead, Port, Within};
+use super::{Port, Within};
 
 /// Does what failed before only if the link has changed since.
 pub(in crate::engine) fn attempt(
@@ -20,8 +20,8 @@ pub(in crate::engine) fn attempt(
     attach().map_err(|error| {
         let reason = error.to_string();
         match netdev::exists(link.ifindex) {
-            true => tracing::warn!(port = link.name, "{reason}"),
-            false => tracing::debug!(port = link.name, "{reason}"),
+            true => tracing::warn!(port = link.name, reason, "a program cannot be attached"),
+            false => tracing::debug!(port = link.name, reason, "the port went meanwhile"),
         }
         *failed = Some((state_of(link), reason.clone()));
         reason
@@ -38,7 +38,7 @@ pub(in crate::engine) fn attach_xdp(
 ) -> Result<(), String> {
     if let Some(reason) = without {
         port.xdp_program = None;
-        port.ahead = Ahead::Nothing;
+        port.forget_programs();
         return Err(reason);
     }
     if port.xdp_program.is_some() {
@@ -49,8 +49,8 @@ pub(in crate::engine) fn attach_xdp(
         Within::Bridge => Hook::BridgeXdp,
         Within::Bond => Hook::BondXdp,
     };
+    port.forget_programs();
     let program = &mut port.xdp_program;
-    port.ahead = Ahead::Nothing;
     attempt(link, &mut port.xdp_failed, || {
         let attachment = datapath.attach(link.ifindex, hook)?;
         if let Some(slot) = slot {

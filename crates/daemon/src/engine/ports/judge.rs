@@ -53,7 +53,7 @@ impl Engine {
             };
             self.leave(ifindex, &mut port);
             if !netdev::exists(ifindex) {
-                tracing::info!("port {} is gone", port.name);
+                tracing::info!(port = port.name, "the port is gone");
             }
             if let Some(slot) = port.slot {
                 let _ = self.datapath.clear_port(slot, ifindex);
@@ -72,7 +72,9 @@ impl Engine {
         self.execute(ops)?;
         self.tell_framings();
         self.update_scrub()?;
-        self.update_routes()
+        self.update_routes()?;
+        self.place_taps();
+        Ok(())
     }
 
     /// Attaches to some of the ports that wait.
@@ -91,6 +93,7 @@ impl Engine {
         self.execute(ops)?;
         self.update_scrub()?;
         self.update_routes()?;
+        self.place_taps();
         // VLANs and bridges are as fit as the devices below, which may have come late
         let rests =
             |link: &Link| link.is_carried() || link.is_bond() || self.bridge_below(link).is_some();

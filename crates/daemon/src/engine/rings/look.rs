@@ -44,12 +44,12 @@ impl Engine {
                 changed = true;
                 match port.ring.is_full() {
                     true => tracing::info!(
-                        "the ring of {} is full: its qdisc has its packets",
-                        port.name
+                        port = port.name,
+                        "the ring is full: the qdisc has the port's packets"
                     ),
                     false => tracing::info!(
-                        "the ring of {} has room: packets are redirected again",
-                        port.name
+                        port = port.name,
+                        "the ring has room: packets are redirected again"
                     ),
                 }
             }

@@ -98,7 +98,7 @@ impl Engine {
                     }
                 }
                 (None, Ok(plain)) if port.is_routed() => {
-                    if let Err(error) = port.unroute(plain.as_fd()) {
+                    if let Err(error) = port.restore(plain.as_fd()) {
                         tracing::warn!(port = port.name, "{error}");
                     }
                 }

@@ -109,6 +109,9 @@ impl Engine {
         if !port.xdp.input {
             return Err(unfit().unwrap_or_else(|| "it is not fit for XDP".into()));
         }
+        if port.is_tapped() {
+            return Err("a capture looks at its frames".into());
+        }
         if port.is_scrubbed() {
             return Err("what sets name is dropped there first".into());
         }

@@ -31,6 +31,7 @@ impl Engine {
         let mut ids = self.datapath.prog_ids();
         ids.extend(self.scrub.prog_ids());
         ids.extend(self.routes.prog_ids());
+        ids.extend(self.capture.prog_id());
         ids
     }
 
@@ -227,14 +228,15 @@ impl Engine {
                     if let Err(error) = placed {
                         tracing::warn!(
                             port = port.name,
-                            "nothing is dropped ahead of the kernel: {error}"
+                            reason = error,
+                            "nothing is dropped ahead of the kernel"
                         );
                         self.scrub.ports_kept.insert(port.name.clone(), error);
                     }
                 }
                 _ if port.is_scrubbed() => match &plain {
                     Ok(plain) => {
-                        if let Err(error) = port.unscrub(plain.as_fd()) {
+                        if let Err(error) = port.restore(plain.as_fd()) {
                             tracing::warn!(port = port.name, "{error}");
                         }
                     }

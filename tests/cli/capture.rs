@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway capture`: each fast packet as it comes in and as it leaves, of those that are wanted, at the ports that are
+//! wanted; and everything is as before when it ends.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs::Permissions;
+use std::net::{IpAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use freeway_lab::Lab;
+use freeway_testkit::*;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Case {
+    lab: Lab,
+    router: Router,
+    folder: tempfile::TempDir,
+    client: UdpSocket,
+    server: UdpSocket,
+}
+
+impl Case {
+    fn start() -> Self {
+        let lab = build("nat");
+        let router = Router::start(&lab);
+        let (client, server) = udp_ends(&lab);
+        let case = Self {
+            lab,
+            router,
+            folder: tempfile::tempdir().unwrap(),
+            client,
+            server,
+        };
+        case.router
+            .wait_fast_while("proto udp", 2, 1, || case.talk(b"warm"));
+        case
+    }
+
+    /// A datagram there and one back, if they arrive.
+    fn talk(&self, words: &[u8]) {
+        for socket in [&self.client, &self.server] {
+            socket
+                .set_read_timeout(Some(Duration::from_secs(1)))
+                .unwrap();
+        }
+        self.client.send_to(words, address(SERVER)).unwrap();
+        let mut room = [0; 2048];
+        if let Ok((_, from)) = self.server.recv_from(&mut room) {
+            self.server.send_to(words, from).unwrap();
+            let _ = self.client.recv_from(&mut room);
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Begins a capture, which runs when this returns.
+    fn capture(&self, name: &str, arguments: &[&str]) -> Child {
+        let before = self.programs();
+        let mut command = freeway();
+        command
+            .args(["capture", "--json", "-w"])
+            .arg(self.path(name))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = self.lab.router().spawn(&mut command).unwrap();
+        until("the capture has begun", PATIENCE, || {
+            if let Some(status) = child.try_wait().unwrap() {
+                let output = std::io::read_to_string(child.stderr.take().unwrap());
+                panic!("{status}: {}", output.unwrap());
+            }
+            (self.programs() != before && self.path(name).exists()).then_some(())
+        });
+        child
+    }
+
+    /// Ends one as a user would; what it says of itself.
+    #[track_caller]
+    fn end(&self, child: Child) -> Value {
+        kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Ids of the XDP programs at lan0 and wan0.
+    fn programs(&self) -> [Option<u64>; 2] {
+        ["lan0", "wan0"].map(|port| {
+            let links = self.lab.router().tool(&format!("ip -j link show {port}"));
+            let links: Value = serde_json::from_str(&links.unwrap()).unwrap();
+            links[0]["xdp"]["prog"]["id"].as_u64()
+        })
+    }
+}
+
+/// A frame of a file.
+#[derive(Debug)]
+struct Frame {
+    port: String,
+    out: bool,
+    packet: u64,
+    octets: Vec<u8>,
+}
+
+impl Frame {
+    fn addresses(&self) -> [IpAddr; 2] {
+        let at = |at: usize| {
+            <[u8; 4]>::try_from(&self.octets[at..at + 4])
+                .unwrap()
+                .into()
+        };
+        [at(26), at(30)]
+    }
+
+    fn payload(&self) -> &[u8] {
+        &self.octets[42..]
+    }
+}
+
+/// Reads a file as pcapng describes it, of this machine's byte order.
+fn frames(path: &Path) -> Vec<Frame> {
+    let bytes = std::fs::read(path).unwrap();
+    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let option = |mut at: usize, wanted: usize| loop {
+        let (code, length) = (word(at) & 0xffff, word(at) >> 16);
+        if code == wanted {
+            break bytes[at + 4..at + 4 + length].to_vec();
+        }
+        assert_ne!(code, 0, "option {wanted}");
+        at += 4 + length.next_multiple_of(4);
+    };
+    let (mut at, mut names, mut frames) = (0, Vec::new(), Vec::new());
+    while at < bytes.len() {
+        match word(at) {
+            1 => names.push(String::from_utf8(option(at + 16, 2)).unwrap()),
+            6 => {
+                let (taken, begin) = (word(at + 20), at + 28);
+                let options = begin + taken.next_multiple_of(4);
+                frames.push(Frame {
+                    port: names[word(at + 8)].clone(),
+                    out: option(options, 2)[0] & 3 == 2,
+                    packet: u64::from_ne_bytes(option(options, 5).try_into().unwrap()),
+                    octets: bytes[begin..begin + taken].to_vec(),
+                });
+            }
+            _ => {}
+        }
+        assert_eq!(
+            word(at + word(at + 4) - 4),
+            word(at + 4),
+            "a block's two lengths"
+        );
+        at += word(at + 4);
+    }
+    frames
+}
+
+#[test]
+fn packets_are_there_as_they_came_in_and_as_they_left() {
+    let Some(_machine) = machine() else { return };
+    let case = Case::start();
+    let plain = case.programs();
+    let capture = case.capture("all", &[]);
+    let captured = case.programs();
+    let notices = case.router.status()["notices"].to_string();
+    assert!(notices.contains("packets are captured"), "{notices}");
+    assert!(plain[0] != captured[0] && plain[1] != captured[1]);
+    assert!(
+        case.router.status()["ports"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|p| p["path"] == "xdp")
+    );
+    // a second at least, after which one is the kernel's to confirm the flow
+    until("both ways are in the file", PATIENCE, || {
+        case.talk(b"captured!");
+        let frames = frames(&case.path("all"));
+        let ports =
+            ["lan0", "wan0"].map(|p| frames.iter().filter(|f| f.port == p && !f.out).count());
+        ports.iter().all(|count| *count >= 3).then_some(())
+    });
+    let said = case.end(capture);
+    assert_eq!(said["kept"], serde_json::json!([]));
+    let fields: Vec<_> = said.as_object().unwrap().keys().collect();
+    // docs/json.md
+    assert_eq!(fields, ["file", "frames", "kept", "lost", "packets"]);
+    until("the plain programs are back", PATIENCE, || {
+        (case.programs() == plain).then_some(())
+    });
+
+    let frames = frames(&case.path("all"));
+    assert_eq!(said["frames"], frames.len());
+    assert_eq!(said["packets"], frames.len() / 2);
+    let [client, router, server] =
+        ["192.0.2.2", "198.51.100.1", "198.51.100.2"].map(|a| a.parse::<IpAddr>().unwrap());
+    for pair in frames.chunks(2) {
+        let [came, left] = pair else {
+            panic!("{pair:?}")
+        };
+        assert!(
+            !came.out && left.out && came.packet == left.packet,
+            "{pair:?}"
+        );
+        assert_eq!(
+            (came.payload(), left.payload()),
+            (&b"captured!"[..], &b"captured!"[..])
+        );
+        match came.port.as_str() {
+            "lan0" => {
+                assert_eq!(left.port, "wan0");
+                assert_eq!(came.addresses(), [client, server]);
+                assert_eq!(left.addresses(), [router, server]);
+            }
+            port => {
+                assert_eq!([port, left.port.as_str()], ["wan0", "lan0"]);
+                assert_eq!(came.addresses(), [server, router]);
+                assert_eq!(left.addresses(), [server, client]);
+            }
+        }
+        // TTL goes down by one
+        assert_eq!(came.octets[22], left.octets[22] + 1);
+    }
+    let mode = std::fs::metadata(case.path("all"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // as others read it
+    let mut tcpdump = Command::new("tcpdump");
+    let tcpdump = tcpdump.arg("-vvnr").arg(case.path("all")).output().unwrap();
+    let words = String::from_utf8(tcpdump.stdout).unwrap();
+    assert_eq!(words.matches("udp sum ok").count(), frames.len(), "{words}");
+    assert!(!words.contains("bad"), "{words}");
+    case.router.stop();
+}
+
+#[test]
+fn a_capture_is_of_what_is_wanted_and_ends_by_itself() {
+    let Some(_machine) = machine() else { return };
+    let mut case = Case::start();
+    let plain = case.programs();
+    // the filter is met after translation; the other port has the plain program all the time
+    let filter = [
+        "-i",
+        "lan0",
+        "-c",
+        "2",
+        "-s",
+        "64",
+        "src",
+        "198.51.100.1",
+        "sport",
+        "1-65535",
+    ];
+    let capture = case.capture("some", &filter);
+    assert_eq!(case.programs()[1], plain[1]);
+    let words = "much more than sixty-four octets, which are all that is taken of it";
+    let mut capture = capture;
+    until("it ends by itself", PATIENCE, || {
+        case.talk(words.as_bytes());
+        capture.try_wait().unwrap()
+    });
+    let said: Value = serde_json::from_reader(capture.stdout.take().unwrap()).unwrap();
+    assert_eq!((&said["packets"], &said["frames"]), (&2.into(), &4.into()));
+    let taken = frames(&case.path("some"));
+    assert!(taken.iter().all(|frame| frame.octets.len() == 64));
+    assert!(
+        taken.iter().filter(|f| !f.out).all(|f| f.port == "lan0"),
+        "{taken:?}"
+    );
+
+    // nothing matches
+    let none = case.capture("none", &["proto", "tcp"]);
+    (0..8).for_each(|_| case.talk(b"not TCP"));
+    // one at a time
+    let second = case
+        .router
+        .run(&["capture", "-w", case.path("second").to_str().unwrap()]);
+    let line = String::from_utf8(second.stderr).unwrap();
+    assert!(line.contains("another capture runs"), "{line}");
+    assert!(!case.path("second").exists());
+    assert_eq!(case.end(none)["packets"], 0);
+    until("the plain programs are back", PATIENCE, || {
+        (case.programs() == plain).then_some(())
+    });
+
+    for (arguments, words) in [
+        (["state", "fast"], "no state"),
+        (["port", "nowhere0"], "no port that takes part"),
+        (["-i", "nowhere0"], "no port that takes part"),
+    ] {
+        let file = case.path("refused");
+        let output = case
+            .router
+            .run(&[&["capture", "-w", file.to_str().unwrap()][..], &arguments].concat());
+        let line = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(64), "{line}");
+        assert!(line.contains(words), "{line}");
+    }
+
+    // whoever else may use the socket
+    let socket = &case.router.files()[0];
+    std::fs::set_permissions(socket, Permissions::from_mode(0o666)).unwrap();
+    let mut curl = Command::new("setpriv");
+    curl.args([
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "curl",
+        "--silent",
+    ])
+    .args([
+        "--data",
+        "{}",
+        "http://localhost/v1/capture",
+        "--unix-socket",
+    ])
+    .arg(socket);
+    let answer = String::from_utf8(curl.output().unwrap().stdout).unwrap();
+    assert!(answer.contains("only root"), "{answer}");
+
+    // a reader that is killed, and then a daemon that is
+    let mut killed = case.capture("killed", &[]);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    until("the plain programs are back", PATIENCE, || {
+        (case.programs() == plain).then_some(())
+    });
+    let capture = case.capture("orphan", &[]);
+    case.router.signal(Signal::SIGTERM);
+    assert!(case.router.wait().success());
+    let output = capture.wait_with_output().unwrap();
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.code() == Some(2) || output.status.success(),
+        "{line}"
+    );
+    assert_eq!(case.programs(), [None; 2]);
+}
