@@ -653,7 +653,7 @@ struct fw_route_config {
 
 /* Ahead of a frame that XDP gives to the kernel: the record by which it would have left. */
 struct fw_route_hint {
-	__u32 magic; /* fw_config.copy_magic */
+	__u32 magic; /* ~fw_config.copy_magic */
 	__u32 hop;
 };
 

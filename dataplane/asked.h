@@ -27,7 +27,7 @@ static __always_inline __u32 fw_asked(const struct __sk_buff *ctx)
 	const struct fw_route_hint *hint = (void *)(long)ctx->data_meta;
 
 	if (FW_TARGET_IS_RAW || (const void *)(hint + 1) > (void *)(long)ctx->data ||
-	    hint->magic != fw_cfg.copy_magic)
+	    hint->magic != fw_route_magic())
 		return FW_INDEX_NONE;
 	return hint->hop;
 }

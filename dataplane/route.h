@@ -69,7 +69,7 @@ static __always_inline enum fw_routing fw_route_ask(struct xdp_md *ctx, __u32 re
 	hint = (void *)(long)ctx->data_meta;
 	if ((void *)(hint + 1) > fw_data(ctx))
 		return FW_ROUTING_NOT;
-	hint->magic = fw_cfg.copy_magic;
+	hint->magic = fw_route_magic();
 	hint->hop = record;
 	fw_count(FW_R_ROUTE_ASKED);
 	return FW_ROUTING_ASKS;
@@ -138,10 +138,11 @@ static __always_inline enum fw_routing fw_route(struct xdp_md *ctx, const struct
 	}
 	if (fw_unlikely(fw_route_due(hop, daddr >> 24, now)))
 		return fw_route_ask(ctx, record);
-	fw_route_rewrite(data, hop);
 	len += FW_ETH_LEN;
-	if (!fw_trim(ctx, &data, &end, len))
+	/* without its padding it is the kernel's as well */
+	if (!fw_trim(ctx, &data, &end, len) || data + FW_ETH_LEN + FW_IP4_LEN > end)
 		return FW_ROUTING_NOT;
+	fw_route_rewrite(data, hop);
 	count = fw_route_count_get(fw_cpu_id() * FW_LEAVES + leaf);
 	count->packets++;
 	count->bytes += len;

@@ -149,6 +149,12 @@ FW_ELEMENT(fw_nexthop_get, struct fw_nexthop, fw_nexthops, fw_cfg.nexthop_mask)
 FW_ELEMENT(fw_hop_get, struct fw_hop, fw_hops, fw_cfg.hop_mask)
 #undef FW_ELEMENT
 
+/* Ahead of a frame: no mark of a copy, nor a driver's metadata. */
+static __always_inline __u32 fw_route_magic(void)
+{
+	return ~fw_cfg.copy_magic;
+}
+
 /* In this kernel the call is one load of jiffies, inlined by the verifier. */
 static __always_inline __u32 fw_now(void)
 {

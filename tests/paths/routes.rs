@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, sum16};
@@ -306,6 +307,20 @@ fn what_may_decide_otherwise_keeps_ports_from_it() {
     none("accept_redirects");
     tool("sysctl -qw net.ipv4.conf.all.accept_redirects=0");
     again("without redirects");
+    // who looks at what leaves sees it
+    let mut tcpdump = Command::new("tcpdump");
+    tcpdump.args(["-i", "wan0", "-w", "/dev/null", "-c", "100000"]);
+    let mut tcpdump = lab.router().spawn(tcpdump.stderr(Stdio::null())).unwrap();
+    until("a port that is looked at", PATIENCE, || {
+        let answer = &router.json(&["routes", "203.0.113.9"])["answer"];
+        (answer["fast"] == false).then_some(())
+    });
+    let before = routed(&router);
+    left(&lab, &frames);
+    assert_eq!(routed(&router), before);
+    tcpdump.kill().unwrap();
+    tcpdump.wait().unwrap();
+    again("without who looks");
     tool("sysctl -qw net.ipv4.conf.lan0.forwarding=0");
     none("does not forward");
     assert_eq!(left(&lab, &frames).values().sum::<usize>(), 0);

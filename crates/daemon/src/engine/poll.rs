@@ -260,6 +260,13 @@ impl Polled {
         taker.map(|socket| socket.inode)
     }
 
+    /// True if some packet socket is shown what leaves at a port: those of all protocols are.
+    pub(super) fn is_watched(&self, ifindex: u32) -> bool {
+        let concerns = |s: &PacketSocket| s.ifindex.is_none_or(|own| own == ifindex);
+        let mut sockets = self.sniffers.iter();
+        sockets.any(|s| i32::from(s.protocol) == libc::ETH_P_ALL && concerns(s))
+    }
+
     /// Names of a port's XDP features, and whether it sends redirected frames. A
     /// kernel before 6.3 does not tell: it is believed, and watched.
     pub(super) fn xdp_features(&self, ifindex: u32) -> (Vec<String>, bool) {

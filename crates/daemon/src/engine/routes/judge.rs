@@ -45,6 +45,13 @@ fn is_ordinary(rule: &Rule) -> bool {
 impl Engine {
     /// Why no port has prefix paths.
     pub(super) fn unrouted(&self) -> Option<String> {
+        let policy = &self.config.policy;
+        if !policy.exclude.is_empty() {
+            return Some("policy.exclude leaves some conversations to the kernel".into());
+        }
+        if !(policy.tcp && policy.udp && policy.icmp && policy.tunnels) {
+            return Some("the policy leaves some protocols to the kernel".into());
+        }
         let rules = self.mirror.rules().iter();
         let mut ipv4 = rules.filter(|rule| rule.family == Family::Ipv4);
         let extra = ipv4.clone().find(|rule| !is_ordinary(rule));
@@ -161,6 +168,7 @@ impl Engine {
                 && port.stations_of.is_none()
                 && port.within == Within::Nothing
                 && link.master.is_none()
+                && !self.polled.is_watched(link.ifindex)
                 && !self.cores.serve(link.ifindex);
             port.slot.filter(|_| itself && port.xdp.output)?;
             let mac = link.mac?.0;
