@@ -49,4 +49,16 @@ static __always_inline __u16 fw_csum_ip(const void *header)
 	return fw_csum_fold((__u64)word[0] + word[1] + word[2] + word[3] + word[4]);
 }
 
+/*
+ * True if it is. Ones' complement is arithmetic modulo 0xffff: right is what that divides, which is
+ * what a product by its inverse modulo 2^64 tells (Granlund and Montgomery). The sum is not 0.
+ */
+static __always_inline int fw_csum_ip_right(const void *header)
+{
+	const fw_u32_any *word = header;
+	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
+
+	return sum * 0xfffefffefffeffffULL <= 0x0001000100010001ULL;
+}
+
 #endif

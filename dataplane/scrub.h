@@ -22,6 +22,13 @@ struct fw_scrub_pkt {
 
 enum { FW_SCRUB_NONE = -1 };
 
+/* Of a word that a MAC address begins. */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FW_SCRUB_MAC(word) ((word) << 16)
+#else
+#define FW_SCRUB_MAC(word) ((word) >> 16)
+#endif
+
 /* Whose rules these are of; the hits are its own. */
 struct fw_scrub_found {
 	__u32 class;
@@ -33,26 +40,97 @@ static __always_inline int fw_scrub_lives(__u32 class, __u32 until_tick, __u32 n
 	return class >= FW_SCRUB_CLASS_FIRST && (!until_tick || !fw_reached(now, until_tick));
 }
 
+/* The same of what a line says. Only who has less than a second left is looked for elsewhere. */
+static __always_inline int fw_scrub_lives4(__u32 meta, const struct fw_scrub_side4 *side, __u32 now)
+{
+	const __u32 unit = FW_SCRUB_CLASSES;
+	__u32 until = meta & -unit;
+	__s32 ahead = until - (now & -unit);
+
+	if ((meta & (unit - 1)) < FW_SCRUB_CLASS_FIRST)
+		return 0;
+	if (!until || ahead > 0)
+		return 1;
+	return !ahead && !fw_reached(now, FW_READ_ONCE(side->until_tick));
+}
+
+/* Of the ways of a line those with this tag, as the highest bits of their bytes. */
+static __always_inline __u64 fw_scrub_tagged(__u64 tags, __u64 tag)
+{
+	const __u64 low = 0x0001010101010101;
+	__u64 differs = tags ^ tag * low;
+
+	/* above one with the tag another may seem to have it: addresses are compared */
+	return (differs - low) & ~differs & low << 7;
+}
+
+/* The number of the lowest of them. */
+static __always_inline __u64 fw_scrub_way(__u64 ways)
+{
+	return ((ways & -ways) >> 7) * 0x0001020304050607ULL >> 56 & 7;
+}
+
+/* True if it is the address's and drops it. */
+static __always_inline int fw_scrub_take4(struct fw_scrub_found *found, struct fw_scrub4 *line,
+					  struct fw_scrub_side4 *side, __u64 way, __u32 addr_be,
+					  __u32 now)
+{
+	__u32 meta;
+
+	if (FW_READ_ONCE(line->addr_be[way]) != addr_be)
+		return 0;
+	meta = FW_READ_ONCE(line->meta[way]);
+	side += way;
+	if (!fw_scrub_lives4(meta, side, now))
+		return 0;
+	/* it was another's meanwhile: in doubt the kernel's */
+	if (FW_READ_ONCE(line->addr_be[way]) != addr_be || FW_READ_ONCE(line->meta[way]) != meta)
+		return 0;
+	found->class = meta;
+	found->hits = &side->hits;
+	return 1;
+}
+
+/* Wherever it is. */
+static __noinline int fw_scrub_search4(struct fw_scrub_found *found, __u64 home, __u32 addr_be,
+				       __u64 tag, __u32 now)
+{
+	if (!found)
+		return 0;
+	for (__u32 i = 0; i < FW_SCRUB_LINES; i++) {
+		struct fw_scrub4 *line = fw_scrub4_get(home + i);
+		struct fw_scrub_side4 *side = fw_scrub_side4_get((home + i) * FW_SCRUB_SIDES4);
+		__u64 tags = FW_READ_ONCE(line->tags);
+		__u64 ways = fw_scrub_tagged(tags, tag);
+
+		for (__u32 j = 0; j < FW_SCRUB_WAYS4 && ways; j++, ways &= ways - 1)
+			if (fw_scrub_take4(found, line, side, fw_scrub_way(ways), addr_be, now))
+				return 1;
+		if (!(tags >> FW_SCRUB_MORE_SHIFT))
+			return 0;
+	}
+	return 0;
+}
+
+/*
+ * One cold cache line for an address that is in the table, and for most that are not. No jump
+ * depends on where in the line it is.
+ */
 static __always_inline void fw_scrub_find4(struct fw_scrub_found *found, __u32 addr_be, __u32 now)
 {
 	__u64 sum = (addr_be + 1ULL) * fw_scrub_cfg.hash_key[0];
-	__u64 at = (sum >> fw_scrub_cfg.shift4) * FW_SCRUB_WAYS4;
+	__u64 home = (sum >> 32) * fw_scrub_cfg.lines4 >> 32;
+	__u64 tag = sum >> FW_SCRUB_TAG_SHIFT & 0xff;
+	struct fw_scrub4 *line = fw_scrub4_get(home);
+	struct fw_scrub_side4 *side = fw_scrub_side4_get(home * FW_SCRUB_SIDES4);
+	__u64 tags = FW_READ_ONCE(line->tags);
+	__u64 ways = fw_scrub_tagged(tags, tag);
 
-	for (int i = 0; i < FW_SCRUB_LINES * FW_SCRUB_WAYS4; i++) {
-		struct fw_scrub4 *entry = fw_scrub4_get(at + i);
-		__u32 class = FW_READ_ONCE(entry->class);
-
-		if (class == FW_SCRUB_FREE)
-			return;
-		if (entry->addr_be != addr_be)
-			continue;
-		if (fw_scrub_lives(class, entry->until_tick, now)) {
-			found->class = class;
-			found->hits = &entry->hits;
-		}
-		if (class != FW_SCRUB_LEFT)
-			return;
-	}
+	if (!ways && !(tags >> FW_SCRUB_MORE_SHIFT))
+		return;
+	if (fw_likely(fw_scrub_take4(found, line, side, fw_scrub_way(ways), addr_be, now)))
+		return;
+	fw_scrub_search4(found, home, addr_be, tag, now);
 }
 
 static __always_inline void fw_scrub_find6(struct fw_scrub_found *found, const __u64 addr[2],
@@ -126,21 +204,34 @@ __noinline int fw_scrub_conditional(__u64 rules, __u32 proto, __u32 ports, __u32
 	return FW_SCRUB_NONE;
 }
 
-/* The rule of those of this port by which what was found is dropped. */
+/* The rule of those of this port by which what was found is dropped, if it has no conditions. */
+static __always_inline int fw_scrub_plain_of(const struct fw_scrub_found *found, __u64 here)
+{
+	const struct fw_scrub_class *class;
+	__u32 first;
+
+	class = &fw_scrub.class[found->class & (FW_SCRUB_CLASSES - 1)];
+	first = class->first & (FW_SCRUB_RULES - 1);
+	if (fw_likely(class->rules & here & fw_scrub.plain & (1ULL << first)))
+		return first;
+	return FW_SCRUB_NONE;
+}
+
+/* By any. */
 static __always_inline int fw_scrub_rule_of(const struct fw_scrub_found *found, __u64 here,
 					    const struct fw_scrub_pkt *p)
 {
 	const struct fw_scrub_class *class;
 	__u64 rules;
-	__u32 first;
+	int rule;
 
 	if (!found->hits)
 		return FW_SCRUB_NONE;
+	rule = fw_scrub_plain_of(found, here);
+	if (rule >= 0)
+		return rule;
 	class = &fw_scrub.class[found->class & (FW_SCRUB_CLASSES - 1)];
 	rules = class->rules & here;
-	first = class->first & (FW_SCRUB_RULES - 1);
-	if (fw_likely(rules & fw_scrub.plain & (1ULL << first)))
-		return first;
 	return rules ? fw_scrub_conditional(rules, p->proto, p->ports, p->has_ports)
 		     : FW_SCRUB_NONE;
 }
@@ -237,12 +328,29 @@ static __always_inline void fw_scrub_ports(struct fw_scrub_pkt *p, const void *l
 	p->ports = (__u32)fw_ntohs(port[0]) << 16 | fw_ntohs(port[1]);
 }
 
+/* All that may drop an IPv4 packet. */
+static __noinline int fw_scrub_any4(const void *data, const void *end, struct fw_scrub_pkt *p,
+				    struct fw_scrub_found *found)
+{
+	const struct fw_ip4 *ip = data + FW_ETH_LEN;
+	int rule;
+
+	if (!p || !found || (const void *)(ip + 1) > end)
+		return FW_SCRUB_NONE;
+	p->proto = ip->proto;
+	fw_scrub_ports(p, ip + 1, end, fw_ntohs(ip->tot_len_be) - FW_IP4_LEN);
+	rule = fw_scrub_by4(p, ip->saddr_be, fw_scrub_here.by_source, found);
+	if (rule < 0)
+		rule = fw_scrub_by4(p, ip->daddr_be, fw_scrub_here.by_destination, found);
+	return rule;
+}
+
 static __always_inline int fw_scrub_ip4(const void *data, const void *end, struct fw_scrub_pkt *p,
 					struct fw_scrub_found *found)
 {
 	const struct fw_ip4 *ip = data + FW_ETH_LEN;
 	__u32 len;
-	int rule;
+	int rule = FW_SCRUB_NONE;
 
 	if ((const void *)(ip + 1) > end)
 		return FW_SCRUB_NONE;
@@ -250,28 +358,34 @@ static __always_inline int fw_scrub_ip4(const void *data, const void *end, struc
 	/* further fragments have no ports, and the first waits for them in the kernel */
 	if (ip->version_ihl != 0x45 || (ip->frag_be & fw_htons(0x3fff)) || len < FW_IP4_LEN)
 		return FW_SCRUB_NONE;
-	p->proto = ip->proto;
-	fw_scrub_ports(p, ip + 1, end, len - FW_IP4_LEN);
-	rule = fw_scrub_by4(p, ip->saddr_be, fw_scrub_here.by_source, found);
-	if (rule < 0)
-		rule = fw_scrub_by4(p, ip->daddr_be, fw_scrub_here.by_destination, found);
-	if (rule < 0)
-		return rule;
+	/* most: a source alone, by a rule that asks nothing else */
+	fw_scrub_find4(found, ip->saddr_be, p->now_tick);
+	if (found->hits)
+		rule = fw_scrub_plain_of(found, fw_scrub_here.by_source);
+	else if (!(fw_scrub.ranges & FW_SCRUB_NETS4) && !fw_scrub.pairs &&
+		 !fw_scrub_here.by_destination)
+		return FW_SCRUB_NONE;
+	if (fw_unlikely(rule < 0)) {
+		found->hits = NULL;
+		rule = fw_scrub_any4(data, end, p, found);
+		if (rule < 0)
+			return rule;
+	}
 	/* ip_rcv_core() would have dropped it before, and counted elsewhere */
-	if (FW_ETH_LEN + len > (__u32)(end - data) || fw_csum_ip(ip) != 0xffff)
+	if (FW_ETH_LEN + len > (__u32)(end - data) || !fw_csum_ip_right(ip))
 		return FW_SCRUB_NONE;
 	return rule;
 }
 
-static __always_inline int fw_scrub_ip6(const void *data, const void *end, struct fw_scrub_pkt *p,
-					struct fw_scrub_found *found)
+static __noinline int fw_scrub_ip6(const void *data, const void *end, struct fw_scrub_pkt *p,
+				   struct fw_scrub_found *found)
 {
 	const struct fw_ip6 *ip = data + FW_ETH_LEN;
 	const __u64 extensions = 1ULL << 0 | 1ULL << 43 | 1ULL << 44 | 1ULL << 51 | 1ULL << 60;
 	__u32 len;
 	int rule;
 
-	if ((const void *)(ip + 1) > end || fw_ntohl(ip->word0_be) >> 28 != 6)
+	if (!p || !found || (const void *)(ip + 1) > end || fw_ntohl(ip->word0_be) >> 28 != 6)
 		return FW_SCRUB_NONE;
 	p->proto = ip->next_header;
 	/* the kernel may answer these, and the protocol is behind them */
@@ -291,7 +405,7 @@ static __always_inline int fw_scrub_ip6(const void *data, const void *end, struc
 /* True if the frame is to be dropped. */
 static __always_inline int fw_scrub_drops(const void *data, const void *end)
 {
-	const fw_u16_any *mac = data, *own = (const void *)fw_scrub_here.mac;
+	const fw_u64_any *mac = data, *own = (const void *)fw_scrub_here.mac;
 	struct fw_scrub_pkt p = {};
 	struct fw_scrub_found found = {};
 	struct fw_scrub_count *count;
@@ -302,7 +416,7 @@ static __always_inline int fw_scrub_drops(const void *data, const void *end)
 	if (data + FW_ETH_LEN > end)
 		return 0;
 	/* to somebody else, or to all: bridges and others may take it ahead of the rules */
-	if ((mac[0] ^ own[0]) | (mac[1] ^ own[1]) | (mac[2] ^ own[2]))
+	if (FW_SCRUB_MAC(*mac ^ *own))
 		return 0;
 	p.now_tick = fw_now();
 	if (!fw_scrub.valid || !fw_ctl.on || fw_reached(p.now_tick, fw_ctl.deadline_tick))
