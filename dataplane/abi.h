@@ -478,7 +478,8 @@ enum fw_scrub_const {
 	/* Entries of a cache line, and lines that are looked at from an address's home on. */
 	FW_SCRUB_WAYS4 = 7,
 	FW_SCRUB_WAYS6 = 2,
-	FW_SCRUB_LINES = 4,
+	FW_SCRUB_LINES4 = 8,
+	FW_SCRUB_LINES6 = 4,
 	/* Sides of a line: one too many, so that they are found by a shift. */
 	FW_SCRUB_SIDES4 = 8,
 	/* In place of a tag: an address whose home is here stands in a line behind. */
@@ -546,8 +547,9 @@ struct fw_scrub_net {
 
 struct fw_scrub_class {
 	__u64 rules;
-	__u32 first; /* the lowest of them */
-	__u32 pad;
+	__u64 plain; /* the lowest of them, if it has no conditions */
+	__u32 first; /* its number */
+	__u32 pad[3];
 };
 
 /* What else must be equal for a rule to drop. */
@@ -566,7 +568,6 @@ struct fw_scrub {
 	__u32 ranges; /* enum fw_scrub_const: there are prefixes */
 	__u32 pairs;  /* bit k: there are concatenations of kind k */
 	__u32 pad;
-	__u64 plain; /* rules without conditions */
 	struct fw_scrub_rule rule[FW_SCRUB_RULES];
 	struct fw_scrub_class class[FW_SCRUB_CLASSES];
 };
@@ -858,9 +859,9 @@ FW_ABI_SIZE(fw_scrub6, 32);
 FW_ABI_SIZE(fw_scrub_net4, 8);
 FW_ABI_SIZE(fw_scrub_net6, 20);
 FW_ABI_SIZE(fw_scrub_net, 16);
-FW_ABI_SIZE(fw_scrub_class, 16);
+FW_ABI_SIZE(fw_scrub_class, 32);
 FW_ABI_SIZE(fw_scrub_rule, 40);
-FW_ABI_SIZE(fw_scrub, 18968);
+FW_ABI_SIZE(fw_scrub, 35344);
 FW_ABI_SIZE(fw_scrub_here, 24);
 FW_ABI_SIZE(fw_scrub_count, 24);
 FW_ABI_SIZE(fw_scrub_config, 48);

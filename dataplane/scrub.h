@@ -40,18 +40,44 @@ static __always_inline int fw_scrub_lives(__u32 class, __u32 until_tick, __u32 n
 	return class >= FW_SCRUB_CLASS_FIRST && (!until_tick || !fw_reached(now, until_tick));
 }
 
-/* The same of what a line says. Only who has less than a second left is looked for elsewhere. */
-static __always_inline int fw_scrub_lives4(__u32 meta, const struct fw_scrub_side4 *side, __u32 now)
+/* By what a line says. */
+static __always_inline int fw_scrub_surely4(__u32 meta, __u32 now)
 {
 	const __u32 unit = FW_SCRUB_CLASSES;
 	__u32 until = meta & -unit;
-	__s32 ahead = until - (now & -unit);
 
-	if ((meta & (unit - 1)) < FW_SCRUB_CLASS_FIRST)
-		return 0;
-	if (!until || ahead > 0)
+	return !until || (__s32)(until - (now & -unit)) > 0;
+}
+
+/* The same, by the tick, of somebody. Only who has less than a second left is looked for elsewhere. */
+static __always_inline int fw_scrub_lives4(__u32 meta, __u64 place, __u64 way,
+					   __u32 now)
+{
+	const __u32 unit = FW_SCRUB_CLASSES;
+	__s32 ahead = (meta & -unit) - (now & -unit);
+
+	if (fw_scrub_surely4(meta, now))
 		return 1;
-	return !ahead && !fw_reached(now, FW_READ_ONCE(side->until_tick));
+	return !ahead && !fw_reached(now, FW_READ_ONCE((fw_scrub_side4_get(place) + way)->until_tick));
+}
+
+/* An IPv4 address's way into the table. */
+struct fw_scrub_seek4 {
+	__u64 home; /* a line */
+	__u64 tag;
+};
+
+static __always_inline struct fw_scrub_seek4 fw_scrub_seek4(__u32 addr_be)
+{
+	__u64 sum = addr_be * fw_scrub_cfg.hash_key[0];
+
+	/* adjacent addresses are many, and a product alone lays them out as a grid: with some keys on
+	   the same few lines */
+	sum = (sum ^ sum >> 32) * fw_scrub_cfg.hash_key[1];
+	return (struct fw_scrub_seek4){
+		.home = (sum >> 32) * fw_scrub_cfg.lines4 >> 32,
+		.tag = sum >> FW_SCRUB_TAG_SHIFT & 0xff,
+	};
 }
 
 /* Of the ways of a line those with this tag, as the highest bits of their bytes. */
@@ -70,67 +96,49 @@ static __always_inline __u64 fw_scrub_way(__u64 ways)
 	return ((ways & -ways) >> 7) * 0x0001020304050607ULL >> 56 & 7;
 }
 
-/* True if it is the address's and drops it. */
-static __always_inline int fw_scrub_take4(struct fw_scrub_found *found, struct fw_scrub4 *line,
-					  struct fw_scrub_side4 *side, __u64 way, __u32 addr_be,
-					  __u32 now)
+/*
+ * What a way says of an address; 0: nothing. Read between two looks at the address, or it might be
+ * what is said of another, which has the way from now on.
+ */
+static __always_inline __u32 fw_scrub_meta4(const struct fw_scrub4 *line, __u64 way, __u32 addr_be)
 {
 	__u32 meta;
 
 	if (FW_READ_ONCE(line->addr_be[way]) != addr_be)
 		return 0;
 	meta = FW_READ_ONCE(line->meta[way]);
-	side += way;
-	if (!fw_scrub_lives4(meta, side, now))
-		return 0;
-	/* it was another's meanwhile: in doubt the kernel's */
-	if (FW_READ_ONCE(line->addr_be[way]) != addr_be || FW_READ_ONCE(line->meta[way]) != meta)
-		return 0;
-	found->class = meta;
-	found->hits = &side->hits;
-	return 1;
+	return FW_READ_ONCE(line->addr_be[way]) == addr_be ? meta : 0;
 }
 
-/* Wherever it is. */
-static __noinline int fw_scrub_search4(struct fw_scrub_found *found, __u64 home, __u32 addr_be,
-				       __u64 tag, __u32 now)
+static __noinline int fw_scrub_find4(struct fw_scrub_found *found, __u32 addr_be, __u32 now)
 {
+	struct fw_scrub_seek4 seek = fw_scrub_seek4(addr_be);
+
 	if (!found)
 		return 0;
-	for (__u32 i = 0; i < FW_SCRUB_LINES; i++) {
-		struct fw_scrub4 *line = fw_scrub4_get(home + i);
-		struct fw_scrub_side4 *side = fw_scrub_side4_get((home + i) * FW_SCRUB_SIDES4);
+	for (__u32 i = 0; i < FW_SCRUB_LINES4; i++) {
+		struct fw_scrub4 *line = fw_scrub4_get(seek.home + i);
 		__u64 tags = FW_READ_ONCE(line->tags);
-		__u64 ways = fw_scrub_tagged(tags, tag);
+		__u64 ways = fw_scrub_tagged(tags, seek.tag);
 
-		for (__u32 j = 0; j < FW_SCRUB_WAYS4 && ways; j++, ways &= ways - 1)
-			if (fw_scrub_take4(found, line, side, fw_scrub_way(ways), addr_be, now))
-				return 1;
+		for (__u32 j = 0; j < FW_SCRUB_WAYS4 && ways; j++, ways &= ways - 1) {
+			__u64 way = fw_scrub_way(ways);
+			__u64 place = (seek.home + i) * FW_SCRUB_SIDES4;
+			__u32 meta = fw_scrub_meta4(line, way, addr_be);
+
+			if (!meta || !fw_scrub_lives4(meta, place, way, now))
+				continue;
+			/* the end may be a later one's */
+			if (FW_READ_ONCE(line->meta[way]) != meta)
+				return 0;
+			found->class = meta;
+			found->hits = &(fw_scrub_side4_get(place) + way)->hits;
+			return 1;
+		}
 		if (!(tags >> FW_SCRUB_MORE_SHIFT))
 			return 0;
 	}
 	return 0;
-}
-
-/*
- * One cold cache line for an address that is in the table, and for most that are not. No jump
- * depends on where in the line it is.
- */
-static __always_inline void fw_scrub_find4(struct fw_scrub_found *found, __u32 addr_be, __u32 now)
-{
-	__u64 sum = (addr_be + 1ULL) * fw_scrub_cfg.hash_key[0];
-	__u64 home = (sum >> 32) * fw_scrub_cfg.lines4 >> 32;
-	__u64 tag = sum >> FW_SCRUB_TAG_SHIFT & 0xff;
-	struct fw_scrub4 *line = fw_scrub4_get(home);
-	struct fw_scrub_side4 *side = fw_scrub_side4_get(home * FW_SCRUB_SIDES4);
-	__u64 tags = FW_READ_ONCE(line->tags);
-	__u64 ways = fw_scrub_tagged(tags, tag);
-
-	if (!ways && !(tags >> FW_SCRUB_MORE_SHIFT))
-		return;
-	if (fw_likely(fw_scrub_take4(found, line, side, fw_scrub_way(ways), addr_be, now)))
-		return;
-	fw_scrub_search4(found, home, addr_be, tag, now);
 }
 
 static __always_inline void fw_scrub_find6(struct fw_scrub_found *found, const __u64 addr[2],
@@ -140,7 +148,7 @@ static __always_inline void fw_scrub_find6(struct fw_scrub_found *found, const _
 		    addr[1] * fw_scrub_cfg.hash_key[1] + pair * fw_scrub_cfg.hash_key[2];
 	__u64 at = (sum >> fw_scrub_cfg.shift6) * FW_SCRUB_WAYS6;
 
-	for (int i = 0; i < FW_SCRUB_LINES * FW_SCRUB_WAYS6; i++) {
+	for (int i = 0; i < FW_SCRUB_LINES6 * FW_SCRUB_WAYS6; i++) {
 		struct fw_scrub6 *entry = fw_scrub6_get(at + i);
 		__u32 class = FW_READ_ONCE(entry->class);
 		const fw_u64_any *have = (const void *)entry->addr_be;
@@ -204,34 +212,19 @@ __noinline int fw_scrub_conditional(__u64 rules, __u32 proto, __u32 ports, __u32
 	return FW_SCRUB_NONE;
 }
 
-/* The rule of those of this port by which what was found is dropped, if it has no conditions. */
-static __always_inline int fw_scrub_plain_of(const struct fw_scrub_found *found, __u64 here)
-{
-	const struct fw_scrub_class *class;
-	__u32 first;
-
-	class = &fw_scrub.class[found->class & (FW_SCRUB_CLASSES - 1)];
-	first = class->first & (FW_SCRUB_RULES - 1);
-	if (fw_likely(class->rules & here & fw_scrub.plain & (1ULL << first)))
-		return first;
-	return FW_SCRUB_NONE;
-}
-
-/* By any. */
+/* The rule of those of this port by which what was found is dropped. */
 static __always_inline int fw_scrub_rule_of(const struct fw_scrub_found *found, __u64 here,
 					    const struct fw_scrub_pkt *p)
 {
 	const struct fw_scrub_class *class;
 	__u64 rules;
-	int rule;
 
 	if (!found->hits)
 		return FW_SCRUB_NONE;
-	rule = fw_scrub_plain_of(found, here);
-	if (rule >= 0)
-		return rule;
 	class = &fw_scrub.class[found->class & (FW_SCRUB_CLASSES - 1)];
 	rules = class->rules & here;
+	if (fw_likely(class->plain & here))
+		return class->first & (FW_SCRUB_RULES - 1);
 	return rules ? fw_scrub_conditional(rules, p->proto, p->ports, p->has_ports)
 		     : FW_SCRUB_NONE;
 }
@@ -328,29 +321,12 @@ static __always_inline void fw_scrub_ports(struct fw_scrub_pkt *p, const void *l
 	p->ports = (__u32)fw_ntohs(port[0]) << 16 | fw_ntohs(port[1]);
 }
 
-/* All that may drop an IPv4 packet. */
-static __noinline int fw_scrub_any4(const void *data, const void *end, struct fw_scrub_pkt *p,
-				    struct fw_scrub_found *found)
-{
-	const struct fw_ip4 *ip = data + FW_ETH_LEN;
-	int rule;
-
-	if (!p || !found || (const void *)(ip + 1) > end)
-		return FW_SCRUB_NONE;
-	p->proto = ip->proto;
-	fw_scrub_ports(p, ip + 1, end, fw_ntohs(ip->tot_len_be) - FW_IP4_LEN);
-	rule = fw_scrub_by4(p, ip->saddr_be, fw_scrub_here.by_source, found);
-	if (rule < 0)
-		rule = fw_scrub_by4(p, ip->daddr_be, fw_scrub_here.by_destination, found);
-	return rule;
-}
-
 static __always_inline int fw_scrub_ip4(const void *data, const void *end, struct fw_scrub_pkt *p,
 					struct fw_scrub_found *found)
 {
 	const struct fw_ip4 *ip = data + FW_ETH_LEN;
 	__u32 len;
-	int rule = FW_SCRUB_NONE;
+	int rule;
 
 	if ((const void *)(ip + 1) > end)
 		return FW_SCRUB_NONE;
@@ -358,34 +334,28 @@ static __always_inline int fw_scrub_ip4(const void *data, const void *end, struc
 	/* further fragments have no ports, and the first waits for them in the kernel */
 	if (ip->version_ihl != 0x45 || (ip->frag_be & fw_htons(0x3fff)) || len < FW_IP4_LEN)
 		return FW_SCRUB_NONE;
-	/* most: a source alone, by a rule that asks nothing else */
-	fw_scrub_find4(found, ip->saddr_be, p->now_tick);
-	if (found->hits)
-		rule = fw_scrub_plain_of(found, fw_scrub_here.by_source);
-	else if (!(fw_scrub.ranges & FW_SCRUB_NETS4) && !fw_scrub.pairs &&
-		 !fw_scrub_here.by_destination)
-		return FW_SCRUB_NONE;
-	if (fw_unlikely(rule < 0)) {
-		found->hits = NULL;
-		rule = fw_scrub_any4(data, end, p, found);
-		if (rule < 0)
-			return rule;
-	}
+	p->proto = ip->proto;
+	fw_scrub_ports(p, ip + 1, end, len - FW_IP4_LEN);
+	rule = fw_scrub_by4(p, ip->saddr_be, fw_scrub_here.by_source, found);
+	if (rule < 0)
+		rule = fw_scrub_by4(p, ip->daddr_be, fw_scrub_here.by_destination, found);
+	if (rule < 0)
+		return rule;
 	/* ip_rcv_core() would have dropped it before, and counted elsewhere */
-	if (FW_ETH_LEN + len > (__u32)(end - data) || !fw_csum_ip_right(ip))
+	if (FW_ETH_LEN + len > (__u32)(end - data) || fw_csum_ip(ip) != 0xffff)
 		return FW_SCRUB_NONE;
 	return rule;
 }
 
-static __noinline int fw_scrub_ip6(const void *data, const void *end, struct fw_scrub_pkt *p,
-				   struct fw_scrub_found *found)
+static __always_inline int fw_scrub_ip6(const void *data, const void *end, struct fw_scrub_pkt *p,
+					struct fw_scrub_found *found)
 {
 	const struct fw_ip6 *ip = data + FW_ETH_LEN;
 	const __u64 extensions = 1ULL << 0 | 1ULL << 43 | 1ULL << 44 | 1ULL << 51 | 1ULL << 60;
 	__u32 len;
 	int rule;
 
-	if (!p || !found || (const void *)(ip + 1) > end || fw_ntohl(ip->word0_be) >> 28 != 6)
+	if ((const void *)(ip + 1) > end || fw_ntohl(ip->word0_be) >> 28 != 6)
 		return FW_SCRUB_NONE;
 	p->proto = ip->next_header;
 	/* the kernel may answer these, and the protocol is behind them */
@@ -402,24 +372,32 @@ static __noinline int fw_scrub_ip6(const void *data, const void *end, struct fw_
 	return rule;
 }
 
-/* True if the frame is to be dropped. */
-static __always_inline int fw_scrub_drops(const void *data, const void *end)
+/* A frame that a rule drops: true, or it is the one that the kernel is given. */
+static __always_inline int fw_scrub_settle(int number, __u32 bytes, __u32 now, __u32 *hits)
 {
-	const fw_u64_any *mac = data, *own = (const void *)fw_scrub_here.mac;
-	struct fw_scrub_pkt p = {};
+	struct fw_scrub_rule *rule = &fw_scrub.rule[number & (FW_SCRUB_RULES - 1)];
+	struct fw_scrub_count *count = fw_scrub_count_get(fw_cpu_id() * FW_SCRUB_RULES + number);
+
+	if (fw_unlikely(fw_reached(now, rule->due_tick))) {
+		rule->due_tick = now + fw_scrub_cfg.hz;
+		count->passed++;
+		return 0;
+	}
+	count->bytes += bytes;
+	if (!(++count->dropped % FW_SCRUB_SAMPLE) && hits)
+		*hits += FW_SCRUB_SAMPLE;
+	return 1;
+}
+
+/* By whatever it may be dropped. */
+static __noinline int fw_scrub_any(const void *data, const void *end, __u32 now)
+{
+	struct fw_scrub_pkt p = {.now_tick = now};
 	struct fw_scrub_found found = {};
-	struct fw_scrub_count *count;
-	struct fw_scrub_rule *rule;
-	__u16 ethertype_be;
 	int number = FW_SCRUB_NONE;
+	__u16 ethertype_be;
 
 	if (data + FW_ETH_LEN > end)
-		return 0;
-	/* to somebody else, or to all: bridges and others may take it ahead of the rules */
-	if (FW_SCRUB_MAC(*mac ^ *own))
-		return 0;
-	p.now_tick = fw_now();
-	if (!fw_scrub.valid || !fw_ctl.on || fw_reached(p.now_tick, fw_ctl.deadline_tick))
 		return 0;
 	ethertype_be = *(const fw_u16_any *)(data + FW_ETH_MAC2);
 	if (ethertype_be == fw_htons(FW_ETH_IP))
@@ -428,17 +406,68 @@ static __always_inline int fw_scrub_drops(const void *data, const void *end)
 		number = fw_scrub_ip6(data, end, &p, &found);
 	if (number < 0)
 		return 0;
-	rule = &fw_scrub.rule[number & (FW_SCRUB_RULES - 1)];
-	count = fw_scrub_count_get(fw_cpu_id() * FW_SCRUB_RULES + number);
-	if (fw_unlikely(fw_reached(p.now_tick, rule->due_tick))) {
-		rule->due_tick = p.now_tick + fw_scrub_cfg.hz;
-		count->passed++;
+	return fw_scrub_settle(number, end - data, now, found.hits);
+}
+
+/*
+ * Most of a flood: plain IPv4 from an address that a rule without conditions drops. No jump depends
+ * on where in its line the address is, and nothing is asked twice; what is not so simple is asked
+ * again, of fw_scrub_any().
+ */
+static __always_inline int fw_scrub_straight(const void *data, const void *end, __u32 now)
+{
+	const struct fw_ip4 *ip = data + FW_ETH_LEN;
+	__u32 bytes = end - data;
+	const struct fw_scrub_class *class;
+	struct fw_scrub_seek4 seek;
+	struct fw_scrub4 *line;
+	__u64 tags, ways, way;
+	__u32 meta, number;
+
+	if ((const void *)(ip + 1) > end ||
+	    *(const fw_u16_any *)(data + FW_ETH_MAC2) != fw_htons(FW_ETH_IP))
+		return fw_scrub_any(data, end, now);
+	if (ip->version_ihl != 0x45 || (ip->frag_be & fw_htons(0x3fff)))
 		return 0;
-	}
-	count->bytes += (__u32)(end - data);
-	if (!(++count->dropped % FW_SCRUB_SAMPLE) && found.hits)
-		*found.hits += FW_SCRUB_SAMPLE;
-	return 1;
+	/* from a header's length to what came */
+	if ((__u32)(fw_ntohs(ip->tot_len_be) - FW_IP4_LEN) > bytes - FW_ETH_LEN - FW_IP4_LEN)
+		return 0;
+	seek = fw_scrub_seek4(ip->saddr_be);
+	line = fw_scrub4_get(seek.home);
+	tags = FW_READ_ONCE(line->tags);
+	ways = fw_scrub_tagged(tags, seek.tag);
+	/* nobody's, and nothing else is asked */
+	if (!ways && !(tags >> FW_SCRUB_MORE_SHIFT) && !(fw_scrub.ranges & FW_SCRUB_NETS4) &&
+	    !fw_scrub.pairs && !fw_scrub_here.by_destination)
+		return 0;
+	way = fw_scrub_way(ways);
+	meta = fw_scrub_meta4(line, way, ip->saddr_be);
+	class = &fw_scrub.class[meta & (FW_SCRUB_CLASSES - 1)];
+	number = class->first & (FW_SCRUB_RULES - 1);
+	/* of no class there are no rules */
+	if (!(class->plain & fw_scrub_here.by_source) || !fw_scrub_surely4(meta, now))
+		return fw_scrub_any(data, end, now);
+	if (!fw_csum_ip_right(ip))
+		return 0;
+	return fw_scrub_settle(number, bytes, now,
+			       &(fw_scrub_side4_get(seek.home * FW_SCRUB_SIDES4) + way)->hits);
+}
+
+/* True if the frame is to be dropped. */
+static __always_inline int fw_scrub_drops(const void *data, const void *end)
+{
+	const fw_u64_any *mac = data, *own = (const void *)fw_scrub_here.mac;
+	__u32 now;
+
+	if (data + FW_ETH_LEN > end)
+		return 0;
+	/* to somebody else, or to all: bridges and others may take it ahead of the rules */
+	if (FW_SCRUB_MAC(*mac ^ *own))
+		return 0;
+	now = fw_now();
+	if (!fw_scrub.valid || !fw_ctl.on || fw_reached(now, fw_ctl.deadline_tick))
+		return 0;
+	return fw_scrub_straight(data, end, now);
 }
 
 #endif

@@ -39,8 +39,9 @@ const NEXT: &str = "fw_scrub_next";
 const HERE: [&str; 2] = [".data.here", ".data.counts"];
 /// Places of the table of IPv6 for each address that it is to hold, at least.
 const PLACES: u32 = 2;
-/// Addresses of IPv4 that a line is for: a fifth of its places is spare, or many would be in lines behind their own.
-const PER_LINE: f64 = FW_SCRUB_WAYS4 as f64 * 0.8;
+/// Addresses of IPv4 that a line is for. With as many of a million one in forty is in a line behind its own, and few
+/// have no place; with a line's seven ways full of them one in twelve and one in a hundred.
+const PER_LINE: f64 = FW_SCRUB_WAYS4 as f64 * 0.6;
 const ADDRESSES_MIN: u32 = 1 << 10;
 /// The most places that a table has: 512 MiB of IPv6.
 const PLACES_MAX: u32 = 1 << 24;
@@ -63,6 +64,8 @@ pub struct Scrubber {
     shared: Shared<fw_scrub>,
     table4: Table4,
     table6: Table6,
+    /// Rules without conditions.
+    plain: u64,
     here: BTreeMap<u32, Here>,
     nets: [usize; 2],
 }
@@ -77,6 +80,16 @@ fn lines(addresses: u32) -> u32 {
 fn places(addresses: u32) -> u32 {
     let wanted = addresses.max(ADDRESSES_MIN).saturating_mul(PLACES);
     wanted.min(PLACES_MAX).next_power_of_two()
+}
+
+fn class_of(rules: u64, plain: u64) -> fw_scrub_class {
+    let first = rules.trailing_zeros() % u64::BITS;
+    fw_scrub_class {
+        rules,
+        plain: rules & plain & 1 << first,
+        first,
+        ..fw_scrub_class::default()
+    }
 }
 
 fn load_scrub(config: &fw_scrub_config, maps: &MapByName) -> Result<Object, DatapathError> {
@@ -135,6 +148,7 @@ impl Scrubber {
             maps,
             _first: first,
             config,
+            plain: 0,
             here: BTreeMap::new(),
             nets: [0; 2],
         })
@@ -247,17 +261,18 @@ impl Scrubber {
     }
 
     /// What a rule asks beside the address; only while nothing is valid.
-    pub fn set_rule(&self, number: u32, rule: fw_scrub_rule) {
-        let plain = rule.proto == 0 && rule.dports == 0;
+    pub fn set_rule(&mut self, number: u32, rule: fw_scrub_rule) {
+        let bit = 1u64.checked_shl(number).unwrap_or(0);
+        self.plain &= !bit;
+        if rule.proto == 0 && rule.dports == 0 {
+            self.plain |= bit;
+        }
         self.change(|all| {
             if let Some(place) = all.rule.get_mut(number as usize) {
                 *place = rule;
-                let bit = 1u64 << number;
-                all.plain = if plain {
-                    all.plain | bit
-                } else {
-                    all.plain & !bit
-                };
+            }
+            for class in &mut all.class {
+                *class = class_of(class.rules, self.plain);
             }
         });
     }
@@ -266,11 +281,7 @@ impl Scrubber {
     pub fn set_class(&self, number: u32, rules: u64) {
         let at =
             std::mem::offset_of!(fw_scrub, class) + number as usize * size_of::<fw_scrub_class>();
-        let class = fw_scrub_class {
-            rules,
-            first: rules.trailing_zeros() % 64,
-            pad: 0,
-        };
+        let class = class_of(rules, self.plain);
         for (word, bytes) in class.as_bytes().chunks_exact(4).enumerate() {
             let value = u32::from_ne_bytes(bytes.first_chunk().copied().unwrap_or_default());
             self.shared.store(0, at + 4 * word, value);
@@ -397,6 +408,7 @@ impl Scrubber {
         }
         let mut more = Self::load(&maps, next, self.config.hz, room)?;
         more.nets = self.nets;
+        more.plain = self.plain;
         for (key, class, until_tick) in self.table4.all().chain(self.table6.all()) {
             more.set(&key, class, until_tick);
         }

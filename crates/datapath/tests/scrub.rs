@@ -37,7 +37,7 @@ impl Bench {
         }
         let datapath = Datapath::load(&Loaded::options()).unwrap();
         let scrubber = datapath.scrubber([100, 100]).unwrap();
-        let bench = Bench { datapath, scrubber };
+        let mut bench = Bench { datapath, scrubber };
         bench.datapath.control.set_on(true);
         bench.datapath.control.set_deadline(bench.tick(1_000_000));
         // no packet is due for the kernel

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use std::net::IpAddr;
 
 use freeway_abi::{
-    FW_SCRUB_CLASSES, FW_SCRUB_FREE, FW_SCRUB_LINES, FW_SCRUB_MORE_SHIFT, FW_SCRUB_SIDES4,
+    FW_SCRUB_CLASSES, FW_SCRUB_FREE, FW_SCRUB_LINES4, FW_SCRUB_MORE_SHIFT, FW_SCRUB_SIDES4,
     FW_SCRUB_TAG_SHIFT, FW_SCRUB_WAYS4, fw_scrub_config, fw_scrub_side4, fw_scrub4,
 };
 
@@ -44,7 +44,7 @@ impl Place {
 /// Lines of a table, with those behind the last home.
 pub(super) fn lines(config: &fw_scrub_config) -> u32 {
     // and one: the verifier lets no way be the last line's last but one
-    config.lines4 + FW_SCRUB_LINES
+    config.lines4 + FW_SCRUB_LINES4
 }
 
 /// The table, and how many of its places are in use.
@@ -71,13 +71,14 @@ impl Table4 {
     }
 
     fn sum(&self, addr_be: u32) -> u64 {
-        (u64::from(addr_be) + 1).wrapping_mul(self.config.hash_key[0])
+        let sum = u64::from(addr_be).wrapping_mul(self.config.hash_key[0]);
+        (sum ^ sum >> 32).wrapping_mul(self.config.hash_key[1])
     }
 
     /// The lines in which an address may be, in order.
     fn way(&self, addr_be: u32) -> impl Iterator<Item = u32> + use<> {
         let home = (self.sum(addr_be) >> 32) * u64::from(self.config.lines4) >> 32;
-        (0..FW_SCRUB_LINES).map(move |step| home as u32 + step)
+        (0..FW_SCRUB_LINES4).map(move |step| home as u32 + step)
     }
 
     fn find_be(&self, addr_be: u32) -> Option<Place> {

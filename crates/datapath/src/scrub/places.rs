@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::net::IpAddr;
 
 use freeway_abi::{
-    FW_SCRUB_CLASS_FIRST, FW_SCRUB_FREE, FW_SCRUB_LEFT, FW_SCRUB_LINES, FW_SCRUB_PAIR_IP4,
+    FW_SCRUB_CLASS_FIRST, FW_SCRUB_FREE, FW_SCRUB_LEFT, FW_SCRUB_LINES6, FW_SCRUB_PAIR_IP4,
     FW_SCRUB_PAIR_SHIFT, FW_SCRUB_WAYS6, fw_scrub_config, fw_scrub6,
 };
 
@@ -82,7 +82,7 @@ impl Table6 {
             sum(key, &self.config) >> self.config.shift6,
         );
         let home = (home as u32).wrapping_mul(FW_SCRUB_WAYS6);
-        (0..FW_SCRUB_LINES * FW_SCRUB_WAYS6).map(move |step| home.wrapping_add(step) & mask)
+        (0..FW_SCRUB_LINES6 * FW_SCRUB_WAYS6).map(move |step| home.wrapping_add(step) & mask)
     }
 
     fn find(&self, key: &ScrubKey) -> Option<u32> {
