@@ -436,10 +436,13 @@ static __always_inline int fw_scrub_straight(const void *data, const void *end, 
 	line = fw_scrub4_get(seek.home);
 	tags = FW_READ_ONCE(line->tags);
 	ways = fw_scrub_tagged(tags, seek.tag);
-	/* nobody's, and nothing else is asked */
-	if (!ways && !(tags >> FW_SCRUB_MORE_SHIFT) && !(fw_scrub.ranges & FW_SCRUB_NETS4) &&
-	    !fw_scrub.pairs && !fw_scrub_here.by_destination)
-		return 0;
+	if (!ways) {
+		/* nobody's, and nothing else is asked */
+		if (!(tags >> FW_SCRUB_MORE_SHIFT) && !(fw_scrub.ranges & FW_SCRUB_NETS4) &&
+		    !fw_scrub.pairs && !fw_scrub_here.by_destination)
+			return 0;
+		return fw_scrub_any(data, end, now);
+	}
 	way = fw_scrub_way(ways);
 	meta = fw_scrub_meta4(line, way, ip->saddr_be);
 	class = &fw_scrub.class[meta & (FW_SCRUB_CLASSES - 1)];
