@@ -589,9 +589,9 @@ struct fw_scrub_count {
 /* Load-time constants. */
 struct fw_scrub_config {
 	__u32 hz;
-	__u32 lines4; /* that are some address's home */
+	__u32 shift4; /* what is left of a sum names a line */
 	__u32 mask6;  /* entries - 1 */
-	__u32 shift6; /* what is left of a sum names a line */
+	__u32 shift6; /* as shift4 */
 	__u32 count_mask;
 	__u32 pad;
 	__u64 hash_key[3];

@@ -55,7 +55,7 @@ struct fw_scrub_count fw_scrub_counts[1] SEC(".data.counts") = {};
 		__builtin_assume(base + index != NULL);                                            \
 		return base + index;                                                               \
 	}
-/* from a line's home on: the verifier sees by the multiplication how many there are */
+/* from an address's home on: the verifier sees by the shift how many there are */
 FW_ELEMENT(fw_scrub4_get, struct fw_scrub4, fw_scrub_table4, )
 FW_ELEMENT(fw_scrub_side4_get, struct fw_scrub_side4, fw_scrub_sides4, )
 FW_ELEMENT(fw_scrub6_get, struct fw_scrub6, fw_scrub_table6, index &= fw_scrub_cfg.mask6)

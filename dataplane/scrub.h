@@ -75,7 +75,7 @@ static __always_inline struct fw_scrub_seek4 fw_scrub_seek4(__u32 addr_be)
 	   the same few lines */
 	sum = (sum ^ sum >> 32) * fw_scrub_cfg.hash_key[1];
 	return (struct fw_scrub_seek4){
-		.home = (sum >> 32) * fw_scrub_cfg.lines4 >> 32,
+		.home = sum >> fw_scrub_cfg.shift4,
 		.tag = sum >> FW_SCRUB_TAG_SHIFT & 0xff,
 	};
 }
@@ -90,10 +90,14 @@ static __always_inline __u64 fw_scrub_tagged(__u64 tags, __u64 tag)
 	return (differs - low) & ~differs & low << 7;
 }
 
-/* The number of the lowest of them. */
+/* The number of one of them. Of several it is any number, and it has no address there. */
 static __always_inline __u64 fw_scrub_way(__u64 ways)
 {
-	return ((ways & -ways) >> 7) * 0x0001020304050607ULL >> 56 & 7;
+	/* bit 8 * i + 7 brings i up to the highest bits */
+	const __u64 numbers = 1ULL << 46 | 2ULL << 38 | 3ULL << 30 | 4ULL << 22 | 5ULL << 14 |
+			      6ULL << 6;
+
+	return ways * numbers >> 61;
 }
 
 /*
@@ -122,7 +126,7 @@ static __noinline int fw_scrub_find4(struct fw_scrub_found *found, __u32 addr_be
 		__u64 ways = fw_scrub_tagged(tags, seek.tag);
 
 		for (__u32 j = 0; j < FW_SCRUB_WAYS4 && ways; j++, ways &= ways - 1) {
-			__u64 way = fw_scrub_way(ways);
+			__u64 way = fw_scrub_way(ways & -ways);
 			__u64 place = (seek.home + i) * FW_SCRUB_SIDES4;
 			__u32 meta = fw_scrub_meta4(line, way, addr_be);
 

@@ -39,7 +39,6 @@ const CLASS: u32 = FW_SCRUB_CLASS_FIRST;
 const WORD_AT: i16 = 22;
 
 fn main() -> Result<(), Failure> {
-
     let drop_all = program(&[mov(0, 1), EXIT])?;
     let cases = SETS.map(|(entries, sources)| Case::new(entries, sources, &drop_all));
     let mut samples: Vec<[Vec<f64>; 4]> = SETS.map(|_| Default::default()).into();
@@ -99,7 +98,11 @@ impl Case {
         };
         scrubber.set_rule(0, rule);
         scrubber.set_class(CLASS, 1);
-        let until_tick = if std::env::var_os("TIMED").is_some() { later } else { 0 };
+        let until_tick = if std::env::var_os("TIMED").is_some() {
+            later
+        } else {
+            0
+        };
         for number in 0..entries {
             let key = ScrubKey {
                 addr: IpAddr::V4(Ipv4Addr::from(FIRST + number)),
@@ -146,7 +149,9 @@ fn word(addr: u32) -> u64 {
 }
 
 fn header(addr: u32) -> [u8; 20] {
-    let mut ip = [0x45, 0, 0, 46, 0, 0, 0, 0, 64, 6, 0, 0, 0, 0, 0, 0, 198, 51, 100, 2];
+    let mut ip = [
+        0x45, 0, 0, 46, 0, 0, 0, 0, 64, 6, 0, 0, 0, 0, 0, 0, 198, 51, 100, 2,
+    ];
     ip[12..16].copy_from_slice(&addr.to_be_bytes());
     let sum: u32 = ip
         .chunks_exact(2)
@@ -199,7 +204,11 @@ fn update(map: &OwnedFd, value: &[u8]) -> Result<(), Failure> {
             0,
         )
     };
-    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error().into()) }
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error().into())
+    }
 }
 
 static ZERO: u32 = 0;
@@ -235,7 +244,11 @@ const fn copy(dst: u8, src: u8) -> bpf_insn {
 /// The frame's next source, and on to another program.
 fn source(frames: &OwnedFd, next: &OwnedFd, waits: bool) -> Result<OwnedFd, Failure> {
     let (frames, next) = (frames.as_raw_fd(), next.as_raw_fd());
-    let wait = if waits { insn(0x85, 0, 0, 0, 5) } else { mov(0, 0) }; // bpf_ktime_get_ns
+    let wait = if waits {
+        insn(0x85, 0, 0, 0, 5)
+    } else {
+        mov(0, 0)
+    }; // bpf_ktime_get_ns
     program(&[
         copy(6, 1),
         wait,

@@ -73,7 +73,8 @@ pub struct Scrubber {
 /// Lines for so many addresses of IPv4.
 fn lines(addresses: u32) -> u32 {
     let wanted = addresses.clamp(ADDRESSES_MIN, PLACES_MAX);
-    (f64::from(wanted) / PER_LINE).ceil() as u32
+    let lines = (f64::from(wanted) / PER_LINE).ceil() as u32;
+    lines.next_power_of_two()
 }
 
 /// Places for so many of IPv6.
@@ -129,7 +130,7 @@ impl Scrubber {
         let cpus = possible_cpus().next_power_of_two();
         let config = fw_scrub_config {
             hz,
-            lines4: lines(room[0]),
+            shift4: u64::BITS - lines(room[0]).ilog2(),
             mask6: places6 - 1,
             shift6: 64 - (places6 / FW_SCRUB_WAYS6).ilog2(),
             pad: 0,
@@ -164,7 +165,7 @@ impl Scrubber {
     #[must_use]
     pub fn room(&self) -> [u32; 2] {
         [
-            (f64::from(self.config.lines4) * PER_LINE) as u32,
+            (f64::from(lines::homes(&self.config)) * PER_LINE) as u32,
             (self.config.mask6 + 1) / PLACES,
         ]
     }

@@ -41,10 +41,14 @@ impl Place {
     }
 }
 
-/// Lines of a table, with those behind the last home.
+/// Lines that are some address's home.
+pub(super) fn homes(config: &fw_scrub_config) -> u32 {
+    1 << (u64::BITS - config.shift4)
+}
+
+/// With those behind the last home, and one more: the verifier takes the number of a way for one of eight.
 pub(super) fn lines(config: &fw_scrub_config) -> u32 {
-    // and one: the verifier lets no way be the last line's last but one
-    config.lines4 + FW_SCRUB_LINES4
+    homes(config) + FW_SCRUB_LINES4
 }
 
 /// The table, and how many of its places are in use.
@@ -77,7 +81,7 @@ impl Table4 {
 
     /// The lines in which an address may be, in order.
     fn way(&self, addr_be: u32) -> impl Iterator<Item = u32> + use<> {
-        let home = (self.sum(addr_be) >> 32) * u64::from(self.config.lines4) >> 32;
+        let home = self.sum(addr_be) >> self.config.shift4;
         (0..FW_SCRUB_LINES4).map(move |step| home as u32 + step)
     }
 
