@@ -502,13 +502,14 @@ enum fw_scrub_const {
 };
 
 /*
- * IPv4 addresses, a cache line of them: all that a drop reads of its address, but in the last second
- * of its time. Tags are bytes of the addresses' sums, compared all at once.
+ * IPv4 addresses, a cache line of them: all that a drop reads of its address, but in the last
+ * second of its time. Tags are bytes of the addresses' sums, compared all at once.
  */
 struct fw_scrub4 {
 	__u64 tags; /* of way i at bit 8 * i */
 	__u32 addr_be[FW_SCRUB_WAYS4];
-	/* class, or enum fw_scrub_const, and above it the upper bits of the tick; 0 there: for good */
+	/* a class, and above it the upper bits of the end's tick, 0 if there is none; or
+	   FW_SCRUB_FREE */
 	__u32 meta[FW_SCRUB_WAYS4];
 };
 

@@ -49,16 +49,16 @@ static __always_inline int fw_scrub_surely4(__u32 meta, __u32 now)
 	return !until || (__s32)(until - (now & -unit)) > 0;
 }
 
-/* The same, by the tick, of somebody. Only who has less than a second left is looked for elsewhere. */
-static __always_inline int fw_scrub_lives4(__u32 meta, __u64 place, __u64 way,
-					   __u32 now)
+/* The same by the tick. Only who has less than a second left is looked for elsewhere. */
+static __always_inline int fw_scrub_lives4(__u32 meta, __u64 place, __u64 way, __u32 now)
 {
 	const __u32 unit = FW_SCRUB_CLASSES;
 	__s32 ahead = (meta & -unit) - (now & -unit);
 
 	if (fw_scrub_surely4(meta, now))
 		return 1;
-	return !ahead && !fw_reached(now, FW_READ_ONCE((fw_scrub_side4_get(place) + way)->until_tick));
+	return !ahead &&
+	       !fw_reached(now, FW_READ_ONCE((fw_scrub_side4_get(place) + way)->until_tick));
 }
 
 /* An IPv4 address's way into the table. */
@@ -71,8 +71,8 @@ static __always_inline struct fw_scrub_seek4 fw_scrub_seek4(__u32 addr_be)
 {
 	__u64 sum = addr_be * fw_scrub_cfg.hash_key[0];
 
-	/* adjacent addresses are many, and a product alone lays them out as a grid: with some keys on
-	   the same few lines */
+	/* adjacent addresses are many, and a product alone lays them out as a grid: with some keys
+	   on the same few lines */
 	sum = (sum ^ sum >> 32) * fw_scrub_cfg.hash_key[1];
 	return (struct fw_scrub_seek4){
 		.home = sum >> fw_scrub_cfg.shift4,
@@ -94,8 +94,8 @@ static __always_inline __u64 fw_scrub_tagged(__u64 tags, __u64 tag)
 static __always_inline __u64 fw_scrub_way(__u64 ways)
 {
 	/* bit 8 * i + 7 brings i up to the highest bits */
-	const __u64 numbers = 1ULL << 46 | 2ULL << 38 | 3ULL << 30 | 4ULL << 22 | 5ULL << 14 |
-			      6ULL << 6;
+	const __u64 numbers =
+		1ULL << 46 | 2ULL << 38 | 3ULL << 30 | 4ULL << 22 | 5ULL << 14 | 6ULL << 6;
 
 	return ways * numbers >> 61;
 }
@@ -325,30 +325,21 @@ static __always_inline void fw_scrub_ports(struct fw_scrub_pkt *p, const void *l
 	p->ports = (__u32)fw_ntohs(port[0]) << 16 | fw_ntohs(port[1]);
 }
 
+/* fw_scrub_straight() has looked at the header, but for its checksum. */
 static __always_inline int fw_scrub_ip4(const void *data, const void *end, struct fw_scrub_pkt *p,
 					struct fw_scrub_found *found)
 {
 	const struct fw_ip4 *ip = data + FW_ETH_LEN;
-	__u32 len;
 	int rule;
 
 	if ((const void *)(ip + 1) > end)
 		return FW_SCRUB_NONE;
-	len = fw_ntohs(ip->tot_len_be);
-	/* further fragments have no ports, and the first waits for them in the kernel */
-	if (ip->version_ihl != 0x45 || (ip->frag_be & fw_htons(0x3fff)) || len < FW_IP4_LEN)
-		return FW_SCRUB_NONE;
 	p->proto = ip->proto;
-	fw_scrub_ports(p, ip + 1, end, len - FW_IP4_LEN);
+	fw_scrub_ports(p, ip + 1, end, fw_ntohs(ip->tot_len_be) - FW_IP4_LEN);
 	rule = fw_scrub_by4(p, ip->saddr_be, fw_scrub_here.by_source, found);
 	if (rule < 0)
 		rule = fw_scrub_by4(p, ip->daddr_be, fw_scrub_here.by_destination, found);
-	if (rule < 0)
-		return rule;
-	/* ip_rcv_core() would have dropped it before, and counted elsewhere */
-	if (FW_ETH_LEN + len > (__u32)(end - data) || fw_csum_ip(ip) != 0xffff)
-		return FW_SCRUB_NONE;
-	return rule;
+	return rule >= 0 && fw_csum_ip_right(ip) ? rule : FW_SCRUB_NONE;
 }
 
 static __always_inline int fw_scrub_ip6(const void *data, const void *end, struct fw_scrub_pkt *p,
@@ -431,9 +422,11 @@ static __always_inline int fw_scrub_straight(const void *data, const void *end, 
 	if ((const void *)(ip + 1) > end ||
 	    *(const fw_u16_any *)(data + FW_ETH_MAC2) != fw_htons(FW_ETH_IP))
 		return fw_scrub_any(data, end, now);
+	/* further fragments have no ports, and the first waits for them in the kernel */
 	if (ip->version_ihl != 0x45 || (ip->frag_be & fw_htons(0x3fff)))
 		return 0;
-	/* from a header's length to what came */
+	/* neither less than a header nor more than came: ip_rcv_core() drops that, and what has a
+	   wrong checksum, before any rule, and counts it elsewhere */
 	if ((__u32)(fw_ntohs(ip->tot_len_be) - FW_IP4_LEN) > bytes - FW_ETH_LEN - FW_IP4_LEN)
 		return 0;
 	seek = fw_scrub_seek4(ip->saddr_be);
