@@ -480,9 +480,16 @@ enum fw_scrub_const {
 	FW_SCRUB_LEFT = 1,
 	FW_SCRUB_CLASS_FIRST = 2,
 	/* Entries of a cache line, and lines that are looked at from an address's home on. */
-	FW_SCRUB_WAYS4 = 4,
+	FW_SCRUB_WAYS4 = 7,
 	FW_SCRUB_WAYS6 = 2,
-	FW_SCRUB_LINES = 4,
+	FW_SCRUB_LINES4 = 8,
+	FW_SCRUB_LINES6 = 4,
+	/* Sides of a line: one too many, so that they are found by a shift. */
+	FW_SCRUB_SIDES4 = 8,
+	/* In place of a tag: an address whose home is here stands in a line behind. */
+	FW_SCRUB_MORE_SHIFT = 56,
+	/* Where in a sum a tag is: below what names the line. */
+	FW_SCRUB_TAG_SHIFT = 24,
 	/* Ranges of ports that a rule may name. */
 	FW_SCRUB_RANGES = 8,
 	/* One drop of so many is counted at its address. */
@@ -498,11 +505,22 @@ enum fw_scrub_const {
 	FW_SCRUB_NETS6 = 1 << 1,
 };
 
+/*
+ * IPv4 addresses, a cache line of them: all that a drop reads of its address, but in the last
+ * second of its time. Tags are bytes of the addresses' sums, compared all at once.
+ */
 struct fw_scrub4 {
-	__u32 addr_be;
+	__u64 tags; /* of way i at bit 8 * i */
+	__u32 addr_be[FW_SCRUB_WAYS4];
+	/* a class, and above it the upper bits of the end's tick, 0 if there is none; or
+	   FW_SCRUB_FREE */
+	__u32 meta[FW_SCRUB_WAYS4];
+};
+
+/* What is seldom asked of an address. */
+struct fw_scrub_side4 {
 	__u32 until_tick; /* 0: for good */
 	__u32 hits;       /* packets, by sample */
-	__u32 class;      /* or enum fw_scrub_const; written last */
 };
 
 /* An IPv6 address, or one of either version with what stands beside it. */
@@ -534,8 +552,9 @@ struct fw_scrub_net {
 
 struct fw_scrub_class {
 	__u64 rules;
-	__u32 first; /* the lowest of them */
-	__u32 pad;
+	__u64 plain; /* the lowest of them, if it has no conditions */
+	__u32 first; /* its number */
+	__u32 pad[3];
 };
 
 /* What else must be equal for a rule to drop. */
@@ -554,7 +573,6 @@ struct fw_scrub {
 	__u32 ranges; /* enum fw_scrub_const: there are prefixes */
 	__u32 pairs;  /* bit k: there are concatenations of kind k */
 	__u32 pad;
-	__u64 plain; /* rules without conditions */
 	struct fw_scrub_rule rule[FW_SCRUB_RULES];
 	struct fw_scrub_class class[FW_SCRUB_CLASSES];
 };
@@ -576,11 +594,11 @@ struct fw_scrub_count {
 /* Load-time constants. */
 struct fw_scrub_config {
 	__u32 hz;
-	__u32 mask4; /* entries - 1 */
-	__u32 mask6;
 	__u32 shift4; /* what is left of a sum names a line */
-	__u32 shift6;
+	__u32 mask6;  /* entries - 1 */
+	__u32 shift6; /* as shift4 */
 	__u32 count_mask;
+	__u32 pad;
 	__u64 hash_key[3];
 };
 
@@ -971,14 +989,15 @@ FW_ABI_SIZE(fw_offer_set, 32);
 FW_ABI_SIZE(fw_observation_set, 32);
 FW_ABI_SIZE(fw_limit, 8);
 FW_ABI_SIZE(fw_policer, 24);
-FW_ABI_SIZE(fw_scrub4, 16);
+FW_ABI_SIZE(fw_scrub4, 64);
+FW_ABI_SIZE(fw_scrub_side4, 8);
 FW_ABI_SIZE(fw_scrub6, 32);
 FW_ABI_SIZE(fw_scrub_net4, 8);
 FW_ABI_SIZE(fw_scrub_net6, 20);
 FW_ABI_SIZE(fw_scrub_net, 16);
-FW_ABI_SIZE(fw_scrub_class, 16);
+FW_ABI_SIZE(fw_scrub_class, 32);
 FW_ABI_SIZE(fw_scrub_rule, 40);
-FW_ABI_SIZE(fw_scrub, 18968);
+FW_ABI_SIZE(fw_scrub, 35344);
 FW_ABI_SIZE(fw_scrub_here, 24);
 FW_ABI_SIZE(fw_scrub_count, 24);
 FW_ABI_SIZE(fw_scrub_config, 48);

@@ -39,23 +39,28 @@ struct fw_scrub fw_scrub SEC(".data.scrub") = {};
 struct fw_scrub_here fw_scrub_here SEC(".data.here") = {};
 /* Resized before loading. */
 struct fw_scrub4 fw_scrub_table4[1] SEC(".data.scrub4") = {};
+struct fw_scrub_side4 fw_scrub_sides4[1] SEC(".data.sides4") = {};
 struct fw_scrub6 fw_scrub_table6[1] SEC(".data.scrub6") = {};
 struct fw_scrub_count fw_scrub_counts[1] SEC(".data.counts") = {};
 
-#define FW_ELEMENT(name, type, array, mask)                                                        \
+/* An element of an array that is as long as the index may be large. */
+#define FW_ELEMENT(name, type, array, bound)                                                       \
 	static __always_inline type *name(__u64 index)                                             \
 	{                                                                                          \
 		type *base = (type *)(array);                                                      \
                                                                                                    \
-		index &= (mask);                                                                   \
+		bound;                                                                             \
 		/* hide the array's nominal size of one */                                         \
 		asm volatile("" : "+r"(base), "+r"(index));                                        \
 		__builtin_assume(base + index != NULL);                                            \
 		return base + index;                                                               \
 	}
-FW_ELEMENT(fw_scrub4_get, struct fw_scrub4, fw_scrub_table4, fw_scrub_cfg.mask4)
-FW_ELEMENT(fw_scrub6_get, struct fw_scrub6, fw_scrub_table6, fw_scrub_cfg.mask6)
-FW_ELEMENT(fw_scrub_count_get, struct fw_scrub_count, fw_scrub_counts, fw_scrub_cfg.count_mask)
+/* from an address's home on: the verifier sees by the shift how many there are */
+FW_ELEMENT(fw_scrub4_get, struct fw_scrub4, fw_scrub_table4, )
+FW_ELEMENT(fw_scrub_side4_get, struct fw_scrub_side4, fw_scrub_sides4, )
+FW_ELEMENT(fw_scrub6_get, struct fw_scrub6, fw_scrub_table6, index &= fw_scrub_cfg.mask6)
+FW_ELEMENT(fw_scrub_count_get, struct fw_scrub_count, fw_scrub_counts,
+	   index &= fw_scrub_cfg.count_mask)
 #undef FW_ELEMENT
 
 static __always_inline __u32 fw_now(void)

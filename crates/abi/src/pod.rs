@@ -69,6 +69,7 @@ pod!(
     fw_observation_set,
     fw_policer,
     fw_scrub4,
+    fw_scrub_side4,
     fw_scrub6,
     fw_scrub_net4,
     fw_scrub_net6,

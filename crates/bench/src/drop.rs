@@ -36,7 +36,7 @@ pub struct Drops {
     /// Seconds of each sample.
     pub seconds: f64,
     /// By number of addresses in the set.
-    pub rows: Vec<Row>,
+    pub sets: Vec<Set>,
     /// What should have been otherwise.
     pub remarks: Vec<String>,
     /// What was measured on.
@@ -45,7 +45,7 @@ pub struct Drops {
 
 /// A set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct Set {
     /// Addresses in it.
     pub entries: u32,
     /// Of these so many sent, one after the other.
@@ -68,6 +68,21 @@ pub struct Row {
     pub of_xdp_drop: f64,
     /// The least share of a run's frames that Freeway dropped.
     pub scrubbed_share: f64,
+    /// Of each run.
+    pub samples: Samples,
+}
+
+/// Nanoseconds for a frame, of each run; of who could not be measured none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Samples {
+    /// As in [`Set`].
+    pub iptables_ns: Vec<f64>,
+    /// Likewise.
+    pub nft_ns: Vec<f64>,
+    /// Likewise.
+    pub freeway_ns: Vec<f64>,
+    /// Likewise.
+    pub xdp_drop_ns: Vec<f64>,
 }
 
 /// Measures and prints.
@@ -91,16 +106,16 @@ pub fn measured(args: &DropArgs) -> Result<Drops, Stop> {
         [] => &ENTRIES[..],
         some => some,
     };
-    let mut rows = Vec::new();
+    let mut sets = Vec::new();
     for entries in all {
-        rows.push(measure(&mut sites, *entries, args, &mut remarks)?);
+        sets.push(measure(&mut sites, *entries, args, &mut remarks)?);
     }
-    for row in &rows {
-        if row.scrubbed_share < SHARE_EXPECTED {
+    for set in &sets {
+        if set.scrubbed_share < SHARE_EXPECTED {
             remarks.push(format!(
                 "{} addresses: only {:.1} % of the frames were dropped in XDP",
-                count(row.entries.into()),
-                row.scrubbed_share * 100.0
+                count(set.entries.into()),
+                set.scrubbed_share * 100.0
             ));
         }
     }
@@ -109,7 +124,7 @@ pub fn measured(args: &DropArgs) -> Result<Drops, Stop> {
         frame_bytes: args.frame_bytes,
         runs: args.runs,
         seconds: args.seconds,
-        rows,
+        sets,
         remarks,
         machine: Machine::this(),
     })
@@ -120,7 +135,7 @@ fn measure(
     entries: u32,
     args: &DropArgs,
     remarks: &mut Vec<String>,
-) -> Result<Row, Stop> {
+) -> Result<Set, Stop> {
     progress(&format!("{} addresses", count(entries.into())));
     let mut failed = None;
     for (at, site) in sites.iter().enumerate() {
@@ -181,7 +196,7 @@ fn measure(
         needed(Dropper::Freeway)?,
         needed(Dropper::XdpDrop)?,
     );
-    Ok(Row {
+    Ok(Set {
         entries,
         sources: entries.min(args.sources),
         iptables_ns: of(Dropper::Iptables).map(middle),
@@ -193,6 +208,12 @@ fn measure(
         over_nft: ratio(nft, freeway),
         of_xdp_drop: ratio(bare, freeway),
         scrubbed_share,
+        samples: Samples {
+            iptables_ns: of(Dropper::Iptables).cloned().unwrap_or_default(),
+            nft_ns: nft.clone(),
+            freeway_ns: freeway.clone(),
+            xdp_drop_ns: bare.clone(),
+        },
     })
 }
 
@@ -218,7 +239,7 @@ fn table(drops: &Drops, terminal: Terminal) -> String {
     ];
     let mut rows = vec![heads.map(|head| page.tone(Tone::Head, head)).to_vec()];
     let some = |ns: Option<f64>| ns.map_or_else(|| "-".into(), |ns| format!("{ns:.1}"));
-    for row in &drops.rows {
+    for row in &drops.sets {
         rows.push(vec![
             count(row.entries.into()),
             count(row.sources.into()),
@@ -231,7 +252,7 @@ fn table(drops: &Drops, terminal: Terminal) -> String {
     }
     page.table(2, &[0, 1, 2, 3, 4, 5, 6], &rows);
     page.gap();
-    for row in &drops.rows {
+    for row in &drops.sets {
         let iptables = row
             .over_iptables
             .map_or_else(String::new, |over| format!("{over:.1} times iptables and "));

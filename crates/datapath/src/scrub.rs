@@ -4,21 +4,30 @@
 //! The tables are global data of one object for each port; they share them. An address that has no place is the
 //! kernel's, which drops it itself.
 
+mod key;
+mod lines;
+mod places;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use freeway_abi::{
-    FW_SCRUB_CLASS_FIRST, FW_SCRUB_FREE, FW_SCRUB_LEFT, FW_SCRUB_LINES, FW_SCRUB_NETS4,
-    FW_SCRUB_NETS6, FW_SCRUB_RULES, FW_SCRUB_WAYS4, FW_SCRUB_WAYS6, Pod, fw_scrub, fw_scrub_class,
-    fw_scrub_config, fw_scrub_count, fw_scrub_here, fw_scrub_net, fw_scrub_net4, fw_scrub_net6,
-    fw_scrub_rule, fw_scrub4, fw_scrub6,
+    FW_SCRUB_NETS4, FW_SCRUB_NETS6, FW_SCRUB_RULES, FW_SCRUB_SIDES4, FW_SCRUB_WAYS4,
+    FW_SCRUB_WAYS6, Pod, fw_scrub, fw_scrub_class, fw_scrub_config, fw_scrub_count, fw_scrub_here,
+    fw_scrub_net, fw_scrub_net4, fw_scrub_net6, fw_scrub_rule, fw_scrub_side4, fw_scrub4,
+    fw_scrub6,
 };
 use libbpf_rs::{MapCore, MapFlags, Object};
 
 use crate::DatapathError;
 use crate::load::{MapByName, get, handles, load, possible_cpus, prog_fd, random};
 use crate::shared::Shared;
+
+pub use self::key::ScrubKey;
+use self::key::words;
+use self::lines::{SIDES4, TABLE4, Table4};
+use self::places::{TABLE6, Table6};
 
 static SCRUB: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/scrub.o"));
 
@@ -28,244 +37,14 @@ const NETS6: &str = "fw_scrub_nets6";
 const NEXT: &str = "fw_scrub_next";
 /// What each port has of its own.
 const HERE: [&str; 2] = [".data.here", ".data.counts"];
-/// Places of a table for each address that it is to hold, at least.
+/// Places of the table of IPv6 for each address that it is to hold, at least.
 const PLACES: u32 = 2;
+/// Addresses of IPv4 that a line is for. With as many of a million one in forty is in a line behind its own, and few
+/// have no place; with a line's seven ways full of them one in twelve and one in a hundred.
+const PER_LINE: f64 = FW_SCRUB_WAYS4 as f64 * 0.6;
 const ADDRESSES_MIN: u32 = 1 << 10;
 /// The most places that a table has: 512 MiB of IPv6.
 const PLACES_MAX: u32 = 1 << 24;
-
-/// An address, alone or with what stands beside it in a concatenation (`fw_scrub6.pair`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ScrubKey {
-    /// The address.
-    pub addr: IpAddr,
-    /// 0: nothing.
-    pub pair: u32,
-}
-
-/// An address's words as they lie in a packet.
-fn words(addr: IpAddr) -> [u32; 4] {
-    match addr {
-        IpAddr::V4(addr) => [u32::from_ne_bytes(addr.octets()), 0, 0, 0],
-        IpAddr::V6(addr) => {
-            let bytes = addr.octets();
-            std::array::from_fn(|at| {
-                let word = bytes[4 * at..].first_chunk().copied();
-                u32::from_ne_bytes(word.unwrap_or_default())
-            })
-        }
-    }
-}
-
-/// A record of either table.
-trait Entry: Pod {
-    const WAYS: u32;
-    fn is(&self, key: &ScrubKey) -> bool;
-    fn new(key: &ScrubKey, until_tick: u32) -> Self;
-    fn addr(&self) -> ScrubKey;
-    fn sum(key: &ScrubKey, config: &fw_scrub_config) -> u64;
-    const CLASS_AT: usize;
-    const UNTIL_AT: usize;
-    fn class(&self) -> u32;
-    fn until_tick(&self) -> u32;
-    fn hits(&self) -> u32;
-}
-
-impl Entry for fw_scrub4 {
-    const WAYS: u32 = FW_SCRUB_WAYS4;
-    const CLASS_AT: usize = std::mem::offset_of!(fw_scrub4, class);
-    const UNTIL_AT: usize = std::mem::offset_of!(fw_scrub4, until_tick);
-
-    fn is(&self, key: &ScrubKey) -> bool {
-        self.addr_be == words(key.addr)[0]
-    }
-
-    fn new(key: &ScrubKey, until_tick: u32) -> Self {
-        Self {
-            addr_be: words(key.addr)[0],
-            until_tick,
-            ..Self::default()
-        }
-    }
-
-    fn addr(&self) -> ScrubKey {
-        ScrubKey {
-            addr: IpAddr::V4(self.addr_be.to_ne_bytes().into()),
-            pair: 0,
-        }
-    }
-
-    fn sum(key: &ScrubKey, config: &fw_scrub_config) -> u64 {
-        (u64::from(words(key.addr)[0]) + 1).wrapping_mul(config.hash_key[0])
-    }
-
-    fn class(&self) -> u32 {
-        self.class
-    }
-
-    fn until_tick(&self) -> u32 {
-        self.until_tick
-    }
-
-    fn hits(&self) -> u32 {
-        self.hits
-    }
-}
-
-impl Entry for fw_scrub6 {
-    const WAYS: u32 = FW_SCRUB_WAYS6;
-    const CLASS_AT: usize = std::mem::offset_of!(fw_scrub6, class);
-    const UNTIL_AT: usize = std::mem::offset_of!(fw_scrub6, until_tick);
-
-    fn is(&self, key: &ScrubKey) -> bool {
-        self.addr_be == words(key.addr) && self.pair == key.pair
-    }
-
-    fn new(key: &ScrubKey, until_tick: u32) -> Self {
-        Self {
-            addr_be: words(key.addr),
-            pair: key.pair,
-            until_tick,
-            ..Self::default()
-        }
-    }
-
-    fn addr(&self) -> ScrubKey {
-        let ip4 = self.pair >> freeway_abi::FW_SCRUB_PAIR_SHIFT & freeway_abi::FW_SCRUB_PAIR_IP4;
-        let addr = match ip4 {
-            0 => {
-                let mut bytes = [0; 16];
-                for (to, word) in bytes.chunks_exact_mut(4).zip(self.addr_be) {
-                    to.copy_from_slice(&word.to_ne_bytes());
-                }
-                IpAddr::V6(bytes.into())
-            }
-            _ => IpAddr::V4(self.addr_be[0].to_ne_bytes().into()),
-        };
-        ScrubKey {
-            addr,
-            pair: self.pair,
-        }
-    }
-
-    fn sum(key: &ScrubKey, config: &fw_scrub_config) -> u64 {
-        let word = |at: usize| {
-            let words = words(key.addr);
-            let mut bytes = [0; 8];
-            bytes[..4].copy_from_slice(&words[at].to_ne_bytes());
-            bytes[4..].copy_from_slice(&words[at + 1].to_ne_bytes());
-            u64::from_ne_bytes(bytes)
-        };
-        let pair = u64::from(key.pair);
-        let first = (word(0) ^ pair << 32).wrapping_mul(config.hash_key[0]);
-        first
-            .wrapping_add(word(2).wrapping_mul(config.hash_key[1]))
-            .wrapping_add(pair.wrapping_mul(config.hash_key[2]))
-    }
-
-    fn class(&self) -> u32 {
-        self.class
-    }
-
-    fn until_tick(&self) -> u32 {
-        self.until_tick
-    }
-
-    fn hits(&self) -> u32 {
-        self.hits
-    }
-}
-
-/// A table, and how many of its places are in use.
-struct Table<E> {
-    places: Shared<E>,
-    mask: u32,
-    shift: u32,
-    used: u32,
-}
-
-impl<E: Entry> Table<E> {
-    fn map(
-        maps: &MapByName,
-        name: &'static str,
-        mask: u32,
-        shift: u32,
-    ) -> Result<Self, DatapathError> {
-        Ok(Self {
-            places: Shared::map(get(maps, name)?, name, mask + 1)?,
-            mask,
-            shift,
-            used: 0,
-        })
-    }
-
-    /// The places in which an address may be, in order.
-    fn way(&self, key: &ScrubKey, config: &fw_scrub_config) -> impl Iterator<Item = u32> + use<E> {
-        let (mask, home) = (self.mask, E::sum(key, config) >> self.shift);
-        let home = (home as u32).wrapping_mul(E::WAYS);
-        (0..FW_SCRUB_LINES * E::WAYS).map(move |step| home.wrapping_add(step) & mask)
-    }
-
-    fn find(&self, key: &ScrubKey, config: &fw_scrub_config) -> Option<u32> {
-        for place in self.way(key, config) {
-            let entry = self.places.read(place);
-            match entry.class() {
-                FW_SCRUB_FREE => return None,
-                FW_SCRUB_LEFT => {}
-                _ if entry.is(key) => return Some(place),
-                _ => {}
-            }
-        }
-        None
-    }
-
-    /// False: there is no place for it.
-    fn set(
-        &mut self,
-        key: &ScrubKey,
-        class: u32,
-        until_tick: u32,
-        config: &fw_scrub_config,
-    ) -> bool {
-        if let Some(place) = self.find(key, config) {
-            self.places.store(place, E::UNTIL_AT, until_tick);
-            self.places.store(place, E::CLASS_AT, class);
-            return true;
-        }
-        let vacant = |place: &u32| self.places.read(*place).class() < FW_SCRUB_CLASS_FIRST;
-        let Some(place) = self.way(key, config).find(vacant) else {
-            return false;
-        };
-        // whoever reads meanwhile finds that somebody has left
-        self.places.store(place, E::CLASS_AT, FW_SCRUB_LEFT);
-        self.places
-            .write_below(place, E::new(key, until_tick), E::CLASS_AT);
-        self.places.store(place, E::CLASS_AT, class);
-        self.used += 1;
-        true
-    }
-
-    fn remove(&mut self, key: &ScrubKey, config: &fw_scrub_config) {
-        if let Some(place) = self.find(key, config) {
-            self.places.store(place, E::CLASS_AT, FW_SCRUB_LEFT);
-            self.used -= 1;
-        }
-    }
-
-    fn entries(&self) -> impl Iterator<Item = E> + '_ {
-        let all = (0..=self.mask).map(|place| self.places.read(place));
-        all.filter(|entry| entry.class() >= FW_SCRUB_CLASS_FIRST)
-    }
-
-    fn clear(&mut self) {
-        for place in 0..=self.mask {
-            if self.places.read(place).class() != FW_SCRUB_FREE {
-                self.places.store(place, E::CLASS_AT, FW_SCRUB_FREE);
-            }
-        }
-        self.used = 0;
-    }
-}
 
 /// At one port.
 struct Here {
@@ -283,27 +62,52 @@ pub struct Scrubber {
     _first: Object,
     config: fw_scrub_config,
     shared: Shared<fw_scrub>,
-    table4: Table<fw_scrub4>,
-    table6: Table<fw_scrub6>,
+    table4: Table4,
+    table6: Table6,
+    /// Rules without conditions.
+    plain: u64,
     here: BTreeMap<u32, Here>,
     nets: [usize; 2],
 }
 
-/// Places for so many addresses.
+/// Lines for so many addresses of IPv4.
+fn lines(addresses: u32) -> u32 {
+    let wanted = addresses.clamp(ADDRESSES_MIN, PLACES_MAX);
+    let lines = (f64::from(wanted) / PER_LINE).ceil() as u32;
+    lines.next_power_of_two()
+}
+
+/// Places for so many of IPv6.
 fn places(addresses: u32) -> u32 {
     let wanted = addresses.max(ADDRESSES_MIN).saturating_mul(PLACES);
     wanted.min(PLACES_MAX).next_power_of_two()
 }
 
+fn class_of(rules: u64, plain: u64) -> fw_scrub_class {
+    let first = rules.trailing_zeros() % u64::BITS;
+    fw_scrub_class {
+        rules,
+        plain: rules & plain & 1 << first,
+        first,
+        ..fw_scrub_class::default()
+    }
+}
+
 fn load_scrub(config: &fw_scrub_config, maps: &MapByName) -> Result<Object, DatapathError> {
     load(NAME, SCRUB, |name, map| {
-        let bytes = |count: u32, of: usize| (count + 1) * of as u32;
+        let bytes = |count: u32, of: usize| count * of as u32;
+        let lines = lines::lines(config);
         match name {
             ".rodata.scrub" => return map.set_initial_value(config.as_bytes()),
-            ".data.scrub4" => map.set_value_size(bytes(config.mask4, size_of::<fw_scrub4>()))?,
-            ".data.scrub6" => map.set_value_size(bytes(config.mask6, size_of::<fw_scrub6>()))?,
+            TABLE4 => map.set_value_size(bytes(lines, size_of::<fw_scrub4>()))?,
+            SIDES4 => {
+                let sides = lines * FW_SCRUB_SIDES4;
+                map.set_value_size(bytes(sides, size_of::<fw_scrub_side4>()))?;
+            }
+            TABLE6 => map.set_value_size(bytes(config.mask6 + 1, size_of::<fw_scrub6>()))?,
             ".data.counts" => {
-                map.set_value_size(bytes(config.count_mask, size_of::<fw_scrub_count>()))?;
+                let counts = config.count_mask + 1;
+                map.set_value_size(bytes(counts, size_of::<fw_scrub_count>()))?;
             }
             _ => {}
         }
@@ -322,15 +126,14 @@ impl Scrubber {
         hz: u32,
         room: [u32; 2],
     ) -> Result<Self, DatapathError> {
-        let [places4, places6] = room.map(places);
-        let lines = |places: u32, ways: u32| 64 - (places / ways).ilog2();
+        let places6 = places(room[1]);
         let cpus = possible_cpus().next_power_of_two();
         let config = fw_scrub_config {
             hz,
-            mask4: places4 - 1,
+            shift4: u64::BITS - lines(room[0]).ilog2(),
             mask6: places6 - 1,
-            shift4: lines(places4, FW_SCRUB_WAYS4),
-            shift6: lines(places6, FW_SCRUB_WAYS6),
+            shift6: 64 - (places6 / FW_SCRUB_WAYS6).ilog2(),
+            pad: 0,
             count_mask: cpus * FW_SCRUB_RULES - 1,
             hash_key: std::array::from_fn(|_| random() | 1),
         };
@@ -341,11 +144,12 @@ impl Scrubber {
         entered.map_err(|source| DatapathError::Map { map: NEXT, source })?;
         Ok(Self {
             shared: Shared::map(get(&maps, ".data.scrub")?, ".data.scrub", 1)?,
-            table4: Table::map(&maps, ".data.scrub4", config.mask4, config.shift4)?,
-            table6: Table::map(&maps, ".data.scrub6", config.mask6, config.shift6)?,
+            table4: Table4::map(&maps, &config)?,
+            table6: Table6::map(&maps, &config)?,
             maps,
             _first: first,
             config,
+            plain: 0,
             here: BTreeMap::new(),
             nets: [0; 2],
         })
@@ -354,14 +158,14 @@ impl Scrubber {
     /// Addresses of IPv4 in the table, and of IPv6 and concatenations.
     #[must_use]
     pub fn used(&self) -> [u32; 2] {
-        [self.table4.used, self.table6.used]
+        [self.table4.used(), self.table6.used()]
     }
 
     /// As many as there is room for without crowding.
     #[must_use]
     pub fn room(&self) -> [u32; 2] {
         [
-            (self.config.mask4 + 1) / PLACES,
+            (f64::from(lines::homes(&self.config)) * PER_LINE) as u32,
             (self.config.mask6 + 1) / PLACES,
         ]
     }
@@ -458,17 +262,18 @@ impl Scrubber {
     }
 
     /// What a rule asks beside the address; only while nothing is valid.
-    pub fn set_rule(&self, number: u32, rule: fw_scrub_rule) {
-        let plain = rule.proto == 0 && rule.dports == 0;
+    pub fn set_rule(&mut self, number: u32, rule: fw_scrub_rule) {
+        let bit = 1u64.checked_shl(number).unwrap_or(0);
+        self.plain &= !bit;
+        if rule.proto == 0 && rule.dports == 0 {
+            self.plain |= bit;
+        }
         self.change(|all| {
             if let Some(place) = all.rule.get_mut(number as usize) {
                 *place = rule;
-                let bit = 1u64 << number;
-                all.plain = if plain {
-                    all.plain | bit
-                } else {
-                    all.plain & !bit
-                };
+            }
+            for class in &mut all.class {
+                *class = class_of(class.rules, self.plain);
             }
         });
     }
@@ -477,11 +282,7 @@ impl Scrubber {
     pub fn set_class(&self, number: u32, rules: u64) {
         let at =
             std::mem::offset_of!(fw_scrub, class) + number as usize * size_of::<fw_scrub_class>();
-        let class = fw_scrub_class {
-            rules,
-            first: rules.trailing_zeros() % 64,
-            pad: 0,
-        };
+        let class = class_of(rules, self.plain);
         for (word, bytes) in class.as_bytes().chunks_exact(4).enumerate() {
             let value = u32::from_ne_bytes(bytes.first_chunk().copied().unwrap_or_default());
             self.shared.store(0, at + 4 * word, value);
@@ -498,16 +299,16 @@ impl Scrubber {
     /// kernel's.
     pub fn set(&mut self, key: &ScrubKey, class: u32, until_tick: u32) -> bool {
         match (key.addr, key.pair) {
-            (IpAddr::V4(_), 0) => self.table4.set(key, class, until_tick, &self.config),
-            _ => self.table6.set(key, class, until_tick, &self.config),
+            (IpAddr::V4(_), 0) => self.table4.set(key.addr, class, until_tick),
+            _ => self.table6.set(key, class, until_tick),
         }
     }
 
     /// It is the kernel's.
     pub fn remove(&mut self, key: &ScrubKey) {
         match (key.addr, key.pair) {
-            (IpAddr::V4(_), 0) => self.table4.remove(key, &self.config),
-            _ => self.table6.remove(key, &self.config),
+            (IpAddr::V4(_), 0) => self.table4.remove(key.addr),
+            _ => self.table6.remove(key),
         }
     }
 
@@ -608,11 +409,9 @@ impl Scrubber {
         }
         let mut more = Self::load(&maps, next, self.config.hz, room)?;
         more.nets = self.nets;
-        for entry in self.table4.entries() {
-            more.set(&entry.addr(), entry.class, entry.until_tick);
-        }
-        for entry in self.table6.entries() {
-            more.set(&entry.addr(), entry.class, entry.until_tick);
+        more.plain = self.plain;
+        for (key, class, until_tick) in self.table4.all().chain(self.table6.all()) {
+            more.set(&key, class, until_tick);
         }
         Ok(more)
     }
@@ -629,10 +428,8 @@ impl Scrubber {
     /// The addresses of which most was dropped, by sample.
     #[must_use]
     pub fn top(&self, count: usize) -> Vec<(ScrubKey, u64)> {
-        let of4 = self.table4.entries().map(|e| (e.addr(), e.hits()));
-        let of6 = self.table6.entries().map(|e| (e.addr(), e.hits()));
-        let mut hits: Vec<_> = of4
-            .chain(of6)
+        let all = self.table4.hits().chain(self.table6.hits());
+        let mut hits: Vec<_> = all
             .filter(|(_, hits)| *hits > 0)
             .map(|(key, hits)| (key, u64::from(hits)))
             .collect();
@@ -644,18 +441,9 @@ impl Scrubber {
     /// What the table has of an address: its class, and until when.
     #[must_use]
     pub fn get(&self, key: &ScrubKey) -> Option<(u32, u32)> {
-        fn of<E: Entry>(
-            table: &Table<E>,
-            key: &ScrubKey,
-            config: &fw_scrub_config,
-        ) -> Option<(u32, u32)> {
-            let place = table.find(key, config)?;
-            let entry = table.places.read(place);
-            Some((entry.class(), entry.until_tick()))
-        }
         match (key.addr, key.pair) {
-            (IpAddr::V4(_), 0) => of(&self.table4, key, &self.config),
-            _ => of(&self.table6, key, &self.config),
+            (IpAddr::V4(_), 0) => self.table4.get(key.addr),
+            _ => self.table6.get(key),
         }
     }
 }

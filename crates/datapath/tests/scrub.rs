@@ -7,13 +7,15 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::time::Duration;
 
 use freeway_abi::{
     FW_SCRUB_CLASS_FIRST, FW_SCRUB_PAIR_DPORT, FW_SCRUB_PAIR_IP4, FW_SCRUB_PAIR_PROTO,
     FW_SCRUB_PAIR_SHIFT, fw_scrub_here, fw_scrub_rule,
 };
 use freeway_datapath::{Datapath, ScrubKey, Scrubber};
+use freeway_testkit::Moment;
 use support::frame::{Frame, mac};
 use support::random::Random;
 use support::target::Loaded;
@@ -22,6 +24,7 @@ use support::target::Loaded;
 const PORT: u32 = 1;
 const MAC: &str = "02:00:00:00:00:01";
 const PLAIN: u32 = FW_SCRUB_CLASS_FIRST;
+const PATIENCE: Duration = Duration::from_secs(30);
 const SSH: u32 = FW_SCRUB_CLASS_FIRST + 1;
 
 struct Bench {
@@ -37,7 +40,7 @@ impl Bench {
         }
         let datapath = Datapath::load(&Loaded::options()).unwrap();
         let scrubber = datapath.scrubber([100, 100]).unwrap();
-        let bench = Bench { datapath, scrubber };
+        let mut bench = Bench { datapath, scrubber };
         bench.datapath.control.set_on(true);
         bench.datapath.control.set_deadline(bench.tick(1_000_000));
         // no packet is due for the kernel
@@ -67,23 +70,9 @@ impl Bench {
 
     fn drops_here(&mut self, frame: &[u8], here: fw_scrub_here) -> bool {
         let prog = self.scrubber.at(PORT, here).unwrap();
-        let mut out = vec![0u8; 4096];
-        let mut opts = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-            data_in: frame.as_ptr().cast(),
-            data_size_in: frame.len() as u32,
-            data_out: out.as_mut_ptr().cast(),
-            data_size_out: out.len() as u32,
-            repeat: 1,
-            ..Default::default()
-        };
-        // SAFETY: both buffers outlive the call and are as long as said.
-        let rc = unsafe { libbpf_sys::bpf_prog_test_run_opts(prog.as_fd().as_raw_fd(), &mut opts) };
-        assert_eq!(rc, 0);
-        assert!([1, 2].contains(&opts.retval), "{}", opts.retval);
-        out.truncate(opts.data_size_out as usize);
+        let (verdict, out) = run(prog.as_fd().as_raw_fd(), frame, 1);
         assert!(out.ends_with(frame), "the kernel's frames stay as they are");
-        opts.retval == 1
+        verdict == 1
     }
 
     fn drops(&mut self, frame: &Frame) -> bool {
@@ -93,6 +82,26 @@ impl Bench {
     fn set(&mut self, addr: &str, class: u32, until_tick: u32) {
         assert!(self.scrubber.set(&key(addr), class, until_tick));
     }
+}
+
+/// Runs a program so often: its verdict, and the frame as it left it.
+fn run(prog: RawFd, frame: &[u8], repeat: i32) -> (u32, Vec<u8>) {
+    let mut out = vec![0u8; 4096];
+    let mut opts = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        repeat,
+        ..Default::default()
+    };
+    // SAFETY: both buffers outlive the call and are as long as said.
+    let rc = unsafe { libbpf_sys::bpf_prog_test_run_opts(prog, &mut opts) };
+    assert_eq!(rc, 0);
+    assert!([1, 2].contains(&opts.retval), "{}", opts.retval);
+    out.truncate(opts.data_size_out as usize);
+    (opts.retval, out)
 }
 
 fn here() -> fw_scrub_here {
@@ -370,6 +379,131 @@ fn as_a_model_says() {
             nets.clear();
         }
     }
+}
+
+/// The same of the table of IPv4 when it is crowded and overfull.
+#[test]
+fn crowded_as_a_model_says() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    let mut random = Random(0x77d1);
+    let room = u64::from(bench.scrubber.room()[0]);
+    let addr = |number: u64| IpAddr::V4((0x0a00_0000 + number as u32 * 3).into());
+    let (past, later) = (bench.tick(-1), bench.tick(1_000_000));
+    let mut known: BTreeMap<IpAddr, (u32, u32)> = BTreeMap::new();
+    let mut refused = 0;
+    // more and more, then fewer and fewer
+    for step in 0..24_000u64 {
+        let a = addr(random.next() % (3 * room));
+        let key = ScrubKey { addr: a, pair: 0 };
+        let growing = step < 14_000;
+        let set = random.next() % 8 < if growing { 7 } else { 2 };
+        if set {
+            let until = [0, later, past][(random.next() % 3) as usize];
+            let class = [PLAIN, SSH][(random.next() % 2) as usize];
+            let placed = bench.scrubber.set(&key, class, until);
+            assert!(placed || !known.contains_key(&a));
+            match placed {
+                true => drop(known.insert(a, (class, until))),
+                false => refused += 1,
+            }
+        } else {
+            bench.scrubber.remove(&key);
+            known.remove(&a);
+        }
+        assert_eq!(bench.scrubber.used()[0] as usize, known.len());
+        let probe = match random.next() % 2 {
+            0 => a,
+            _ => addr(random.next() % (3 * room)),
+        };
+        let had = bench.scrubber.get(&ScrubKey {
+            addr: probe,
+            pair: 0,
+        });
+        let wanted = known.get(&probe).copied();
+        assert_eq!(had, wanted, "{probe}");
+        if step % 4 == 0 {
+            let frame = from(&probe.to_string());
+            let alive = wanted.is_some_and(|(class, until)| class == PLAIN && until != past);
+            assert_eq!(bench.drops(&frame), alive, "{probe}: {wanted:?}");
+        }
+    }
+    println!("{refused} had no place");
+    assert!(refused > 0, "it was never full");
+}
+
+/// An end is kept by the tick: of lines only the last second is known.
+#[test]
+fn the_end_comes_with_its_tick() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    let (frame, began) = (from("192.0.2.66"), Moment::now());
+    for ticks in [1, 2, 5, 20] {
+        let until = bench.tick(ticks);
+        bench.set("192.0.2.66", PLAIN, until);
+        let mut over = false;
+        while !over {
+            let reached = |now: u32| now.wrapping_sub(until).cast_signed() >= 0;
+            let before = bench.tick(0);
+            let dropped = bench.drops(&frame);
+            let after = bench.tick(0);
+            assert!(dropped || reached(after), "{ticks}: too early");
+            over = reached(before);
+            assert!(!dropped || !over, "{ticks}: too late");
+            assert!(began.elapsed() < PATIENCE, "the ticks stand still");
+        }
+    }
+}
+
+/// Places change hands while packets come: nobody is dropped by what is said of another.
+#[test]
+fn who_is_let_be_is_never_taken_for_another() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    // UDP of the odd ones is nobody's; all together they are a few to a line
+    let addr = |number: u64| IpAddr::V4((0x0a00_0000 + number as u32).into());
+    let prog = bench.scrubber.at(PORT, here()).unwrap();
+    let prog = prog.as_fd().try_clone_to_owned().unwrap();
+    let Bench {
+        datapath,
+        mut scrubber,
+    } = bench;
+    let ended = std::sync::atomic::AtomicBool::new(false);
+    let end = || ended.load(std::sync::atomic::Ordering::Relaxed);
+    let scrubber = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut random = Random(0x31a7);
+            while !end() {
+                let number = random.next() % 600;
+                let addr = addr(number);
+                let key = ScrubKey { addr, pair: 0 };
+                match random.next() % 2 {
+                    0 => scrubber.remove(&key),
+                    _ => {
+                        let class = [PLAIN, SSH][(number % 2) as usize];
+                        scrubber.set(&key, class, 0);
+                    }
+                }
+            }
+            scrubber
+        });
+        for number in (1..600).step_by(2) {
+            let frame = Frame {
+                proto: 17,
+                ..from(&addr(number).to_string())
+            };
+            run(prog.as_raw_fd(), &frame.bytes(), 3_000);
+        }
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        writer.join().unwrap()
+    });
+    for rule in [0, 1] {
+        assert_eq!(scrubber.count(PORT, rule).dropped, 0, "rule {rule}");
+    }
+    drop(datapath);
 }
 
 fn masked(addr: IpAddr, free: u32) -> IpAddr {

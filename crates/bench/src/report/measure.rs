@@ -23,12 +23,12 @@ pub fn measure(scenario: &Definition, quick: bool) -> Result<Outcome, Stop> {
         Command::Rfc9693(args) => Outcome::Rfc9693(Box::new(crate::rfc9693::measured(&args)?)),
         Command::Replay(args) => Outcome::Replay(crate::replay::measured(&args)?),
         Command::Flood(args) => Outcome::Flood(crate::flood::measured(&args)?),
+        Command::Drop(args) => Outcome::Drop(crate::drop::measured(&args)?),
         Command::Setup(args) => Outcome::Setup(crate::setup::measured(&args)?),
         Command::Shaper(args) => Outcome::Shaper(crate::shaper::measured(&args)?),
         Command::Loop(_)
         | Command::Generator(_)
         | Command::Sink(_)
-        | Command::Drop(_)
         | Command::Engine(_)
         | Command::Lookup(_) => {
             return Err(Stop::failure("a report is of the built-in lab"));

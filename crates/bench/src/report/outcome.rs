@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::super::bulk::Bulk;
 use super::super::compare::Comparison;
+use super::super::drop::Drops;
 use super::super::flood::Flood;
 use super::super::flows::ByFlows;
 use super::super::imx8::Imx8;
@@ -47,6 +48,8 @@ pub enum Outcome {
     Replay(Replay),
     /// `bench flood`.
     Flood(Flood),
+    /// `bench drop`.
+    Drop(Drops),
     /// `bench setup`.
     Setup(Setup),
     /// `bench shaper`.
@@ -54,7 +57,7 @@ pub enum Outcome {
 }
 
 /// Fields that only one command's result has.
-const MARKS: [(&str, &str); 12] = [
+const MARKS: [(&str, &str); 13] = [
     ("compare", "over_redirect"),
     ("imx8", "rows"),
     ("kirkwood", "tcp"),
@@ -65,6 +68,7 @@ const MARKS: [(&str, &str); 12] = [
     ("rfc9693", "table_limit"),
     ("replay", "capture"),
     ("flood", "kinds"),
+    ("drop", "sets"),
     ("setup", "packets"),
     ("shaper", "discipline"),
 ];
@@ -125,6 +129,8 @@ pub const SPEEDUP: &str = "kernel / Freeway";
 pub const OF_FLOWTABLE: &str = "kernel / flow table";
 const OVER_REDIRECT: &str = "Freeway / bare redirect";
 const OVER_BROADCAST: &str = "Freeway / bare broadcast";
+const OVER_DROP: &str = "Freeway / bare drop";
+const OVER_IPTABLES: &str = "iptables / Freeway";
 
 /// What a frame costs, nanoseconds of CPU, of each run.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,6 +157,7 @@ impl Outcome {
             "rfc9693" => serde_json::from_value(value).map(Outcome::Rfc9693),
             "replay" => serde_json::from_value(value).map(Outcome::Replay),
             "flood" => serde_json::from_value(value).map(Outcome::Flood),
+            "drop" => serde_json::from_value(value).map(Outcome::Drop),
             "setup" => serde_json::from_value(value).map(Outcome::Setup),
             "shaper" => serde_json::from_value(value).map(Outcome::Shaper),
             other => return Err(format!("this freeway has no `bench {other}`")),
@@ -177,6 +184,7 @@ impl Outcome {
             Outcome::Rfc9693(_) => "rfc9693",
             Outcome::Replay(_) => "replay",
             Outcome::Flood(_) => "flood",
+            Outcome::Drop(_) => "drop",
             Outcome::Setup(_) => "setup",
             Outcome::Shaper(_) => "shaper",
         }
@@ -203,6 +211,7 @@ impl Outcome {
             Outcome::Rfc9693(result) => &result.machine,
             Outcome::Replay(result) => &result.machine,
             Outcome::Flood(result) => &result.machine,
+            Outcome::Drop(result) => &result.machine,
             Outcome::Setup(result) => &result.machine,
             Outcome::Shaper(result) => &result.machine,
         }
@@ -311,6 +320,15 @@ impl Outcome {
                     );
                 }
             }
+            Outcome::Drop(drops) => {
+                for set in &drops.sets {
+                    let case = drop_case(set);
+                    let of = &set.samples;
+                    ratios.more(&case, OVER_IPTABLES, &of.iptables_ns, &of.freeway_ns);
+                    ratios.more(&case, "nftables / Freeway", &of.nft_ns, &of.freeway_ns);
+                    ratios.less(&case, OVER_DROP, &of.freeway_ns, &of.xdp_drop_ns);
+                }
+            }
             // a rate that was looked for, without repetitions
             Outcome::Setup(_) => {}
             Outcome::Shaper(shaper) => {
@@ -373,6 +391,7 @@ impl Outcome {
             Outcome::Rfc2544(result) => result.remarks.clone(),
             Outcome::Rfc9693(result) => result.remarks.clone(),
             Outcome::Replay(result) => result.remarks.clone(),
+            Outcome::Drop(result) => result.remarks.clone(),
             Outcome::Bulk(_) | Outcome::Flood(_) | Outcome::Setup(_) | Outcome::Shaper(_) => {
                 Vec::new()
             }
@@ -472,6 +491,7 @@ impl Outcome {
             Outcome::Rfc2544(_)
             | Outcome::Rfc9693(_)
             | Outcome::Flood(_)
+            | Outcome::Drop(_)
             | Outcome::Setup(_)
             | Outcome::Shaper(_) => Vec::new(),
         }
@@ -486,6 +506,19 @@ pub fn imx8_case(label: &str, vlan_nat: bool) -> String {
 
 fn flows_case(of: &Comparison) -> String {
     freeway_console::plural(of.flows.into(), "flow")
+}
+
+/// What a set of banned addresses is called.
+pub fn drop_case(set: &super::super::drop::Set) -> String {
+    let addresses = freeway_console::count(set.entries.into());
+    match set.entries {
+        1 => "1 address".into(),
+        entries if entries == set.sources => format!("{addresses} addresses"),
+        _ => {
+            let sources = freeway_console::count(set.sources.into());
+            format!("{addresses} addresses, {sources} of them send")
+        }
+    }
 }
 
 fn streams(number: u32) -> String {

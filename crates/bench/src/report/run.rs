@@ -23,7 +23,7 @@ const METHOD: [&str; 8] = [
      saved in front of the kernel's network stack, with a card as here.",
     "In routed, routed6, full-table, nat, policies, bridge, vlan, pppoe, churn, kirkwood and imx8 the generator, the router and the sink share one CPU, so time divided by frames is what they cost together. What the \
      generator and the port's receiving take, down to a drop in XDP, is measured by turns with the rest, and subtracted. The kernel, Freeway and a bare XDP redirect take turns of half a second or less.",
-    "In bulk and multicast the router's ports are polled by threads on a CPU of their own (threaded NAPI); their CPU time is the router's cost, GRO \
+    "In bulk, multicast and drop the router's ports are polled by threads (threaded NAPI), in bulk and multicast on a CPU of their own; their CPU time is the router's cost, GRO \
      included, and nothing of the hosts'.",
     "In rfc2544 sender and receiver share one CPU and the router has another. What the sender and the receiver can do without a router is measured first; a rate within \
      5 % of that is no result of the router's, and has no bar.",

@@ -21,7 +21,7 @@ pub struct Definition {
 }
 
 /// All of them, in the order of the page.
-pub const ALL: [Definition; 18] = [
+pub const ALL: [Definition; 19] = [
     Definition {
         name: "routed",
         title: "IPv4 routing without connection tracking",
@@ -166,6 +166,15 @@ pub const ALL: [Definition; 18] = [
         long: "flood --runs 5 --seconds 3",
         long_s: 900.0,
         cpus: 2,
+    },
+    Definition {
+        name: "drop",
+        title: "Drops of banned sources",
+        quick: "drop --entries 1000 --runs 2 --seconds 0.5",
+        quick_s: 10.0,
+        long: "drop --runs 5 --seconds 2",
+        long_s: 300.0,
+        cpus: 1,
     },
     Definition {
         name: "setup",

@@ -3,8 +3,8 @@
 
 use freeway_console::count;
 
-use super::outcome::Outcome;
-use crate::{flood::Flood, rfc2544::Rfc2544, setup::Setup, shaper::Shaper};
+use super::outcome::{Outcome, drop_case};
+use crate::{drop::Drops, flood::Flood, rfc2544::Rfc2544, setup::Setup, shaper::Shaper};
 
 /// A table; the first column is words, the others numbers.
 #[derive(Clone, Debug)]
@@ -22,6 +22,7 @@ pub fn of_outcome(outcome: &Outcome) -> Option<Table> {
     match outcome {
         Outcome::Rfc2544(result) => Some(of_rfc2544(result)),
         Outcome::Flood(flood) => Some(of_flood(flood)),
+        Outcome::Drop(drops) => Some(of_drops(drops)),
         Outcome::Setup(setup) => Some(of_setup(setup)),
         Outcome::Shaper(shaper) => Some(of_shaper(shaper)),
         Outcome::Compare(_)
@@ -162,6 +163,36 @@ fn of_flood(flood: &Flood) -> Table {
             "{} established flows while new tuples come as fast as the kernel alone takes them; lost are frames of the established flows, \
              with Freeway and by the kernel alone.",
             count(flood.flows.into())
+        ),
+    }
+}
+
+fn of_drops(drops: &Drops) -> Table {
+    let ns = |ns: Option<f64>| ns.map_or_else(|| "-".into(), |ns| format!("{ns:.1}"));
+    let rows = drops.sets.iter().map(|set| {
+        vec![
+            drop_case(set),
+            ns(set.iptables_ns),
+            ns(Some(set.nft_ns)),
+            ns(set.nft_ingress_ns),
+            ns(Some(set.freeway_ns)),
+            ns(Some(set.xdp_drop_ns)),
+        ]
+    });
+    Table {
+        heads: &[
+            "ns for a frame",
+            "iptables",
+            "nftables",
+            "nftables at ingress",
+            "Freeway",
+            "bare XDP drop",
+        ],
+        rows: rows.collect(),
+        words: format!(
+            "SYNs of {} bytes from addresses in a set by which a rule drops: what a frame costs the router, receiving included. \
+             iptables has one rule for all of them, in FORWARD; nftables has the set in prerouting, where Freeway takes the rule over.",
+            drops.frame_bytes
         ),
     }
 }

@@ -20,6 +20,8 @@ use crate::error::failure;
 
 /// What timed out is forgotten so often; in the data plane an end holds by itself.
 const FORGET: Duration = Duration::from_secs(30);
+/// A table with room for so many addresses is doubled where it becomes too small.
+const LARGE: u32 = 1 << 16;
 /// An end that is further away is looked at again then.
 const AWAY_MAX_TICKS: u64 = 1 << 30;
 /// Packets that the kernel was given and did not count, until a rule is not believed.
@@ -351,7 +353,12 @@ impl Engine {
         let wanted: Vec<u32> = used
             .iter()
             .zip(room)
-            .map(|(used, room)| if 4 * used >= 3 * room { room * 4 } else { room })
+            .map(|(used, room)| match room {
+                room if 4 * used < 3 * room => room,
+                // the larger it is, the less of it is in the caches
+                LARGE.. => room * 2,
+                room => room * 4,
+            })
             .collect();
         let wanted = [wanted[0], wanted[1]];
         if wanted == room {

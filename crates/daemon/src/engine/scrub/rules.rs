@@ -114,7 +114,7 @@ impl Scrub {
             record.dport_last[at] = *last;
             record.dports += 1;
         }
-        if let Some(scrubber) = &self.scrubber {
+        if let Some(scrubber) = &mut self.scrubber {
             scrubber.set_rule(free as u32, record);
         }
         self.numbers[free] = Some(Number {
