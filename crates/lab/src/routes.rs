@@ -28,9 +28,9 @@ const BATCH: u32 = 1024;
 
 /// A prefix of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Prefix {
-    address: u32,
-    len: u8,
+pub(crate) struct Prefix {
+    pub(crate) address: u32,
+    pub(crate) len: u8,
 }
 
 /// Numbers without order, the same each time (Steele and Vigna's SplitMix64).
@@ -42,7 +42,7 @@ fn mix(number: u32) -> u64 {
 }
 
 /// The `number`th route.
-fn prefix(number: u32) -> Prefix {
+pub(crate) fn prefix(number: u32) -> Prefix {
     let cell = number / ROUTES_OF_A_BLOCK;
     let drawn = mix(cell);
     let mut block = FIRST_BLOCK + 2 * cell + (drawn & 1) as u32;
@@ -97,15 +97,21 @@ impl Beyond {
     }
 }
 
+/// Says so if a table cannot have so many routes.
+pub(crate) fn check(routes: u32) -> Result<(), LabError> {
+    if routes > ROUTES_MAX {
+        let what = format!("{routes} routes: there can be {ROUTES_MAX}");
+        return Err(LabError::Invalid(what));
+    }
+    Ok(())
+}
+
 /// Gives a port's namespace the first so many routes, by way of a gateway behind the port.
 pub(crate) fn load(port: &Port, gateway: IpAddr, routes: u32) -> Result<(), LabError> {
     let IpAddr::V4(gateway) = gateway else {
         return Err(LabError::Invalid("the table is IPv4's".into()));
     };
-    if routes > ROUTES_MAX {
-        let what = format!("{routes} routes: there can be {ROUTES_MAX}");
-        return Err(LabError::Invalid(what));
-    }
+    check(routes)?;
     let what = format!("load {routes} routes in {}", port.netns.name());
     let send = || -> io::Result<()> {
         let socket = netlink()?;
