@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 12] = [
     "fib",
     "flowtable",
     "generator",
+    "lpm",
     "reflector",
     "sink",
     "rate",

@@ -58,8 +58,8 @@ pub enum Command {
     /// Compare the kernel, Freeway and other fast paths on the same frames
     ///
     /// Kernel and Freeway alternate in each run, and with them others as far as the scenario and the kernel allow: the kernel
-    /// with conntrack, without it, without what the scenario adds to it, nf_flowtable, and the kernel's FIB from XDP; a
-    /// bare XDP redirect and an XDP drop are the limits. The kernel is measured without any program of Freeway attached.
+    /// with conntrack, without it, without what the scenario adds to it, nf_flowtable, and the kernel's FIB and an LPM trie
+    /// from XDP; a bare XDP redirect and an XDP drop are the limits. The kernel is measured without any program of Freeway attached.
     /// Figures are medians, in nanoseconds for each frame net of the generator (source_ns), rates are gross.
     Compare(CompareArgs),
     /// Count new connections that become fast in a second, and how soon

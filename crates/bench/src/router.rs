@@ -23,6 +23,8 @@ pub enum Router {
     FlowtableXdp,
     /// An XDP program that asks the kernel's FIB for each frame.
     Fib,
+    /// An XDP program with the scenario's routes in an LPM trie of its own.
+    LpmTrie,
     /// The kernel with Freeway.
     Freeway,
     /// The same, all in tc.
@@ -44,6 +46,7 @@ impl Router {
             Router::Flowtable => "flow table",
             Router::FlowtableXdp => "flow table from XDP",
             Router::Fib => "FIB from XDP",
+            Router::LpmTrie => "LPM trie from XDP",
             Router::Freeway => "Freeway",
             Router::Tc => "Freeway in tc",
             Router::Redirect => "bare redirect",
@@ -61,6 +64,7 @@ impl Router {
             Router::Flowtable => "flow table / Freeway",
             Router::FlowtableXdp => "flow table from XDP / Freeway",
             Router::Fib => "FIB from XDP / Freeway",
+            Router::LpmTrie => "LPM trie from XDP / Freeway",
             Router::Freeway => "Freeway / Freeway",
             Router::Tc => "Freeway in tc / Freeway",
             Router::Redirect => "bare redirect / Freeway",
@@ -83,11 +87,20 @@ impl Router {
             Router::KernelStateless if topology.masquerade => {
                 Err("the scenario translates addresses, which the kernel does with conntrack")
             }
-            Router::Fib if topology.masquerade => {
+            Router::Fib | Router::LpmTrie if topology.masquerade => {
                 Err("the scenario translates addresses, which this program does not")
+            }
+            Router::LpmTrie if like.beyond.is_none() => {
+                Err("the scenario has no table of routes, which this program is to hold")
             }
             Router::KernelStateless | Router::Fib => Ok(Options {
                 filter: Some(Filter::None),
+                ..options
+            }),
+            // its table is the trie; what it leaves goes by the kernel's default route
+            Router::LpmTrie => Ok(Options {
+                filter: Some(Filter::None),
+                routes: 0,
                 ..options
             }),
             Router::KernelStateful => Ok(Options {
@@ -146,6 +159,9 @@ impl Router {
     fn attach(self, lab: &Lab) -> Result<Option<ReferenceGuard>, LabError> {
         let reference = match self {
             Router::Fib => Reference::XdpFib,
+            Router::LpmTrie => Reference::XdpLpm {
+                routes: lab.options().beyond.map_or(0, |beyond| beyond.routes),
+            },
             Router::FlowtableXdp => Reference::XdpFlowtable,
             Router::Redirect => Reference::XdpRedirect,
             _ => return Ok(None),
@@ -175,7 +191,9 @@ impl Place {
     /// What a peer's fast path has left to the kernel so far, frames with as many bytes of L3; none of one that has no fast path.
     pub fn slow_frames(&self, l3_bytes: u32) -> Result<Option<f64>, Stop> {
         Ok(match (&self.program, self.router) {
-            (Some(program), Router::Fib | Router::FlowtableXdp) => Some(program.counted()? as f64),
+            (Some(program), Router::Fib | Router::LpmTrie | Router::FlowtableXdp) => {
+                Some(program.counted()? as f64)
+            }
             (_, Router::Flowtable) => Some(self.lab.filtered_bytes()? as f64 / f64::from(l3_bytes)),
             _ => None,
         })
@@ -184,6 +202,8 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
+    use freeway_lab::routes::Beyond;
+
     use super::*;
 
     fn topology(name: &str) -> &'static Topology {
@@ -192,8 +212,15 @@ mod tests {
 
     #[test]
     fn what_translates_needs_conntrack() {
-        let like = Options::default();
-        for router in [Router::KernelStateless, Router::Fib] {
+        let beyond = Some(Beyond {
+            hosts: 1,
+            routes: 1,
+        });
+        let like = Options {
+            beyond,
+            ..Options::default()
+        };
+        for router in [Router::KernelStateless, Router::Fib, Router::LpmTrie] {
             let why = router.options(topology("nat"), &like).unwrap_err();
             assert!(why.contains("translates addresses"), "{why}");
             for name in ["routed", "routed6"] {
@@ -206,6 +233,27 @@ mod tests {
             Router::KernelStateless
         );
         assert_eq!(Router::kernel_of(topology("nat")), Router::KernelStateful);
+    }
+
+    #[test]
+    fn a_trie_has_the_table_instead_of_the_kernel() {
+        let plain = Options::default();
+        let why = Router::LpmTrie.options(topology("routed"), &plain);
+        assert!(why.unwrap_err().contains("no table of routes"));
+        let table = Options {
+            routes: 7,
+            beyond: Some(Beyond {
+                hosts: 3,
+                routes: 7,
+            }),
+            ..plain
+        };
+        let of = |router: Router| router.options(topology("routed"), &table).unwrap();
+        let trie = of(Router::LpmTrie);
+        assert_eq!((trie.routes, trie.beyond), (0, table.beyond));
+        assert_eq!(of(Router::Fib).routes, 7);
+        let name = serde_json::to_value(Router::LpmTrie).unwrap();
+        assert_eq!(name, "lpm_trie");
     }
 
     #[test]
@@ -240,6 +288,7 @@ mod tests {
             Router::Flowtable,
             Router::FlowtableXdp,
             Router::Fib,
+            Router::LpmTrie,
             Router::Tc,
             Router::Redirect,
             Router::Broadcast,

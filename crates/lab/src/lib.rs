@@ -38,6 +38,7 @@ pub mod idle_loop;
 pub mod lab;
 mod limit;
 pub mod loopback;
+mod lpm;
 pub mod measure;
 pub mod meter;
 pub mod mix;

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::attach::{Attached, attach_tc_egress, attach_xdp, counters, set_device, set_device_at};
 use crate::error::{Context, LabError};
+use crate::lpm;
 use crate::port::Port;
 use crate::skel::fib::FibSkelBuilder;
 use crate::skel::flowtable::FlowtableSkelBuilder;
@@ -33,6 +34,12 @@ pub enum Reference {
     XdpPass,
     /// An XDP program on `lan0` that asks the kernel's FIB (`bpf_fib_lookup`) and forwards by itself; it translates nothing.
     XdpFib,
+    /// An XDP program on `lan0` that looks up the destination in an LPM trie of its own and forwards by itself, IPv4 only. The trie
+    /// holds the first so many routes of [`crate::routes`], the next hop of which is the server.
+    XdpLpm {
+        /// How many.
+        routes: u32,
+    },
     /// An XDP program on `lan0` that asks the kernel's flow table (`bpf_xdp_flow_lookup`, Linux 6.13) and forwards by itself.
     /// The lab has a flow table, or there is nothing to ask.
     XdpFlowtable,
@@ -123,8 +130,8 @@ pub struct ReferenceGuard {
 }
 
 impl ReferenceGuard {
-    /// Frames that it dropped, or with [`Reference::XdpFib`] and [`Reference::XdpFlowtable`] those it left to the kernel. What the others redirect or pass
-    /// is not counted.
+    /// Frames that it dropped, or with [`Reference::XdpFib`], [`Reference::XdpLpm`] and [`Reference::XdpFlowtable`] those it left to the kernel. What
+    /// the others redirect or pass is not counted.
     pub fn counted(&self) -> Result<u64, LabError> {
         Ok(counters(&self.frames)?.first().copied().unwrap_or(0))
     }
@@ -139,6 +146,7 @@ impl Reference {
             Reference::XdpWire => "wire",
             Reference::XdpPass => "pass",
             Reference::XdpFib => "fib",
+            Reference::XdpLpm { .. } => "lpm",
             Reference::XdpFlowtable => "flowtable",
             Reference::TcEgressDrop => "tcdrop",
         }
@@ -166,6 +174,13 @@ impl Reference {
             }
             Reference::XdpPass => attach_xdp(progs.xdp_pass.as_fd(), lan)?,
             Reference::XdpFib => return attach_fib(lan, wan),
+            Reference::XdpLpm { routes } => {
+                let (frames, attached) = lpm::attach(lan, wan, routes)?;
+                return Ok(ReferenceGuard {
+                    frames,
+                    _attached: attached,
+                });
+            }
             Reference::XdpFlowtable => return attach_flowtable(lan, wan),
             Reference::TcEgressDrop => attach_tc_egress(progs.tc_drop.as_fd(), wan)?,
         };

@@ -28,9 +28,9 @@ const BATCH: u32 = 1024;
 
 /// A prefix of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Prefix {
-    address: u32,
-    len: u8,
+pub(crate) struct Prefix {
+    pub(crate) address: u32,
+    pub(crate) len: u8,
 }
 
 /// Numbers without order, the same each time (Steele and Vigna's SplitMix64).
@@ -42,7 +42,7 @@ fn mix(number: u32) -> u64 {
 }
 
 /// The `number`th route.
-fn prefix(number: u32) -> Prefix {
+pub(crate) fn prefix(number: u32) -> Prefix {
     let cell = number / ROUTES_OF_A_BLOCK;
     let drawn = mix(cell);
     let mut block = FIRST_BLOCK + 2 * cell + (drawn & 1) as u32;
@@ -97,15 +97,21 @@ impl Beyond {
     }
 }
 
+/// Says so if a table cannot have so many routes.
+pub(crate) fn check(routes: u32) -> Result<(), LabError> {
+    if routes > ROUTES_MAX {
+        let what = format!("{routes} routes: there can be {ROUTES_MAX}");
+        return Err(LabError::Invalid(what));
+    }
+    Ok(())
+}
+
 /// Gives a port's namespace the first so many routes, by way of a gateway behind the port.
 pub(crate) fn load(port: &Port, gateway: IpAddr, routes: u32) -> Result<(), LabError> {
     let IpAddr::V4(gateway) = gateway else {
         return Err(LabError::Invalid("the table is IPv4's".into()));
     };
-    if routes > ROUTES_MAX {
-        let what = format!("{routes} routes: there can be {ROUTES_MAX}");
-        return Err(LabError::Invalid(what));
-    }
+    check(routes)?;
     let what = format!("load {routes} routes in {}", port.netns.name());
     let send = || -> io::Result<()> {
         let socket = netlink()?;
@@ -250,15 +256,17 @@ mod tests {
 
     #[test]
     fn destinations_are_in_networks_of_their_own() {
-        for routes in [20_000, 100_000, ROUTES_MAX] {
+        for (hosts, routes) in [
+            (20_000, 20_000),
+            (20_000, 100_000),
+            (20_000, ROUTES_MAX),
+            (DESTINATIONS_MAX, ROUTES_MAX),
+        ] {
             let mut ranges: Vec<_> = (0..routes).map(|number| range(prefix(number))).collect();
             ranges.sort_unstable();
-            let of = Beyond {
-                hosts: DESTINATIONS_MAX,
-                routes,
-            };
-            let hosts = of.addresses();
-            let within = hosts.iter().map(|host| {
+            let of = Beyond { hosts, routes };
+            let addresses = of.addresses();
+            let within = addresses.iter().map(|host| {
                 let host = u32::from(*host);
                 let at = ranges.partition_point(|(low, _)| *low <= host) - 1;
                 assert!(host <= ranges[at].1, "{host:x}");
@@ -268,7 +276,7 @@ mod tests {
             assert!(!within.is_sorted(), "they are in order");
             within.sort_unstable();
             within.dedup();
-            assert_eq!(within.len(), DESTINATIONS_MAX as usize);
+            assert_eq!(within.len(), hosts as usize);
         }
     }
 

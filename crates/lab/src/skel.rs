@@ -20,6 +20,7 @@ macro_rules! skeleton {
 skeleton!(fib, "fib.skel.rs");
 skeleton!(flowtable, "flowtable.skel.rs");
 skeleton!(generator, "generator.skel.rs");
+skeleton!(lpm, "lpm.skel.rs");
 skeleton!(reflector, "reflector.skel.rs");
 skeleton!(sink, "sink.skel.rs");
 skeleton!(rate, "rate.skel.rs");

@@ -25,7 +25,7 @@ pub struct CompareArgs {
     /// Frame size in bytes, FCS counted [default: 64; kirkwood: 1418]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(64..=1518))]
     pub frame_bytes: Option<u32>,
-    /// Leave out the peers: other shapes of the kernel, nf_flowtable, the kernel's FIB from XDP
+    /// Leave out the peers: other shapes of the kernel, nf_flowtable, the kernel's FIB and an LPM trie from XDP
     #[arg(long)]
     pub no_peers: bool,
     /// Runs; figures are their medians

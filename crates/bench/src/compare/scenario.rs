@@ -93,7 +93,7 @@ const ALL: [Definition; 10] = [
         scenario: Scenario::FullTable,
         topology: "routed",
         adds: Adds::Table(routes::ROUTES_MAX),
-        peers: &[Router::KernelPlain, Router::Fib],
+        peers: &[Router::KernelPlain, Router::Fib, Router::LpmTrie],
     },
     Definition {
         scenario: Scenario::Kirkwood,

@@ -30,6 +30,7 @@ pub fn tone(router: Router) -> Tone {
         Router::Flowtable => Tone::Flowtable,
         Router::FlowtableXdp => Tone::FlowtableXdp,
         Router::Fib => Tone::Fib,
+        Router::LpmTrie => Tone::Lpm,
         Router::Freeway => Tone::Freeway,
         Router::Tc => Tone::Tc,
         Router::Redirect | Router::Broadcast => Tone::Redirect,

@@ -31,6 +31,8 @@ pub enum Tone {
     FlowtableXdp,
     /// The kernel's FIB from XDP.
     Fib,
+    /// Routes in an LPM trie, from XDP.
+    Lpm,
     /// Freeway.
     Freeway,
     /// Freeway's tc programs.
@@ -41,7 +43,7 @@ pub enum Tone {
     Published,
 }
 
-const TONES: [Tone; 14] = [
+const TONES: [Tone; 15] = [
     Tone::Ink,
     Tone::Muted,
     Tone::Grid,
@@ -52,6 +54,7 @@ const TONES: [Tone; 14] = [
     Tone::Flowtable,
     Tone::FlowtableXdp,
     Tone::Fib,
+    Tone::Lpm,
     Tone::Freeway,
     Tone::Tc,
     Tone::Redirect,
@@ -71,6 +74,7 @@ impl Tone {
             Tone::Flowtable => "flowtable",
             Tone::FlowtableXdp => "flowtable-xdp",
             Tone::Fib => "fib",
+            Tone::Lpm => "lpm",
             Tone::Freeway => "freeway",
             Tone::Tc => "tc",
             Tone::Redirect => "redirect",
@@ -91,6 +95,7 @@ impl Tone {
             Tone::Flowtable => [0xc47a10, 0xdf9f3a],
             Tone::FlowtableXdp => [0x9c4a1f, 0xd98a5c],
             Tone::Fib => [0x2a8c5c, 0x4fbf88],
+            Tone::Lpm => [0x0f7f8c, 0x3fb5c4],
             Tone::Freeway => [0x1f6fd6, 0x5aa2ff],
             Tone::Tc => [0x7fb0ea, 0x3a78c2],
             Tone::Redirect => [0xb4bec8, 0x5d6874],
@@ -193,6 +198,7 @@ mod tests {
             (Tone::Flowtable, 3.0),
             (Tone::FlowtableXdp, 3.0),
             (Tone::Fib, 3.0),
+            (Tone::Lpm, 3.0),
             (Tone::Freeway, 4.5),
             (Tone::Published, 3.0),
         ] {

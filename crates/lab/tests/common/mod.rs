@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tests with namespaces share.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
+
+pub mod peer;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
