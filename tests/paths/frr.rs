@@ -16,6 +16,7 @@ use freeway_lab::{Lab, Netns};
 use freeway_testkit::random::Random;
 use freeway_testkit::*;
 use nix::unistd::{User, chown};
+use serde_json::Value;
 
 use super::{Left, ON, active, client, left, neighbour, packet, routed, station, wait};
 
@@ -294,7 +295,6 @@ impl Test<'_> {
     fn flap(&mut self, states: &[Announced]) {
         let wanted = self.table.routes(&self.announced);
         let (mut bursts, mut lost) = (0, 0);
-        let table = self.table;
         // a session that ended has not yet taken its routes with it
         let mut gone = states[1] != NOTHING;
         until("the kernel has what is announced", PATIENCE, || {
@@ -315,9 +315,10 @@ impl Test<'_> {
         });
         let routes = wait(&self.router, "prefix paths", active);
         println!(
-            "{:?}: {} routes, {bursts} bursts meanwhile, {lost} frames did not leave; {routes}",
+            "{:?}: {} routes, {bursts} bursts meanwhile, {lost} frames did not leave; {}",
             self.announced,
-            table.routes(&self.announced).len()
+            wanted.len(),
+            brief(&routes)
         );
         self.agree(&wanted);
     }
@@ -363,6 +364,20 @@ impl Test<'_> {
         assert!(by_kernel == by_routes);
         wait(&self.router, "prefix paths", active);
     }
+}
+
+/// What a failure is looked at for.
+fn brief(routes: &Value) -> String {
+    let of = |name: &str| format!("{name} {}", routes[name]);
+    [
+        "routes",
+        "prefixes",
+        "confirmed",
+        "contradicted",
+        "withdrawn",
+    ]
+    .map(of)
+    .join(", ")
 }
 
 #[test]
@@ -414,7 +429,6 @@ fn routes_of_frr_are_the_kernels_while_they_flap() {
         test.announce(announced);
     }
     let routes = test.router.json(&["routes"]);
-    println!("{routes}");
     assert_eq!(routes["contradicted"], 0, "{routes}");
     test.router.stop();
 }
