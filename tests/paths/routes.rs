@@ -5,6 +5,8 @@
 //!   client --- lan0 router wan0 --- server, and what there are neighbours
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod frr;
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
