@@ -47,7 +47,7 @@ fn bad_input_exits_with_64() {
             &["rfc2544", "--scenario", "routed6", "--destinations", "9"],
             "`--scenario nat` and `routed` alone",
         ),
-        (&["compare", "--destinations", "20001"], "--destinations"),
+        (&["compare", "--destinations", "1000001"], "--destinations"),
         (&["sink"], "--port"),
         (
             &[
