@@ -417,7 +417,7 @@ fn routes_of_frr_are_the_kernels_while_they_flap() {
     test.announce([Some(15), Some(11), Some(11), Some(14)]);
     test.clear();
     let mut random = Random(0xf45);
-    for _ in 0..if long() { 8 } else { 0 } {
+    for _ in 0..if long() { 4 } else { 0 } {
         // the covering prefixes stay, and one part in six is withdrawn
         let mut hop = |_| Some(random.of(&HOPS)).filter(|hop| *hop != HOPS[0]);
         let mut announced = [0; PARTS].map(&mut hop);
