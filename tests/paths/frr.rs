@@ -338,22 +338,15 @@ impl Test<'_> {
             (fast >= FAST_MIN).then_some(fast)
         });
         println!("{:.1} % by prefixes", share * 100.0);
-        for _ in 0..10 {
-            let address = Ipv4Addr::from(self.table.address(&mut self.random)).to_string();
-            let answer = &self.router.json(&["routes", &address])["answer"];
-            let possible = self
-                .table
-                .possible(address.parse::<Ipv4Addr>().unwrap().into(), &settled);
-            if possible.contains(&None) {
-                continue;
-            }
-            let withdrawn = answer["reason"]
-                .as_str()
-                .unwrap_or_default()
-                .contains("was seen");
-            assert_eq!(answer["fast"], !withdrawn, "{answer}");
-            assert!(withdrawn || answer["agrees"] == true, "{answer}");
+        let mut fast = 0;
+        for _ in 0..20 {
+            let address = Ipv4Addr::from(self.table.address(&mut self.random));
+            let answer = &self.router.json(&["routes", &address.to_string()])["answer"];
+            assert_eq!(answer["agrees"], true, "{answer}");
+            fast += usize::from(answer["fast"] == true);
         }
+        println!("{fast} of 20 addresses are fast");
+        assert!(fast > 0);
     }
 
     /// The kernel alone sends the same.
@@ -424,7 +417,7 @@ fn routes_of_frr_are_the_kernels_while_they_flap() {
     test.announce([Some(15), Some(11), Some(11), Some(14)]);
     test.clear();
     let mut random = Random(0xf45);
-    for _ in 0..if long() { 8 } else { 0 } {
+    for _ in 0..if long() { 4 } else { 0 } {
         // the covering prefixes stay, and one part in six is withdrawn
         let mut hop = |_| Some(random.of(&HOPS)).filter(|hop| *hop != HOPS[0]);
         let mut announced = [0; PARTS].map(&mut hop);
@@ -436,6 +429,6 @@ fn routes_of_frr_are_the_kernels_while_they_flap() {
     // A packet that asks the kernel while its route changes may be answered by the new one before the event is read.
     let routes = test.router.json(&["routes"]);
     let count = |name: &str| routes[name].as_u64().unwrap();
-    assert!(count("contradicted") * 10 <= count("asked"), "{routes}");
+    assert!(count("contradicted") * 4 <= count("asked"), "{routes}");
     test.router.stop();
 }
