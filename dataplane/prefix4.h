@@ -120,8 +120,15 @@ static __always_inline __u32 fw_prefix4_lookup(const struct fw_prefix4 *table, _
 	const __u16 *record = index + 4 * at;
 	__u32 group = record[(address >> 11) & (FW_P4_GROUPS - 1)];
 	__u32 within = (group & FW_P4_GROUP_BITS) | ((address >> 8) & 7);
-	__u32 rank = (group >> FW_P4_RANK_SHIFT) + table->ranks[within];
-	__u32 leaf = record[FW_P4_GROUPS + rank];
+	__u32 rank, leaf;
+
+#ifdef __bpf__
+	/* the verifier of Linux 6.1 knows no bounds of a sum by OR */
+	asm volatile("" : "+r"(within));
+	within &= (1 << FW_P4_RANK_SHIFT) - 1;
+#endif
+	rank = (group >> FW_P4_RANK_SHIFT) + table->ranks[within];
+	leaf = record[FW_P4_GROUPS + rank];
 
 	if (__builtin_expect(leaf & FW_P4_LONG, 0))
 		leaf = fw_prefix4_divided(table, chunk, address, leaf);

@@ -788,13 +788,16 @@ fn overrun() {
                 .unwrap();
             until("it is taken back", PATIENCE, || (!silent()).then_some(()));
         }
+        // a daemon that always had its turn in time reads them all
+        let netlink = until("events are lost", PATIENCE, || {
+            let netlink = router.stats().0["netlink"].clone();
+            (netlink["overruns"].as_u64().unwrap() > 0).then_some(netlink)
+        });
+        eprintln!("{netlink}");
         done.store(true, Ordering::Relaxed);
         storm.join().unwrap();
     });
     bench.end(load);
-    let netlink = router.stats().0["netlink"].clone();
-    eprintln!("{netlink}");
-    assert!(netlink["overruns"].as_u64().unwrap() > 0, "{netlink}");
     wait_recovered(&bench, &router);
     router.stop();
 }

@@ -34,6 +34,8 @@ pub(super) struct Routes {
     rules: Option<String>,
     /// The kernel changed a packet that nothing was to change: until the ruleset is another one.
     doubted: Option<String>,
+    /// Why there can be no table.
+    failed: Option<String>,
     strayed: u64,
 }
 

@@ -55,13 +55,18 @@ fn headline(routes: &Routes) -> String {
     }
     format!(
         "{} in {}, {}, for what comes in at {}; {} left, {}",
-        plural(routes.prefixes, "prefix").replace("prefixs", "prefixes"),
+        prefixes(routes.prefixes),
         bytes(routes.table_bytes),
         plural(routes.next_hops.len() as u64, "next hop"),
         routes.ports.join(", "),
         plural(routes.routed.packets, "packet"),
         bytes(routes.routed.bytes)
     )
+}
+
+fn prefixes(number: u64) -> String {
+    let noun = if number == 1 { "prefix" } else { "prefixes" };
+    format!("{} {noun}", count(number))
 }
 
 fn by_hop(hop: &NextHop) -> Vec<String> {
@@ -117,7 +122,7 @@ mod tests {
         check_fits(&text);
         let text = flat(&text);
         for words in [
-            "950,001 prefixes in 3.4 MB, 1 next hop, for what comes in at lan0",
+            "950,001 prefixes in 3.40 MB, 1 next hop, for what comes in at lan0",
             "198.51.100.1 02:00:00:00:00:fe confirmed 340 ms ago",
             "given 120 packets to confirm, and confirmed 118; 1 left otherwise",
             "3: several next hops",

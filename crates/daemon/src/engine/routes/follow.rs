@@ -23,7 +23,7 @@ impl Engine {
             return Ok(());
         }
         self.routes.invalidate();
-        let reason = self.unrouted();
+        let mut reason = self.unrouted();
         let (mut wanted, mut kept) = (BTreeMap::new(), BTreeMap::new());
         for link in self.business() {
             let judged = match (&reason, self.ports.by_index.get(&link.ifindex)) {
@@ -36,6 +36,10 @@ impl Engine {
                 Err(reason) => drop(kept.insert(link.name.clone(), reason)),
             }
         }
+        if !wanted.is_empty() && self.routes.table.is_none() {
+            reason = self.make_routes();
+            wanted.retain(|_, _| reason.is_none());
+        }
         self.routes.ports_kept = kept;
         if self.routes.reason != reason {
             match &reason {
@@ -44,9 +48,6 @@ impl Engine {
             }
         }
         self.routes.reason = reason;
-        if !wanted.is_empty() && self.routes.table.is_none() {
-            self.routes.table = Some(self.route_table()?);
-        }
         self.place_routes(&wanted);
         if wanted.is_empty() {
             self.routes.table = None;
@@ -56,6 +57,21 @@ impl Engine {
             table.routing.set_ports(&exits);
         }
         self.follow_routes()
+    }
+
+    /// Makes the table; or says why the kernel cannot have it, which is not asked again.
+    fn make_routes(&mut self) -> Option<String> {
+        if self.routes.failed.is_none() {
+            match self.route_table() {
+                Ok(table) => self.routes.table = Some(table),
+                Err(error) => {
+                    let reason = format!("the data plane cannot have its table: {error}");
+                    tracing::warn!("no prefix paths: {reason}");
+                    self.routes.failed = Some(reason);
+                }
+            }
+        }
+        self.routes.failed.clone()
     }
 
     /// A table with nothing in it, which is being filled.

@@ -94,7 +94,10 @@ impl Engine {
                 "net.ipv4.conf.all.accept_redirects is on: ICMP redirects decide, too".into(),
             );
         }
-        self.routes.doubted.clone()
+        self.routes
+            .doubted
+            .clone()
+            .or_else(|| self.routes.failed.clone())
     }
 
     /// Why a port has none, or what its program is to know.
