@@ -9,6 +9,7 @@
 #include "abi.h"
 #include "csum.h"
 #include "fresh.h"
+#include "guard.h"
 #include "parse.h"
 
 /* A packet without a payload has none of these. */
@@ -49,7 +50,7 @@ static __noinline __u32 fw_asked_note(struct __sk_buff *ctx, __u32 record)
 	cpu = fw_budget(now);
 	if (!cpu)
 		return 0;
-	index = fw_cpu_id() * fw_cfg.slots_per_cpu + (cpu->slot & (fw_cfg.slots_per_cpu - 1));
+	index = fw_slot_next(cpu);
 	slot = fw_slot_get(index);
 	if (!slot)
 		return 0;
@@ -90,12 +91,8 @@ static __always_inline int fw_asked_same(const struct fw_slot *slot, const struc
 static __always_inline int fw_asked_exit(const struct __sk_buff *ctx, const struct fw_hop *hop,
 					 const void *data)
 {
-	const fw_u64_any *head = data, *l2 = (const void *)hop->l2;
-
 	return !FW_TARGET_IS_RAW && hop->port == fw_port(ctx) && !fw_mark(ctx) &&
-	       head[0] == l2[0] &&
-	       *(const fw_u32_any *)(data + 8) == *(const fw_u32_any *)(hop->l2 + 8) &&
-	       *(const fw_u16_any *)(data + 12) == *(const fw_u16_any *)(hop->l2 + 12);
+	       fw_l2_equal(data, hop->l2);
 }
 
 static __noinline enum fw_reason fw_asked_left(struct __sk_buff *ctx, __u32 token)

@@ -40,6 +40,12 @@ static __always_inline struct fw_cpu *fw_budget(__u32 now)
 	return cpu;
 }
 
+/* The slot that this CPU writes next. */
+static __always_inline __u32 fw_slot_next(const struct fw_cpu *cpu)
+{
+	return fw_cpu_id() * fw_cfg.slots_per_cpu + (cpu->slot & (fw_cfg.slots_per_cpu - 1));
+}
+
 /*
  * A detour displaces the packet behind its successors. For a quarter of the
  * interval it therefore waits for an idle gap or a pure ACK.

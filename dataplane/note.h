@@ -125,7 +125,7 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, const int tc
 	cpu = fw_budget(now);
 	if (!cpu)
 		return 0;
-	index = fw_cpu_id() * fw_cfg.slots_per_cpu + (cpu->slot & (fw_cfg.slots_per_cpu - 1));
+	index = fw_slot_next(cpu);
 	slot = fw_slot_get(index);
 	if (!slot)
 		return 0;

@@ -35,12 +35,12 @@ static __always_inline int fw_leg_write(fw_ctx *ctx, const struct fw_nexthop *le
 		data = fw_data(ctx);
 		if (data + FW_ETH_LEN > fw_data_end(ctx))
 			return 0;
-		fw_rewrite_l2(data, leg);
+		fw_link_write(data, leg->l2);
 		return 1;
 	}
 	if (!fw_frame_room(ctx, leg, &data, &end) || data + FW_ETH_LEN > end)
 		return 0;
-	fw_rewrite_l2(data, leg);
+	fw_link_write(data, leg->l2);
 	return fw_frame(ctx, leg, len_l3);
 }
 

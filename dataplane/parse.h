@@ -120,6 +120,14 @@ static __always_inline void fw_link_copy(void *to, const void *data)
 	words[1] = FW_TARGET_IS_RAW ? 0 : *(const fw_u64_any *)(data + 8);
 }
 
+/* Writes the link layer's 14 octets. */
+static __always_inline void fw_link_write(void *data, const void *l2)
+{
+	*(fw_u64_any *)data = *(const fw_u64_any *)l2;
+	*(fw_u32_any *)(data + 8) = *(const fw_u32_any *)(l2 + 8);
+	*(fw_u16_any *)(data + 12) = *(const fw_u16_any *)(l2 + 12);
+}
+
 /* Echoes, ESP and GRE. */
 static __always_inline enum fw_reason fw_parse_other(const void *l4, const void *end,
 						     struct fw_pkt *p, __u32 len_l4)

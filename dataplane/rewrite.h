@@ -8,15 +8,6 @@
 #include "guard.h"
 #include "parse.h"
 
-static __always_inline void fw_rewrite_l2(void *data, const struct fw_nexthop *nh)
-{
-	const fw_u64_any *l2 = (const void *)nh->l2;
-
-	*(fw_u64_any *)data = *l2;
-	*(fw_u32_any *)(data + 8) = *(const fw_u32_any *)(nh->l2 + 8);
-	*(fw_u16_any *)(data + 12) = *(const fw_u16_any *)(nh->l2 + 12);
-}
-
 static __always_inline void fw_rewrite_l4(struct fw_l4 *l4, const struct fw_flow *f, __u8 proto)
 {
 	struct fw_icmp *icmp = (void *)l4;
@@ -48,7 +39,7 @@ static __always_inline void fw_rewrite4(void *data, const struct fw_flow *f,
 	ip->check = fw_csum_apply(ip->check, f->l3_delta);
 	ip->ttl = f->ttl_out;
 	ip->tos = f->dscp_out | (ip->tos & FW_TOS_ECN);
-	fw_rewrite_l2(data, nh);
+	fw_link_write(data, nh->l2);
 }
 
 static __always_inline void fw_rewrite6(void *data, const struct fw_flow *f,
@@ -72,7 +63,7 @@ static __always_inline void fw_rewrite6(void *data, const struct fw_flow *f,
 		word0 = fw_ntohl(ip->word0_be) & ~((__u32)FW_TOS_DSCP << 20);
 		ip->word0_be = fw_htonl(word0 | (__u32)f->dscp_out << 20);
 	}
-	fw_rewrite_l2(data, nh);
+	fw_link_write(data, nh->l2);
 }
 
 static __always_inline int fw_rewrite_by(void *data, const void *end, const struct fw_flow *f,

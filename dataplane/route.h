@@ -101,9 +101,7 @@ static __always_inline void fw_route_rewrite(void *data, const struct fw_hop *ho
 
 	ip->check = check + (check >= 0xffff);
 	ip->ttl--;
-	*(fw_u64_any *)data = *(const fw_u64_any *)hop->l2;
-	*(fw_u32_any *)(data + 8) = *(const fw_u32_any *)(hop->l2 + 8);
-	*(fw_u16_any *)(data + 12) = *(const fw_u16_any *)(hop->l2 + 12);
+	fw_link_write(data, hop->l2);
 }
 
 static __always_inline enum fw_routing fw_route(struct xdp_md *ctx, const struct fw_hop **out)

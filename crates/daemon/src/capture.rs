@@ -4,19 +4,17 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use axum::body::{Bytes, HttpBody};
+use axum::body::Bytes;
 use freeway_api::{CaptureQuery, Failure};
 use freeway_datapath::{TapCounts, TapReader};
-use hyper::body::Frame;
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc;
 
 use super::ask::{Engine, ask};
+use super::parts::Parts;
 use super::request::Request;
 use crate::engine::capture::Captured;
 use crate::pcapng::{Block, Way};
@@ -29,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const REPORT: Duration = Duration::from_millis(250);
 
 /// Blocks, each part some of them.
-pub struct Capture(mpsc::Receiver<Result<Bytes, Failure>>);
+pub struct Capture;
 
 impl Capture {
     /// Begins one.
@@ -37,7 +35,7 @@ impl Capture {
         engine: Engine,
         patience: Duration,
         query: CaptureQuery,
-    ) -> Result<Capture, Failure> {
+    ) -> Result<Parts, Failure> {
         let captured = ask(&engine, patience, |reply| Request::Capture(query, reply)).await?;
         let (sender, receiver) = mpsc::channel(AHEAD);
         let ended = engine.clone();
@@ -56,20 +54,7 @@ impl Capture {
             let _ = ended.send(Request::CaptureEnded).await;
             return Err(internal(error));
         }
-        Ok(Capture(receiver))
-    }
-}
-
-impl HttpBody for Capture {
-    type Data = Bytes;
-    type Error = Failure;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
-        let part = self.0.poll_recv(context);
-        part.map(|part| part.map(|part| part.map(Frame::data)))
+        Ok(Parts(receiver))
     }
 }
 

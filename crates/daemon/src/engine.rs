@@ -507,7 +507,7 @@ impl Engine {
         }
         if rules {
             self.scrub.doubt_rules();
-            self.routes.doubt_rules();
+            self.routes.invalidate();
             // nothing is confirmed or learned under rules that were not looked at
             self.datapath.control.set_learn(0);
         }

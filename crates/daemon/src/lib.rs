@@ -14,6 +14,7 @@ mod listing;
 mod lock;
 mod metrics;
 mod options;
+mod parts;
 mod pcapng;
 mod peer;
 mod privilege;

@@ -2,24 +2,22 @@
 //! The answer to `flows` as it is sent: page after page, each asked for when the reader has taken the one before. So a
 //! million flows take no more memory than a few hundred.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Bytes, HttpBody};
+use axum::body::Bytes;
 use freeway_api::{Failure, FlowFilter};
-use hyper::body::Frame;
 use tokio::sync::mpsc;
 
 use super::ask::{Engine, ask};
+use super::parts::Parts;
 use super::request::{Page, PageQuery, Request};
 
 /// Pages that are made before the reader takes them.
 const AHEAD: usize = 1;
 
 /// An object with `flows`, one on a line, and `total`.
-pub struct Listing(mpsc::Receiver<Result<Bytes, Failure>>);
+pub struct Listing;
 
 impl Listing {
     /// Asks for the first page; the others follow as the listing is read.
@@ -27,7 +25,7 @@ impl Listing {
         engine: Engine,
         patience: Duration,
         filter: FlowFilter,
-    ) -> Result<Listing, Failure> {
+    ) -> Result<Parts, Failure> {
         let pages = Pages {
             engine,
             patience,
@@ -41,20 +39,7 @@ impl Listing {
         let first = pages.ask(0).await?;
         let (sender, receiver) = mpsc::channel(AHEAD);
         tokio::spawn(async move { pages.send(first, &sender).await });
-        Ok(Listing(receiver))
-    }
-}
-
-impl HttpBody for Listing {
-    type Data = Bytes;
-    type Error = Failure;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Failure>>> {
-        let part = self.0.poll_recv(context);
-        part.map(|part| part.map(|part| part.map(Frame::data)))
+        Ok(Parts(receiver))
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Everything `unsafe` about BPF and shared memory is in this crate.
 
+mod ahead;
 mod attach;
 mod clock;
 mod copies;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prefix paths as XDP sees them (`dataplane/route.h`): the table of prefixes, next hops, and a program for each port.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use freeway_abi::{
@@ -11,11 +11,12 @@ use freeway_abi::{
     fw_route_count, fw_route_here, fw_routes,
 };
 use freeway_prefix::{NextHop, Prefix4, Table4, fw_prefix4};
-use libbpf_rs::{MapCore, MapFlags, Object};
+use libbpf_rs::Object;
 
 use crate::DatapathError;
+use crate::ahead::{Ahead, lead_to};
 use crate::grace::Grace;
-use crate::load::{MapByName, get, handles, is_shared, load, possible_cpus, prepare, prog_fd};
+use crate::load::{MapByName, get, handles, is_shared, load, possible_cpus, prepare};
 use crate::shared::Shared;
 
 static ROUTE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/route.o"));
@@ -32,13 +33,6 @@ const REST: Duration = Duration::from_secs(2);
 
 /// There is no room for the prefixes; nothing is in force.
 pub use freeway_prefix::Full as TableFull;
-
-/// At one port.
-struct Here {
-    prog: OwnedFd,
-    _object: Object,
-    here: Shared<fw_route_here>,
-}
 
 /// The table, and the programs that look into it.
 pub struct RouteTable {
@@ -59,7 +53,7 @@ pub struct RouteTable {
     maps: MapByName,
     config: fw_config,
     _first: Object,
-    here: BTreeMap<u32, Here>,
+    ahead: Ahead<Shared<fw_route_here>>,
 }
 
 fn load_route(
@@ -95,9 +89,7 @@ impl RouteTable {
         let count_mask = possible_cpus().next_power_of_two() * FW_LEAVES - 1;
         let first = load_route(config, count_mask, control)?;
         let mut maps = handles(&first)?;
-        let fd = next.as_raw_fd().to_ne_bytes();
-        let entered = get(&maps, NEXT)?.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY);
-        entered.map_err(|source| DatapathError::Map { map: NEXT, source })?;
+        lead_to(&maps, NEXT, next)?;
         // elements of any size will do: the table knows what is there
         let elements = size_of::<fw_prefix4>() / size_of::<fw_route_count>();
         let prefixes =
@@ -125,47 +117,35 @@ impl RouteTable {
             maps,
             config: *config,
             _first: first,
-            here: BTreeMap::new(),
+            ahead: Ahead::new(NAME, "freeway_route"),
         })
     }
 
     /// The program for a port, and what of it is the port's. It is made when it is first asked for.
     pub fn at(&mut self, ifindex: u32, here: fw_route_here) -> Result<&OwnedFd, DatapathError> {
-        if !self.here.contains_key(&ifindex) {
+        let (prog, own) = self.ahead.at(ifindex, || {
             let object = load_route(&self.config, self.count_mask, &self.maps)?;
-            let own = handles(&object)?;
-            let made = Here {
-                prog: prog_fd(&object, NAME, "freeway_route")?,
-                here: Shared::map(get(&own, HERE)?, HERE, 1)?,
-                _object: object,
-            };
-            self.here.insert(ifindex, made);
-        }
-        let port = self.here.get(&ifindex).ok_or(DatapathError::Missing {
-            object: NAME,
-            name: "a port",
+            let here = Shared::map(get(&handles(&object)?, HERE)?, HERE, 1)?;
+            Ok((object, here))
         })?;
-        port.here.write(0, here);
-        Ok(&port.prog)
+        own.write(0, here);
+        Ok(prog)
     }
 
     /// The program is no longer at the port.
     pub fn leave(&mut self, ifindex: u32) {
-        self.here.remove(&ifindex);
+        self.ahead.leave(ifindex);
     }
 
     /// Ports that have a program.
     pub fn ports(&self) -> impl Iterator<Item = u32> + '_ {
-        self.here.keys().copied()
+        self.ahead.ports()
     }
 
     /// Ids of its programs.
     #[must_use]
     pub fn prog_ids(&self) -> Vec<u32> {
-        let progs = self.here.values().map(|here| here.prog.as_fd());
-        progs
-            .filter_map(|fd| libbpf_rs::Program::id_from_fd(fd).ok())
-            .collect()
+        self.ahead.prog_ids()
     }
 
     /// Nothing is forwarded by prefixes unless it is true.

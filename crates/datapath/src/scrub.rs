@@ -8,9 +8,8 @@ mod key;
 mod lines;
 mod places;
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use freeway_abi::{
     FW_SCRUB_NETS4, FW_SCRUB_NETS6, FW_SCRUB_RULES, FW_SCRUB_SIDES4, FW_SCRUB_WAYS4,
@@ -21,7 +20,8 @@ use freeway_abi::{
 use libbpf_rs::{MapCore, MapFlags, Object};
 
 use crate::DatapathError;
-use crate::load::{MapByName, get, handles, load, possible_cpus, prog_fd, random};
+use crate::ahead::{Ahead, lead_to};
+use crate::load::{MapByName, get, handles, load, possible_cpus, random};
 use crate::shared::Shared;
 
 pub use self::key::ScrubKey;
@@ -48,8 +48,6 @@ const PLACES_MAX: u32 = 1 << 24;
 
 /// At one port.
 struct Here {
-    prog: OwnedFd,
-    _object: Object,
     here: Shared<fw_scrub_here>,
     counts: Shared<fw_scrub_count>,
     /// What an earlier program counted here.
@@ -66,7 +64,7 @@ pub struct Scrubber {
     table6: Table6,
     /// Rules without conditions.
     plain: u64,
-    here: BTreeMap<u32, Here>,
+    ahead: Ahead<Here>,
     nets: [usize; 2],
 }
 
@@ -139,9 +137,7 @@ impl Scrubber {
         };
         let first = load_scrub(&config, control)?;
         let maps = handles(&first)?;
-        let fd = next.as_raw_fd().to_ne_bytes();
-        let entered = get(&maps, NEXT)?.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY);
-        entered.map_err(|source| DatapathError::Map { map: NEXT, source })?;
+        lead_to(&maps, NEXT, next)?;
         Ok(Self {
             shared: Shared::map(get(&maps, ".data.scrub")?, ".data.scrub", 1)?,
             table4: Table4::map(&maps, &config)?,
@@ -150,7 +146,7 @@ impl Scrubber {
             _first: first,
             config,
             plain: 0,
-            here: BTreeMap::new(),
+            ahead: Ahead::new(NAME, "freeway_scrub"),
             nets: [0; 2],
         })
     }
@@ -172,49 +168,40 @@ impl Scrubber {
 
     /// The program for a port, and what of it is the port's. It is made when it is first asked for.
     pub fn at(&mut self, ifindex: u32, here: fw_scrub_here) -> Result<&OwnedFd, DatapathError> {
-        if !self.here.contains_key(&ifindex) {
+        let (prog, own) = self.ahead.at(ifindex, || {
             let object = load_scrub(&self.config, &self.maps)?;
-            let own = handles(&object)?;
-            let made = Here {
-                prog: prog_fd(&object, NAME, "freeway_scrub")?,
-                here: Shared::map(get(&own, HERE[0])?, HERE[0], 1)?,
-                counts: Shared::map(get(&own, HERE[1])?, HERE[1], self.config.count_mask + 1)?,
-                _object: object,
+            let maps = handles(&object)?;
+            let own = Here {
+                here: Shared::map(get(&maps, HERE[0])?, HERE[0], 1)?,
+                counts: Shared::map(get(&maps, HERE[1])?, HERE[1], self.config.count_mask + 1)?,
                 before: vec![fw_scrub_count::default(); FW_SCRUB_RULES as usize],
             };
-            self.here.insert(ifindex, made);
-        }
-        let port = self.here.get(&ifindex).ok_or(DatapathError::Missing {
-            object: NAME,
-            name: "a port",
+            Ok((object, own))
         })?;
-        port.here.write(0, here);
-        Ok(&port.prog)
+        own.here.write(0, here);
+        Ok(prog)
     }
 
     /// The program is no longer at the port.
     pub fn leave(&mut self, ifindex: u32) {
-        self.here.remove(&ifindex);
+        self.ahead.leave(ifindex);
     }
 
     /// Ports that have a program.
     pub fn ports(&self) -> impl Iterator<Item = u32> + '_ {
-        self.here.keys().copied()
+        self.ahead.ports()
     }
 
     /// Ids of its programs.
     #[must_use]
     pub fn prog_ids(&self) -> Vec<u32> {
-        let progs = self.here.values().map(|here| here.prog.as_fd());
-        progs
-            .filter_map(|fd| libbpf_rs::Program::id_from_fd(fd).ok())
-            .collect()
+        self.ahead.prog_ids()
     }
 
     /// Of a rule at a port, since the last call that took the place of the port's program.
     #[must_use]
     pub fn count(&self, ifindex: u32, rule: u32) -> fw_scrub_count {
-        let Some(here) = self.here.get(&ifindex) else {
+        let Some(here) = self.ahead.own(ifindex) else {
             return fw_scrub_count::default();
         };
         let mut sum = here.before.get(rule as usize).copied().unwrap_or_default();
@@ -229,7 +216,7 @@ impl Scrubber {
 
     /// A rule's counters begin anew, at all ports.
     pub fn clear_counts(&mut self, rule: u32) {
-        for here in self.here.values_mut() {
+        for (_, here) in self.ahead.owns_mut() {
             for at in (rule..=self.config.count_mask).step_by(FW_SCRUB_RULES as usize) {
                 here.counts.write(at, fw_scrub_count::default());
             }
@@ -418,9 +405,9 @@ impl Scrubber {
 
     /// What was counted at a port before, under another program there.
     pub fn carry_counts(&mut self, from: &Scrubber) {
-        for (ifindex, here) in &mut self.here {
+        for (ifindex, here) in self.ahead.owns_mut() {
             for (rule, count) in here.before.iter_mut().enumerate() {
-                *count = from.count(*ifindex, rule as u32);
+                *count = from.count(ifindex, rule as u32);
             }
         }
     }

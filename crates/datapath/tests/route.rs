@@ -6,7 +6,7 @@
 mod support;
 
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use freeway_abi::{
     FW_LEAF_FIRST, FW_MISSES_MAX, FW_R_ROUTE_ASKED, FW_RP_LOOSE, FW_RP_OFF, FW_RP_STRICT, fw_hop,
@@ -16,6 +16,7 @@ use freeway_datapath::{Datapath, LoadOptions, RouteTable};
 use freeway_prefix::{NextHop, Prefix4, Trie};
 use support::frame::{Frame, mac};
 use support::random::Random;
+use support::run::run;
 use support::target::Loaded;
 
 /// `lo`, where test runs come in; frames leave at another port.
@@ -83,21 +84,7 @@ impl Bench {
 
     fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
         let prog = self.table.at(PORT, self.here).unwrap();
-        let mut out = vec![0u8; 4096];
-        let mut opts = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-            data_in: frame.as_ptr().cast(),
-            data_size_in: frame.len() as u32,
-            data_out: out.as_mut_ptr().cast(),
-            data_size_out: out.len() as u32,
-            repeat: 1,
-            ..Default::default()
-        };
-        // SAFETY: both buffers outlive the call and are as long as said.
-        let rc = unsafe { libbpf_sys::bpf_prog_test_run_opts(prog.as_fd().as_raw_fd(), &mut opts) };
-        assert_eq!(rc, 0);
-        out.truncate(opts.data_size_out as usize);
-        (opts.retval, out)
+        run(prog.as_fd(), frame, 1)
     }
 
     /// It leaves, as the kernel would have sent it.

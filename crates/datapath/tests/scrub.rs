@@ -7,7 +7,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use freeway_abi::{
@@ -70,7 +70,7 @@ impl Bench {
 
     fn drops_here(&mut self, frame: &[u8], here: fw_scrub_here) -> bool {
         let prog = self.scrubber.at(PORT, here).unwrap();
-        let (verdict, out) = run(prog.as_fd().as_raw_fd(), frame, 1);
+        let (verdict, out) = run(prog.as_fd(), frame, 1);
         assert!(out.ends_with(frame), "the kernel's frames stay as they are");
         verdict == 1
     }
@@ -84,24 +84,11 @@ impl Bench {
     }
 }
 
-/// Runs a program so often: its verdict, and the frame as it left it.
-fn run(prog: RawFd, frame: &[u8], repeat: i32) -> (u32, Vec<u8>) {
-    let mut out = vec![0u8; 4096];
-    let mut opts = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-        data_in: frame.as_ptr().cast(),
-        data_size_in: frame.len() as u32,
-        data_out: out.as_mut_ptr().cast(),
-        data_size_out: out.len() as u32,
-        repeat,
-        ..Default::default()
-    };
-    // SAFETY: both buffers outlive the call and are as long as said.
-    let rc = unsafe { libbpf_sys::bpf_prog_test_run_opts(prog, &mut opts) };
-    assert_eq!(rc, 0);
-    assert!([1, 2].contains(&opts.retval), "{}", opts.retval);
-    out.truncate(opts.data_size_out as usize);
-    (opts.retval, out)
+/// Runs a program so often: it drops the frame, or passes it.
+fn run(prog: BorrowedFd<'_>, frame: &[u8], repeat: i32) -> (u32, Vec<u8>) {
+    let (verdict, out) = support::run::run(prog, frame, repeat);
+    assert!([1, 2].contains(&verdict), "{verdict}");
+    (verdict, out)
 }
 
 fn here() -> fw_scrub_here {
@@ -495,7 +482,7 @@ fn who_is_let_be_is_never_taken_for_another() {
                 proto: 17,
                 ..from(&addr(number).to_string())
             };
-            run(prog.as_raw_fd(), &frame.bytes(), 3_000);
+            run(prog.as_fd(), &frame.bytes(), 3_000);
         }
         ended.store(true, std::sync::atomic::Ordering::Relaxed);
         writer.join().unwrap()

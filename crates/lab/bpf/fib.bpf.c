@@ -7,41 +7,13 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
-#include "wire.h"
+#include "peer.h"
 
 enum {
 	FAMILY_IPV4 = 2, /* AF_INET */
 	FAMILY_IPV6 = 10,
-	V4_NO_OPTIONS = 0x45,
-	V4_TTL = ETH_LEN + 8,
 	V6_HOP_LIMIT = ETH_LEN + 7,
 };
-
-/* The router's ports, by interface index. */
-struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, 256);
-	__type(key, __u32);
-	__type(value, __u32);
-} ports SEC(".maps");
-
-/* What it leaves to the kernel. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} passed SEC(".maps");
-
-static __always_inline int pass(void)
-{
-	__u32 zero = 0;
-	__u64 *count = bpf_map_lookup_elem(&passed, &zero);
-
-	if (count)
-		++*count;
-	return XDP_PASS;
-}
 
 SEC("xdp")
 int xdp_fib(struct xdp_md *ctx)
@@ -49,7 +21,6 @@ int xdp_fib(struct xdp_md *ctx)
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct bpf_fib_lookup fib = {.ifindex = ctx->ingress_ifindex};
 	__u16 type;
-	__u32 sum;
 
 	if (data + V4_L4 > end)
 		return pass();
@@ -79,10 +50,7 @@ int xdp_fib(struct xdp_md *ctx)
 	    !bpf_map_lookup_elem(&ports, &fib.ifindex))
 		return pass();
 	if (type == bpf_htons(TYPE_IPV4)) {
-		U8(data, V4_TTL)--;
-		/* RFC 1141 */
-		sum = U16(data, V4_CSUM) + bpf_htons(0x0100);
-		U16(data, V4_CSUM) = sum + (sum >= 0xffff);
+		decrease_ttl(data, U16(data, V4_CSUM));
 	} else {
 		U8(data, V6_HOP_LIMIT)--;
 	}

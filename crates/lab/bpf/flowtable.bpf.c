@@ -9,13 +9,11 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
-#include "wire.h"
+#include "peer.h"
 
 enum {
 	FAMILY_IPV4 = 2, /* AF_INET */
 	FAMILY_IPV6 = 10,
-	V4_NO_OPTIONS = 0x45,
-	V4_TTL = ETH_LEN + 8,
 	V6_HOP_LIMIT = ETH_LEN + 7,
 	V4_FRAGMENT = 0x3fff, /* IP_OFFSET | IP_MF */
 	UDP_CSUM = 6,
@@ -53,32 +51,6 @@ struct tuple {
 	__be32 src[4], dst[4];
 	__be16 sport, dport;
 };
-
-/* The router's ports, by interface index. */
-struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, 256);
-	__type(key, __u32);
-	__type(value, __u32);
-} ports SEC(".maps");
-
-/* What it leaves to the kernel. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} passed SEC(".maps");
-
-static __always_inline int pass(void)
-{
-	__u32 zero = 0;
-	__u64 *count = bpf_map_lookup_elem(&passed, &zero);
-
-	if (count)
-		++*count;
-	return XDP_PASS;
-}
 
 /* The other direction's tuple is the packet's as it leaves, turned round; they lie side by side. */
 static __always_inline bool translated(struct flow_offload_tuple_rhash *found, struct tuple *out)
@@ -191,10 +163,7 @@ int xdp_flowtable(struct xdp_md *ctx)
 
 		U32(data, V4_SADDR) = out.src[0];
 		U32(data, V4_DADDR) = out.dst[0];
-		U8(data, V4_TTL)--;
-		/* RFC 1141 */
-		sum += bpf_htons(0x0100);
-		U16(data, V4_CSUM) = sum + (sum >= 0xffff);
+		decrease_ttl(data, sum);
 	} else {
 		__builtin_memcpy(data + V6_SADDR, out.src, 16);
 		__builtin_memcpy(data + V6_DADDR, out.dst, 16);

@@ -7,11 +7,9 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
-#include "wire.h"
+#include "peer.h"
 
 enum {
-	V4_NO_OPTIONS = 0x45,
-	V4_TTL = ETH_LEN + 8,
 	ROUTES_MAX = 1000000,
 	NEXT_HOPS_MAX = 256,
 };
@@ -42,39 +40,13 @@ struct {
 	__type(value, struct next_hop);
 } next_hops SEC(".maps");
 
-/* The ports that next hops name. */
-struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, 256);
-	__type(key, __u32);
-	__type(value, __u32);
-} ports SEC(".maps");
-
-/* What it leaves to the kernel. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} passed SEC(".maps");
-
-static __always_inline int pass(void)
-{
-	__u32 zero = 0;
-	__u64 *count = bpf_map_lookup_elem(&passed, &zero);
-
-	if (count)
-		++*count;
-	return XDP_PASS;
-}
-
 SEC("xdp")
 int xdp_lpm(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct prefix to = {.len = 32};
 	struct next_hop *hop;
-	__u32 *number, sum;
+	__u32 *number;
 
 	if (data + V4_L4 > end || U16(data, ETHERTYPE) != bpf_htons(TYPE_IPV4) ||
 	    U8(data, ETH_LEN) != V4_NO_OPTIONS || U8(data, V4_TTL) <= 1)
@@ -86,10 +58,7 @@ int xdp_lpm(struct xdp_md *ctx)
 	hop = bpf_map_lookup_elem(&next_hops, number);
 	if (!hop)
 		return pass();
-	U8(data, V4_TTL)--;
-	/* RFC 1141 */
-	sum = U16(data, V4_CSUM) + bpf_htons(0x0100);
-	U16(data, V4_CSUM) = sum + (sum >= 0xffff);
+	decrease_ttl(data, U16(data, V4_CSUM));
 	U32(data, 0) = hop->macs[0];
 	U32(data, 4) = hop->macs[1];
 	U32(data, 8) = hop->macs[2];

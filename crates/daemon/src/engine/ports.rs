@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which ports take part, and why the others do not.
 
+mod ahead;
 pub(super) mod attach;
 pub(super) mod judge;
 

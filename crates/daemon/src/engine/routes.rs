@@ -56,11 +56,6 @@ struct Table {
 }
 
 impl Routes {
-    /// Nothing that is known of rules is sure any more.
-    pub(super) fn doubt_rules(&mut self) {
-        self.invalidate();
-    }
-
     /// The ruleset was read: what forwarded packets meet in it.
     pub(super) fn set_rules(&mut self, rules: Option<String>) {
         self.rules = rules;
@@ -68,7 +63,7 @@ impl Routes {
     }
 
     /// Everything is the kernel's, for now.
-    fn invalidate(&self) {
+    pub(super) fn invalidate(&self) {
         if let Some(table) = &self.table {
             table.data.set_valid(false);
         }

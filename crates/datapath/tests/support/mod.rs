@@ -7,6 +7,7 @@ pub mod frame;
 pub mod near;
 pub mod random;
 pub mod router;
+pub mod run;
 pub mod state;
 pub mod target;
 pub mod vectors;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The targets behind one interface. What a target cannot do is declared here.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use freeway_abi::{
     FW_R_COUNT, FW_R_FAST, FW_R_POLICED, FW_R_STRAY_CLOSE, fw_conn, fw_control, fw_flow, fw_framed,
@@ -9,6 +9,8 @@ use freeway_abi::{
 };
 use freeway_datapath::user::Pipeline;
 use freeway_datapath::{Datapath, DataplaneEvent, Hook, LoadOptions};
+
+use super::run::run;
 
 pub const FLOWS: u32 = 64;
 pub const NEXTHOPS: u32 = 16;
@@ -274,25 +276,12 @@ impl Target for Loaded {
         const TC_ACT_UNSPEC: u32 = u32::MAX;
         const TC_ACT_REDIRECT: u32 = 7;
         let prog = self.datapath.prog(self.hook).expect("the program");
-        let mut out = vec![0u8; 4096];
-        let mut opts = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-            data_in: frame.as_ptr().cast(),
-            data_size_in: frame.len() as u32,
-            data_out: out.as_mut_ptr().cast(),
-            data_size_out: out.len() as u32,
-            repeat: 1,
-            ..Default::default()
-        };
-        // SAFETY: both buffers outlive the call and are as long as said.
-        let rc = unsafe { libbpf_sys::bpf_prog_test_run_opts(prog.as_fd().as_raw_fd(), &mut opts) };
-        assert_eq!(rc, 0, "BPF_PROG_TEST_RUN of {} bytes", frame.len());
-        out.truncate(opts.data_size_out as usize);
+        let (verdict, mut out) = run(prog.as_fd(), frame, 1);
         // metadata lies before the frame
-        if !self.is_tc() && opts.retval != XDP_REDIRECT {
+        if !self.is_tc() && verdict != XDP_REDIRECT {
             out.drain(..out.len() - frame.len());
         }
-        let (fast, dropped) = match (self.is_tc(), opts.retval) {
+        let (fast, dropped) = match (self.is_tc(), verdict) {
             (false, XDP_REDIRECT) | (true, TC_ACT_REDIRECT) => (true, false),
             (false, XDP_PASS) | (true, TC_ACT_UNSPEC) => (false, false),
             (false, XDP_DROP) => (false, true),

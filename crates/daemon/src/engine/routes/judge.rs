@@ -102,39 +102,14 @@ impl Engine {
 
     /// Why a port has none, or what its program is to know.
     pub(super) fn routed_here(&self, link: &Link, port: &Port) -> Result<fw_route_here, String> {
-        let unfit = || port.reasons.first().cloned();
-        if self.cores.serve(link.ifindex) {
-            return Err("the engine on cores of its own has its frames".into());
-        }
-        if port.within != Within::Nothing || link.master.is_some() {
-            return Err("it is a part of a bridge, bond or VRF".into());
-        }
-        if port.stations_of.is_some() {
-            return Err("it is a bridge, or above one".into());
-        }
-        if !port.runs_xdp() {
-            let none = "XDP does not run at the port itself";
-            return Err(unfit().map_or_else(|| none.to_owned(), |why| format!("{none}: {why}")));
-        }
-        if !port.xdp.input {
-            return Err(unfit().unwrap_or_else(|| "it is not fit for XDP".into()));
+        if let Some(why) = self.nothing_ahead(link, port) {
+            return Err(why);
         }
         if port.is_tapped() {
             return Err("a capture looks at its frames".into());
         }
         if port.is_scrubbed() {
             return Err("what sets name is dropped there first".into());
-        }
-        // their frames leave ahead of the routes, and may be another network namespace's
-        let above = |upper: &&Link| {
-            upper.link == Some(link.ifindex) && upper.link_netnsid.is_none() && !upper.is_vlan()
-        };
-        if let Some(upper) = self.mirror.links().values().find(above) {
-            return Err(format!("{} takes some of its frames", upper.name));
-        }
-        let takes = |port: Option<u32>| port.is_none_or(|port| port == link.ifindex);
-        if let Some(socket) = self.polled.taker(takes) {
-            return Err(super::super::poll::wanted_by(socket));
         }
         let Some(mac) = link.mac else {
             return Err("it has no MAC address".into());

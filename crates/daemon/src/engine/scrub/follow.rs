@@ -6,13 +6,12 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use freeway_datapath::Hook;
-use freeway_kernel::model::Link;
 use freeway_kernel::nft::{self, Element, SetChanges};
 use freeway_kernel::reachability::SetName;
 use freeway_kernel::scrub::{DropRule, Found, KeptRule, find};
 
 use super::super::Engine;
-use super::super::ports::{Port, Within};
+use super::super::ports::Port;
 use super::loader::Loaded;
 use super::{Of, Rate};
 use crate::DaemonError;
@@ -115,7 +114,7 @@ impl Engine {
         let mut elsewhere: Option<(u32, &str)> = None;
         for link in self.business() {
             let why = match self.ports.by_index.get(&link.ifindex) {
-                Some(port) => self.unscrubbed(link, port),
+                Some(port) => self.nothing_ahead(link, port),
                 None => Some("it is new".into()),
             };
             let mac = link.mac.map(|mac| mac.0);
@@ -166,38 +165,6 @@ impl Engine {
         Some(format!(
             "netfilter hook {function} is not known and may have to see every packet"
         ))
-    }
-
-    /// Why nothing is dropped at a port.
-    fn unscrubbed(&self, link: &Link, port: &Port) -> Option<String> {
-        let unfit = || port.reasons.first().cloned();
-        if self.cores.serve(link.ifindex) {
-            return Some("the engine on cores of its own has its frames".into());
-        }
-        if port.within != Within::Nothing || link.master.is_some() {
-            return Some("it is a part of a bridge, bond or VRF".into());
-        }
-        if port.stations_of.is_some() {
-            return Some("it is a bridge, or above one".into());
-        }
-        if !port.runs_xdp() {
-            let none = "XDP does not run at the port itself";
-            return Some(unfit().map_or_else(|| none.to_owned(), |why| format!("{none}: {why}")));
-        }
-        if !port.xdp.input {
-            return Some(unfit().unwrap_or_else(|| "it is not fit for XDP".into()));
-        }
-        // their frames leave ahead of the rules, and may be another network namespace's
-        let above = |upper: &&Link| {
-            upper.link == Some(link.ifindex) && upper.link_netnsid.is_none() && !upper.is_vlan()
-        };
-        if let Some(upper) = self.mirror.links().values().find(above) {
-            return Some(format!("{} takes some of its frames", upper.name));
-        }
-        let socket = self
-            .polled
-            .taker(|port| port.is_none_or(|port| port == link.ifindex));
-        socket.map(super::super::poll::wanted_by)
     }
 
     fn make_scrubber(&mut self, wanted: bool) -> Result<(), DaemonError> {

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where XDP may do something ahead of the fast path: drop, or forward by prefixes.
+
+use freeway_kernel::model::Link;
+
+use super::super::Engine;
+use super::super::poll::wanted_by;
+use super::{Port, Within};
+
+impl Engine {
+    /// Why it may not, at a port.
+    pub(in crate::engine) fn nothing_ahead(&self, link: &Link, port: &Port) -> Option<String> {
+        let unfit = || port.reasons.first().cloned();
+        if self.cores.serve(link.ifindex) {
+            return Some("the engine on cores of its own has its frames".into());
+        }
+        if port.within != Within::Nothing || link.master.is_some() {
+            return Some("it is a part of a bridge, bond or VRF".into());
+        }
+        if port.stations_of.is_some() {
+            return Some("it is a bridge, or above one".into());
+        }
+        if !port.runs_xdp() {
+            let none = "XDP does not run at the port itself";
+            return Some(unfit().map_or_else(|| none.to_owned(), |why| format!("{none}: {why}")));
+        }
+        if !port.xdp.input {
+            return Some(unfit().unwrap_or_else(|| "it is not fit for XDP".into()));
+        }
+        // their frames leave ahead of rules and routes, and may be another network namespace's
+        let above = |upper: &&Link| {
+            upper.link == Some(link.ifindex) && upper.link_netnsid.is_none() && !upper.is_vlan()
+        };
+        if let Some(upper) = self.mirror.links().values().find(above) {
+            return Some(format!("{} takes some of its frames", upper.name));
+        }
+        let socket = self
+            .polled
+            .taker(|port| port.is_none_or(|port| port == link.ifindex));
+        socket.map(wanted_by)
+    }
+}
