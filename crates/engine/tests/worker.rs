@@ -3,19 +3,8 @@
 //! states and counters; and what the vectors of tests/vectors say. `FREEWAY_SEED` replays a run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[allow(dead_code)]
-#[path = "../../datapath/tests/support"]
-mod support {
-    pub mod common;
-    pub mod frame;
-    pub mod near;
-    pub mod random;
-    pub mod state;
-    pub mod target;
-    pub mod vectors;
-
-    pub use common::{directory, over, read};
-}
+#[path = "../../datapath/tests/support/mod.rs"]
+mod support;
 
 #[path = "worker/flood.rs"]
 mod flood;
