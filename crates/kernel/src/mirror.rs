@@ -212,6 +212,12 @@ impl Mirror {
         Ok(events)
     }
 
+    /// What a dump of now has otherwise than the mirror, which stays as it is: of some of it an event may be under way.
+    pub fn behind(&mut self) -> Result<Vec<Event>> {
+        let state = self.dumper.state(&self.config)?;
+        Ok(difference(&self.state, &state))
+    }
+
     /// The present state as the events that lead to it from nothing.
     pub fn snapshot(&self) -> Vec<Event> {
         difference(&State::default(), &self.state)

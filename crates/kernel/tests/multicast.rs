@@ -120,6 +120,8 @@ fn entries_come_change_and_go(family: Family) {
         bench.forward(0, &[(1, 1)]);
         let mut events = Vec::new();
         bench.mirror.read(&mut events).unwrap();
+        // of links something may be told late
+        events.retain(|e| matches!(e, Event::MrouteChanged(_) | Event::MrouteGone(_)));
         assert_eq!(events, [], "nothing changed");
         bench.forward(0, &[(1, 1), (2, 16)]);
         let both = bench.entry(0, &[(1, 1), (2, 16)]);
