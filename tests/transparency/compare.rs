@@ -29,6 +29,8 @@ pub struct Comparison {
     pub differences: Vec<String>,
     /// All of them.
     pub different: usize,
+    /// Frames that one router alone sent, with the port, and the numbers that they have.
+    pub alone: BTreeMap<(&'static str, usize), (usize, BTreeSet<u32>)>,
     /// Flows (by index) with a difference.
     pub flows: BTreeSet<usize>,
     /// Frames that were overtaken, and the worst extent (RFC 4737, section 4.2.2).
@@ -144,6 +146,14 @@ pub fn compare(case: &Case, outcome: &Outcome) -> Comparison {
 }
 
 impl Comparison {
+    /// Which frames one router alone sent: all from some moment on, those of some flows, or the same by another port.
+    pub fn alone(&self) -> String {
+        let line = |(&(by, port), (frames, numbers)): (&(&str, usize), &(usize, BTreeSet<u32>))| {
+            format!("only by {by} at port {port}: {frames} frames, of the numbers {numbers:?}\n")
+        };
+        self.alone.iter().map(line).collect()
+    }
+
     fn note(&mut self, text: String, flow: Option<usize>) {
         self.different += 1;
         self.flows.extend(flow);
@@ -294,6 +304,9 @@ fn differ(
         let by = if *count > 0 { "Freeway" } else { "the kernel" };
         let number = number(frame);
         let plan = number.and_then(|number| plans.get(&number));
+        let (frames, numbers) = comparison.alone.entry((by, port)).or_default();
+        *frames += count.unsigned_abs() as usize;
+        numbers.extend(number);
         if *count < 0 && plan.is_some_and(|plan| is_reset(case, plan)) {
             comparison.withheld += count.unsigned_abs();
             continue;

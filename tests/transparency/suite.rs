@@ -170,7 +170,7 @@ pub fn examine(bench: &mut Bench, case: &Case, tally: &Mutex<Tally>) {
             continue;
         }
         if comparison.different > 0 {
-            let fault = explain(bench, case, &comparison);
+            let fault = explain(bench, case, &outcome, &comparison);
             println!("{fault}");
             tally.lock().unwrap().faults.push(fault);
             return;
@@ -256,9 +256,9 @@ fn late(case: &Case, outcome: &Outcome, comparison: &Comparison) -> Option<Strin
 }
 
 /// The mismatch, and the smallest case that shows it.
-fn explain(bench: &mut Bench, case: &Case, comparison: &Comparison) -> String {
+fn explain(bench: &mut Bench, case: &Case, outcome: &Outcome, comparison: &Comparison) -> String {
     let mut text = format!(
-        "MISMATCH: {} frames differ; {}FREEWAY_CASES=1 FREEWAY_SEED={:#x} repeats it (with the case before: 2, {:#x})\n{}\n{}\n",
+        "MISMATCH: {} frames differ; {}FREEWAY_CASES=1 FREEWAY_SEED={:#x} repeats it (with the case before: 2, {:#x})\n{}\n{}\n{}{:?}\n{}\n",
         comparison.different,
         if freeway_testkit::long() {
             "FREEWAY_LONG=1 "
@@ -268,7 +268,10 @@ fn explain(bench: &mut Bench, case: &Case, comparison: &Comparison) -> String {
         case.seed,
         case.seed.wrapping_sub(1),
         describe(&case.setup),
-        comparison.differences.join("\n")
+        comparison.differences.join("\n"),
+        comparison.alone(),
+        outcome.reasons,
+        bench.ports(),
     );
     println!("{text}");
     let flows: Vec<usize> = comparison.flows.iter().copied().collect();
