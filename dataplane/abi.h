@@ -603,6 +603,77 @@ struct fw_scrub_config {
 };
 
 /*
+ * Limits of what sources may send (ratelimit.h): a token bucket for each limit and prefix of
+ * sources. Times are in shares of a tick, so many to one as FW_RATELIMIT_SHIFT says.
+ */
+enum fw_ratelimit_const {
+	FW_RATELIMITS = 32,
+	FW_RATELIMIT_SHIFT = 24,
+	/* Buckets of a line: what its prefix's sum names. */
+	FW_RATELIMIT_WAYS = 4,
+	/* Of a bucket in place of its owner: nobody's; about to be somebody's. */
+	FW_RATELIMIT_FREE = 0,
+	FW_RATELIMIT_TAKEN = 1,
+	/* Owners: IPv6 or not, a limit, and from there on the number of its making, 1 or more. */
+	FW_RATELIMIT_OWNER_IP6 = 1 << 7,
+	FW_RATELIMIT_OWNER_SHIFT = 8,
+};
+
+/* What limits tell apart, by port as masks of limits. */
+enum fw_ratelimit_kind {
+	FW_RATELIMIT_OTHER,
+	FW_RATELIMIT_TCP,
+	FW_RATELIMIT_SYN, /* which begins a connection */
+	FW_RATELIMIT_UDP,
+	FW_RATELIMIT_ICMP,
+	FW_RATELIMIT_KINDS,
+};
+
+/* A bucket that is full says no more than one that is not there. */
+struct fw_ratelimit_bucket {
+	__u64 full_at;   /* when it is full if nothing more comes */
+	__u64 prefix[2]; /* as in the packet, without what is behind the prefix; IPv4: the first */
+	__u32 owner;
+	__u32 dropped; /* packets */
+};
+
+/* A limit. It changes only while no port has it. */
+struct fw_ratelimit_rule {
+	__u64 cost;       /* time that a packet takes away */
+	__u64 depth;      /* time that may be taken away before a packet is too many */
+	__u64 mask_be[2]; /* IPv6 */
+	__u64 mask4_be;
+	__u32 owner; /* without FW_RATELIMIT_OWNER_IP6 */
+	__u32 pad;
+};
+
+/* Written by the daemon, the same at all ports. */
+struct fw_ratelimit {
+	struct fw_ratelimit_rule rule[FW_RATELIMITS];
+};
+
+/* What a port has of its own. */
+struct fw_ratelimit_here {
+	__u32 limits[FW_RATELIMIT_KINDS]; /* as bits */
+	__u8 mac[6];                      /* frames to other stations are none of theirs */
+	__u16 pad[3];
+};
+
+/* One for each limit and CPU. */
+struct fw_ratelimit_count {
+	__u64 dropped;   /* packets */
+	__u64 bytes;     /* of their frames */
+	__u64 forgotten; /* buckets that were not full, for want of room */
+};
+
+/* Load-time constants. */
+struct fw_ratelimit_config {
+	__u64 hash_key[3];
+	__u32 shift; /* what is left of a sum names a line */
+	__u32 count_mask;
+};
+
+/*
  * Prefix paths: packets without a flow leave by the kernel's routes. A longest prefix match
  * (prefix4.h) gives a leaf, the leaf a record, which carries packets while the kernel's own frames
  * confirm it.
@@ -1001,6 +1072,12 @@ FW_ABI_SIZE(fw_scrub, 35344);
 FW_ABI_SIZE(fw_scrub_here, 24);
 FW_ABI_SIZE(fw_scrub_count, 24);
 FW_ABI_SIZE(fw_scrub_config, 48);
+FW_ABI_SIZE(fw_ratelimit_bucket, 32);
+FW_ABI_SIZE(fw_ratelimit_rule, 48);
+FW_ABI_SIZE(fw_ratelimit, 1536);
+FW_ABI_SIZE(fw_ratelimit_here, 32);
+FW_ABI_SIZE(fw_ratelimit_count, 24);
+FW_ABI_SIZE(fw_ratelimit_config, 32);
 FW_ABI_SIZE(fw_hop, 64);
 FW_ABI_SIZE(fw_routes, 17928);
 FW_ABI_SIZE(fw_route_here, 16);

@@ -3,12 +3,7 @@
  * XDP ahead of the fast path at a port with rules that drop by sets. One object for each such port,
  * which share the tables; other ports have the fast path alone.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-#include "target/bytes.h"
-#include "abi.h"
-
-#define FW_MAP(name) name SEC(".maps")
+#include "target/ahead.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -33,7 +28,6 @@ struct {
 	__type(value, struct fw_scrub_net);
 } FW_MAP(fw_scrub_nets6);
 
-struct fw_control fw_ctl SEC(".data.control") = {.epoch = 1};
 const volatile struct fw_scrub_config fw_scrub_cfg SEC(".rodata.scrub") = {.hz = 250};
 struct fw_scrub fw_scrub SEC(".data.scrub") = {};
 struct fw_scrub_here fw_scrub_here SEC(".data.here") = {};
@@ -43,34 +37,16 @@ struct fw_scrub_side4 fw_scrub_sides4[1] SEC(".data.sides4") = {};
 struct fw_scrub6 fw_scrub_table6[1] SEC(".data.scrub6") = {};
 struct fw_scrub_count fw_scrub_counts[1] SEC(".data.counts") = {};
 
-/* An element of an array that is as long as the index may be large. */
-#define FW_ELEMENT(name, type, array, bound)                                                       \
-	static __always_inline type *name(__u64 index)                                             \
-	{                                                                                          \
-		type *base = (type *)(array);                                                      \
-                                                                                                   \
-		bound;                                                                             \
-		/* hide the array's nominal size of one */                                         \
-		asm volatile("" : "+r"(base), "+r"(index));                                        \
-		__builtin_assume(base + index != NULL);                                            \
-		return base + index;                                                               \
-	}
 /* from an address's home on: the verifier sees by the shift how many there are */
 FW_ELEMENT(fw_scrub4_get, struct fw_scrub4, fw_scrub_table4, )
 FW_ELEMENT(fw_scrub_side4_get, struct fw_scrub_side4, fw_scrub_sides4, )
 FW_ELEMENT(fw_scrub6_get, struct fw_scrub6, fw_scrub_table6, index &= fw_scrub_cfg.mask6)
 FW_ELEMENT(fw_scrub_count_get, struct fw_scrub_count, fw_scrub_counts,
 	   index &= fw_scrub_cfg.count_mask)
-#undef FW_ELEMENT
 
 static __always_inline __u32 fw_now(void)
 {
 	return bpf_jiffies64();
-}
-
-static __always_inline __u32 fw_cpu_id(void)
-{
-	return bpf_get_smp_processor_id();
 }
 
 static __always_inline struct fw_scrub_net *fw_scrub_net4_get(__u32 addr_be)

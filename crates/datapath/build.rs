@@ -15,7 +15,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=CFLAGS");
     let clang = clang();
     for name in [
-        "xdp", "bridge", "bond", "tc", "raw", "watchdog", "drops", "scrub", "tap", "route",
+        "xdp",
+        "bridge",
+        "bond",
+        "tc",
+        "raw",
+        "watchdog",
+        "drops",
+        "scrub",
+        "ratelimit",
+        "tap",
+        "route",
     ] {
         SkeletonBuilder::new()
             .source(dataplane.join(format!("{name}.bpf.c")))
@@ -28,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut native = cc::Build::new();
     native
         .compiler(&clang)
-        .files(["user.c", "writer.c"].map(|name| dataplane.join(name)))
+        .files(["user.c", "writer.c", "ratelimit_user.c"].map(|name| dataplane.join(name)))
         .flag("-std=gnu11")
         // as the BPF targets, whatever the profile: tests tell by it what a hit costs
         .opt_level(2)

@@ -26,6 +26,50 @@ pub struct Drops {
     pub kept: Vec<KeptRule>,
     /// Ports at which nothing is dropped, and why.
     pub ports_kept: Vec<KeptPort>,
+    /// `[[scrub.limit]]`, in their order, and what was dropped over them.
+    #[serde(default)]
+    pub limits: Vec<DropsByLimit>,
+    /// The sources of which most was dropped over a limit, those of the last second first.
+    #[serde(default)]
+    pub sources: Vec<DropsBySource>,
+}
+
+/// One of `[[scrub.limit]]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropsByLimit {
+    /// The first is 1.
+    pub number: u32,
+    /// What it counts: `any`, `tcp`, `syn`, `udp` or `icmp`.
+    pub proto: String,
+    /// Packets a second that each source may send.
+    pub packets_per_s: u32,
+    /// Packets at once after a pause.
+    pub burst: u32,
+    /// Bits of an IPv4 address that make a source.
+    pub prefix_len4: u32,
+    /// Of an IPv6 address.
+    pub prefix_len6: u32,
+    /// What was dropped over it since it is in force, at ports that are gone included.
+    pub dropped: Packets,
+    /// Where it is in force, and what was dropped there.
+    pub ports: Vec<DropsByPort>,
+    /// Ports where it is not in force, and why.
+    pub ports_kept: Vec<KeptPort>,
+    /// Sources that could send anew before their time, for there were too many others.
+    pub forgotten: u64,
+}
+
+/// A source that was over a limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropsBySource {
+    /// Its prefix.
+    pub source: String,
+    /// Number of the limit.
+    pub limit: u32,
+    /// Packets of it that were dropped.
+    pub dropped: u64,
+    /// The same a second, in the last second.
+    pub dropped_per_s: u64,
 }
 
 /// A rule that is taken over.

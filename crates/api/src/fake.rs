@@ -137,6 +137,7 @@ pub fn status() -> Status {
             ],
         },
         limits: limits(),
+        scrub_limits: scrub_limits(),
         features: vec![
             Feature {
                 name: "bpf_xdp_ct_lookup".into(),
@@ -195,6 +196,18 @@ fn limits() -> Vec<Limit> {
     vec![limit("icmp", 1_000, 0), limit("fragment", 10_000, 1_234)]
 }
 
+fn scrub_limits() -> Vec<ScrubLimit> {
+    vec![ScrubLimit {
+        number: 1,
+        proto: "syn".into(),
+        packets_per_s: 200,
+        dropped: Packets {
+            packets: 4_321,
+            bytes: 276_544,
+        },
+    }]
+}
+
 /// `freeway drops`.
 pub fn drops() -> Drops {
     let dropped = Packets {
@@ -237,6 +250,31 @@ pub fn drops() -> Drops {
         ports_kept: vec![KeptPort {
             port: "ppp0".into(),
             reason: "XDP does not run at the port itself".into(),
+        }],
+        limits: vec![DropsByLimit {
+            number: 1,
+            proto: "syn".into(),
+            packets_per_s: 200,
+            burst: 64,
+            prefix_len4: 32,
+            prefix_len6: 64,
+            dropped: scrub_limits()[0].dropped,
+            ports: vec![DropsByPort {
+                port: "wan0".into(),
+                dropped: scrub_limits()[0].dropped,
+                packets_per_s: 1_800,
+            }],
+            ports_kept: vec![KeptPort {
+                port: "ppp0".into(),
+                reason: "XDP does not run at the port itself".into(),
+            }],
+            forgotten: 7,
+        }],
+        sources: vec![DropsBySource {
+            source: "2001:db8:66::/64".into(),
+            limit: 1,
+            dropped: 4_000,
+            dropped_per_s: 1_800,
         }],
     }
 }
@@ -320,6 +358,7 @@ pub fn stats() -> Stats {
             reason("learned", "keep", "offered to the connection manager", 2200),
         ],
         limits: limits(),
+        scrub_limits: scrub_limits(),
         bridged: BridgedFrames {
             paths: 12,
             learned: 40,

@@ -32,7 +32,10 @@ mod top;
 pub use accounting::{Accounting, Collector, CollectorState};
 pub use capture::CaptureQuery;
 pub use client::{Client, Stream};
-pub use drops::{Drops, DropsByAddress, DropsByPort, DropsByRule, KeptPort, KeptRule};
+pub use drops::{
+    Drops, DropsByAddress, DropsByLimit, DropsByPort, DropsByRule, DropsBySource, KeptPort,
+    KeptRule,
+};
 pub use ends::{ends, halves};
 pub use explain::{
     Connection, Dropped, Endpoints, Explain, ExplainQuery, Neighbour, Seen, Verdict, Watched, Why,
@@ -46,7 +49,7 @@ pub use routes::{HopState, KeptPrefixes, NextHop, RouteAnswer, Routes, RoutesQue
 pub use select::{PortRange, Prefix, Proto};
 pub use stats::{
     BridgedFrames, DropsBySet, Events, Limit, Netlink, Packets, ReasonCount, RefusalCount, Reloads,
-    Stats,
+    ScrubLimit, Stats,
 };
 pub use status::{
     Feature, FeatureState, FlowCounts, Holder, Invalidation, Latency, Learning, Port, PortPath,

@@ -21,6 +21,9 @@ pub struct Stats {
     /// What XDP dropped ahead of the kernel, by set of the firewall (`freeway drops`).
     #[serde(default)]
     pub drops: Vec<DropsBySet>,
+    /// `[[scrub.limit]]`, and what XDP dropped over them (`freeway drops`).
+    #[serde(default)]
+    pub scrub_limits: Vec<ScrubLimit>,
     /// Events from the data plane.
     pub events: Events,
     /// Why the connection manager refused candidates.
@@ -53,6 +56,19 @@ pub struct DropsBySet {
     pub dropped: Packets,
     /// Packets in it that the kernel was given to confirm the drop.
     pub confirmed: u64,
+}
+
+/// One of `[[scrub.limit]]`, in `freeway stats` and `status`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubLimit {
+    /// The first is 1.
+    pub number: u32,
+    /// What it counts: `any`, `tcp`, `syn`, `udp` or `icmp`.
+    pub proto: String,
+    /// Packets a second that each source may send.
+    pub packets_per_s: u32,
+    /// What was dropped over it.
+    pub dropped: Packets,
 }
 
 /// Packets that left the data plane for one reason.

@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Limit;
 use super::accounting::Accounting;
 use super::engine::EngineStatus;
+use super::{Limit, ScrubLimit};
 
 /// State of the daemon, its ports and what it learned of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,6 +40,9 @@ pub struct Status {
     /// Limits that the configuration sets to what the kernel is given.
     #[serde(default)]
     pub limits: Vec<Limit>,
+    /// Limits that it sets to what sources may send.
+    #[serde(default)]
+    pub scrub_limits: Vec<ScrubLimit>,
     /// Features of the kernel that Freeway uses.
     pub features: Vec<Feature>,
     /// The engine on cores of its own, if it is there.

@@ -7,6 +7,7 @@ mod export;
 mod limit;
 mod names;
 mod places;
+mod scrub;
 mod within;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub use change::{Change, changes, needs_restart};
 pub use entries::{Entry, dotted};
 pub use export::{Accounting, Export, Format, Transport};
 pub use limit::{Limited, PacketsPerSecond};
+pub use scrub::{LimitProto, Scrub, SourceLimit};
 
 /// Read if it exists and `--config` is absent.
 pub const DEFAULT_PATH: &str = "/etc/freeway/freeway.toml";
@@ -39,6 +41,8 @@ pub struct Config {
     pub policy: Policy,
     /// `[punts]`: what the kernel is given.
     pub punts: Punts,
+    /// `[scrub]`: what XDP drops ahead of the kernel.
+    pub scrub: Scrub,
     /// `[port.NAME]`: one table for each network port that needs one.
     pub port: BTreeMap<String, Port>,
     /// `[engine]`: forwarding on cores of its own, by `freeway-engine`.
@@ -265,6 +269,10 @@ impl Config {
                 (path.into(), message)
             })?;
         }
+        self.scrub.check().map_err(|(number, key, message)| {
+            let path = ["scrub", "limit", &format!("{number}"), key].map(str::to_owned);
+            (path.into(), message)
+        })?;
         self.engine.check().map_err(|message| {
             let path = self.places.named_by(&message);
             (path.unwrap_or_default().to_vec(), message)
@@ -320,6 +328,16 @@ mod tests {
             [punts.limits]
             fragment = 10_000
             miss_close = 1
+            [[scrub.limit]]
+            port = ["wan0"]
+            proto = "syn"
+            packets_per_s = 200
+            [[scrub.limit]]
+            proto = "any"
+            packets_per_s = 100_000
+            burst = 5
+            prefix_len4 = 24
+            prefix_len6 = 48
             [port.lan0]
             wire_true = true
             path = "kernel"
@@ -358,6 +376,12 @@ mod tests {
         let limits: Vec<_> = config.punts.limits.iter().collect();
         let names = limits.iter().map(|(of, rate)| (of.reason().name, rate.0));
         assert!(names.eq([("fragment", 10_000), ("miss_close", 1)]));
+        let [syn, any] = &config.scrub.limit[..] else {
+            panic!("{:?}", config.scrub);
+        };
+        assert_eq!((&syn.port[..], syn.burst()), (&["wan0".to_owned()][..], 64));
+        assert_eq!((any.burst(), any.prefix_len4, any.prefix_len6), (5, 24, 48));
+        assert_eq!((syn.prefix_len4, syn.prefix_len6), (32, 64));
         assert_eq!(
             (config.accounting.active_s, config.accounting.idle_s),
             (30, 60)
@@ -473,6 +497,46 @@ mod tests {
                 "unknown field `limit`, expected `limits`",
             ),
             (
+                "[[scrub.limit]]\nproto = \"udp\"\n",
+                ":1:1: ",
+                "missing field `packets_per_s`",
+            ),
+            (
+                "[[scrub.limit]]\npackets_per_s = 1\n",
+                ":1:1: ",
+                "missing field `proto`",
+            ),
+            (
+                "[[scrub.limit]]\nproto = \"sctp\"\npackets_per_s = 1\n",
+                ":2:9: key `proto`",
+                "unknown variant `sctp`, expected one of `any`, `tcp`, `syn`, `udp`, `icmp`",
+            ),
+            (
+                "[[scrub.limit]]\nproto = \"udp\"\npackets_per_s = 0\n",
+                ":3:17: key `packets_per_s`",
+                "0 is out of range; it may be 1 to 100000000",
+            ),
+            (
+                "[[scrub.limit]]\nproto = \"udp\"\npackets_per_s = 1\nprefix_len4 = 33\n",
+                ":4:15: key `prefix_len4`",
+                "33 is out of range; it may be 1 to 32",
+            ),
+            (
+                "[[scrub.limit]]\nproto = \"udp\"\npackets_per_s = 1\nprefix_len6 = 0\n",
+                ":4:15: key `prefix_len6`",
+                "0 is out of range; it may be 1 to 128",
+            ),
+            (
+                "[[scrub.limit]]\nproto = \"udp\"\npackets_per_s = 2\nburst = 0\n",
+                ":4:1: ",
+                "scrub.limit.burst is out of range; with 2 packets a second it may be 1 to 7200",
+            ),
+            (
+                "[scrub]\nlimits = 1\n",
+                ":2:1: ",
+                "unknown field `limits`, expected `limit`",
+            ),
+            (
                 "[policy]\ntcp = true\ntcp = false\n",
                 ":3:1: key `tcp`",
                 "duplicate key",
@@ -498,6 +562,12 @@ mod tests {
         assert!(error("[flows]\nudp_idle_s = 0").contains(":2:14: key `udp_idle_s`: 0 is too low"));
         let nothing = "[policy]\ntcp = true\n\n[[policy.exclude]]\n";
         assert!(error(nothing).starts_with("freeway.toml:4:1: policy.exclude number 1"));
+        let many = "[[scrub.limit]]\nproto = \"any\"\npackets_per_s = 1\n".repeat(17);
+        let many = error(&many);
+        assert!(
+            many.starts_with("freeway.toml:50:1: there may be 16"),
+            "{many}"
+        );
         let engine = "[flows]\n[engine.port.lan0]\nmtu = 1400\n";
         assert!(error(engine).starts_with("freeway.toml:2:14: engine.port.lan0: it names no"));
     }

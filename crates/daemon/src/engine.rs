@@ -18,6 +18,7 @@ mod explain;
 mod flows;
 mod latency;
 mod leaking;
+mod limits;
 mod lost;
 mod membership;
 mod poll;
@@ -62,6 +63,7 @@ use self::census::Census;
 use self::cores::Cores;
 use self::explain::Explanations;
 use self::latency::Recorder;
+use self::limits::Limits;
 use self::lost::Lost;
 use self::poll::{Polled, Poller, Question};
 use self::ports::Ports;
@@ -183,6 +185,7 @@ pub async fn run(
             Turn::Dataplane => more_events = engine.dataplane_events()?,
             Turn::Poll => {
                 engine.ask_poller();
+                engine.look_at_limits();
                 engine.look_at_scrub()?;
                 engine.look_at_routes()?;
                 engine.accounting.list_if_due();
@@ -236,6 +239,7 @@ struct Engine {
     capture: Capture,
     census: Census,
     sniff: Sniff,
+    limits: Limits,
     scrub: Scrub,
     routes: Routes,
     accounting: Accounting,
@@ -317,6 +321,7 @@ impl Engine {
             capture: Capture::default(),
             census: Census::default(),
             sniff: Sniff::default(),
+            limits: Limits::default(),
             scrub: Scrub::start()?,
             routes: Routes::default(),
             accounting: Accounting::default(),

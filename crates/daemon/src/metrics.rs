@@ -3,7 +3,9 @@
 
 use std::fmt::{Display, Write};
 
-use freeway_api::{Collector, CollectorState, DropsBySet, Port, PortState, Stats, Status};
+use freeway_api::{
+    Collector, CollectorState, DropsBySet, Port, PortState, ScrubLimit, Stats, Status,
+};
 
 /// The whole page.
 pub fn render(status: &Status, stats: &Stats) -> String {
@@ -131,6 +133,30 @@ pub fn render(status: &Status, stats: &Stats) -> String {
         page.family(name, "counter", help);
         for set in &stats.drops {
             page.sample(name, &[("set", set.set.as_str())], value(set));
+        }
+    }
+    for (name, help, value) in [
+        (
+            "freeway_scrub_limited_packets_total",
+            "Packets that XDP dropped because their source was over a limit, by number of the limit.",
+            (|limit| limit.dropped.packets) as fn(&ScrubLimit) -> u64,
+        ),
+        (
+            "freeway_scrub_limited_bytes_total",
+            "Bytes of their frames.",
+            |limit| limit.dropped.bytes,
+        ),
+    ] {
+        page.family(name, "counter", help);
+        for limit in &stats.scrub_limits {
+            let labels = [
+                ("limit", limit.number.to_string()),
+                ("proto", limit.proto.clone()),
+            ];
+            let labels = labels
+                .each_ref()
+                .map(|(name, value)| (*name, value.as_str()));
+            page.sample(name, &labels, value(limit));
         }
     }
     page.family(
@@ -496,6 +522,8 @@ mod tests {
         assert!(page.contains("freeway_limit_packets_per_second{reason=\"fragment\"} 10000\n"));
         let set = "freeway_scrub_dropped_packets_total{set=\"inet banip blocklistv4\"} 1000000\n";
         assert!(page.contains(set));
+        let limit = "freeway_scrub_limited_packets_total{limit=\"1\",proto=\"syn\"} 4321\n";
+        assert!(page.contains(limit));
         assert!(page.contains("freeway_reloads_total{result=\"refused\"} 1\n"));
         let down = "freeway_export_up{collector=\"192.0.2.10:4739\",format=\"ipfix\",transport=\"tcp\"} 0\n";
         assert!(page.contains(down));

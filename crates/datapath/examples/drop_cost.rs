@@ -7,14 +7,20 @@
 //! run. `waiting`: it waits for all that was read before. Else the next frame's line of the table is fetched while this
 //! frame is dropped; of a router that does more for a frame the truth is between the two.
 //! With `TIMED` in the environment each address has an end.
+//!
+//! `within` and `over` are of a limit by source ahead of the program that drops all: each source has a bucket, and is within
+//! its limit, or over it. As many sources as in the row send by turns.
 
 use std::error::Error;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
-use freeway_abi::{FW_SCRUB_CLASS_FIRST, fw_scrub_here, fw_scrub_rule};
-use freeway_datapath::{Datapath, Hook, LoadOptions, ScrubKey, Scrubber};
+use freeway_abi::{FW_SCRUB_CLASS_FIRST, fw_ratelimit_here, fw_scrub_here, fw_scrub_rule};
+use freeway_datapath::{
+    Datapath, Front, Hook, LoadOptions, PACKETS_PER_S_MAX, RateLimiter, ScrubKey, Scrubber,
+    SourceRate,
+};
 use libbpf_sys::{BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_PROG_ARRAY, BPF_PROG_TYPE_XDP, bpf_insn};
 
 type Failure = Box<dyn Error>;
@@ -42,7 +48,7 @@ const WORD_AT: i16 = 22;
 fn main() -> Result<(), Failure> {
     let drop_all = program(&[mov(0, 1), EXIT])?;
     let cases = SETS.map(|(entries, sources)| Case::new(entries, sources, &drop_all));
-    let mut samples: Vec<[Vec<f64>; 4]> = SETS.map(|_| Default::default()).into();
+    let mut samples: Vec<[Vec<f64>; 6]> = SETS.map(|_| Default::default()).into();
     let mut ready = Vec::new();
     for case in cases {
         ready.push(case?);
@@ -55,6 +61,8 @@ fn main() -> Result<(), Failure> {
                 run(&case.drops)? / bare,
                 run(&case.drops_waiting)? / run(&case.bare_waiting)?,
                 run(&case.misses)? / run(&case.misses_bare)?,
+                run(&case.within)? / bare,
+                run(&case.over)? / bare,
             ];
             for (samples, ratio) in samples.iter_mut().zip(ratios) {
                 samples.push(ratio);
@@ -62,13 +70,15 @@ fn main() -> Result<(), Failure> {
         }
     }
     println!("A bare drop in ns, and the others by it; medians of {RUNS} runs by turns\n");
-    println!("addresses  sources  bare drop    drop  waiting  miss by none");
+    println!("addresses  sources  bare drop    drop  waiting  miss by none  within   over");
     for ((entries, sources), samples) in SETS.iter().zip(&mut samples) {
-        let [bare, drop, waiting, miss] = samples.each_mut().map(|samples| {
+        let [bare, drop, waiting, miss, within, over] = samples.each_mut().map(|samples| {
             samples.sort_unstable_by(f64::total_cmp);
             samples[RUNS / 2]
         });
-        println!("{entries:>9} {sources:>8} {bare:>10.1} {drop:>7.2} {waiting:>8.2} {miss:>13.2}");
+        println!(
+            "{entries:>9} {sources:>8} {bare:>10.1} {drop:>7.2} {waiting:>8.2} {miss:>13.2} {within:>7.2} {over:>6.2}"
+        );
     }
     Ok(())
 }
@@ -77,13 +87,41 @@ struct Case {
     _datapath: Datapath,
     _scrubber: Scrubber,
     _frames: [OwnedFd; 2],
-    _next: [OwnedFd; 3],
+    _next: [OwnedFd; 5],
+    _limiters: [(RateLimiter, Front); 2],
     bare: OwnedFd,
     bare_waiting: OwnedFd,
     drops: OwnedFd,
     drops_waiting: OwnedFd,
     misses: OwnedFd,
     misses_bare: OwnedFd,
+    within: OwnedFd,
+    over: OwnedFd,
+}
+
+/// A limit of whatever comes, with a program behind it.
+fn limiter(
+    datapath: &Datapath,
+    packets_per_s: u32,
+    behind: &OwnedFd,
+) -> Result<(RateLimiter, Front), Failure> {
+    let mut limiter = datapath.rate_limiter()?;
+    let rate = SourceRate {
+        packets_per_s,
+        burst: 1,
+        prefix_len4: 32,
+        prefix_len6: 64,
+    };
+    limiter.set(0, &rate);
+    let here = fw_ratelimit_here {
+        limits: [1; 5],
+        mac: MAC,
+        ..fw_ratelimit_here::default()
+    };
+    limiter.at(1, here)?;
+    let front = limiter.front(1)?;
+    front.lead_to(behind.as_fd())?;
+    Ok((limiter, front))
 }
 
 impl Case {
@@ -122,10 +160,19 @@ impl Case {
             frames(FIRST, entries, entries / sources)?,
             frames(FIRST + 0x0100_0000, entries, entries / sources)?,
         ];
+        let limiters = [
+            limiter(&datapath, PACKETS_PER_S_MAX, drop_all)?,
+            limiter(&datapath, 1, drop_all)?,
+        ];
+        let [within, over] = limiters
+            .each_ref()
+            .map(|(_, front)| front.prog().try_clone_to_owned());
         let next = [
             next(drop_all)?,
             next(&scrub)?,
             next(&datapath.prog(Hook::Xdp)?)?,
+            next(&within?)?,
+            next(&over?)?,
         ];
         Ok(Self {
             bare: source(&frames[0], &next[0], false)?,
@@ -134,10 +181,13 @@ impl Case {
             drops_waiting: source(&frames[0], &next[1], true)?,
             misses: source(&frames[1], &next[1], false)?,
             misses_bare: source(&frames[1], &next[2], false)?,
+            within: source(&frames[0], &next[3], false)?,
+            over: source(&frames[0], &next[4], false)?,
             _datapath: datapath,
             _scrubber: scrubber,
             _frames: frames,
             _next: next,
+            _limiters: limiters,
         })
     }
 }

@@ -76,6 +76,12 @@ impl<T> Ahead<T> {
         self.ports.keys().copied()
     }
 
+    /// The program of a port that has one, and what is the port's.
+    pub(crate) fn get(&self, ifindex: u32) -> Option<(&OwnedFd, &T)> {
+        let at = self.ports.get(&ifindex)?;
+        Some((&at.prog, &at.own))
+    }
+
     /// What is a port's.
     pub(crate) fn own(&self, ifindex: u32) -> Option<&T> {
         self.ports.get(&ifindex).map(|at| &at.own)

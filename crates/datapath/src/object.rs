@@ -23,6 +23,7 @@ use crate::load::{
     EDGES, MapByName, PATH_COUNTS, SOCKET_AT, SOCKETS, get, handles, load, load_with,
     possible_cpus, prog_fd, random, share,
 };
+use crate::ratelimit::RateLimiter;
 use crate::routes::RouteTable;
 use crate::scrub::Scrubber;
 use crate::shared::{
@@ -274,6 +275,11 @@ impl Datapath {
     ) -> Result<Scrubber, DatapathError> {
         let next = self.prog(Hook::Xdp)?;
         scrubber.grown(&self.maps, &next, room)
+    }
+
+    /// What limits sources ahead of all else, without a limit.
+    pub fn rate_limiter(&self) -> Result<RateLimiter, DatapathError> {
+        RateLimiter::load(&self.maps, self.config.hz)
     }
 
     /// What forwards by prefixes ahead of the fast path, with nothing in it.

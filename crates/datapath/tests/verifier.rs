@@ -2,25 +2,30 @@
 //! The programs load in every variant, on each kernel, and at what cost to the verifier.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use freeway_abi::{FW_R_FRAGMENT, fw_route_here, fw_scrub_here, fw_tap_filter, fw_watch};
-use freeway_datapath::{Datapath, Hook, LoadOptions, RouteTable, Scrubber, Tap};
+use freeway_abi::{
+    FW_R_FRAGMENT, fw_ratelimit_here, fw_route_here, fw_scrub_here, fw_tap_filter, fw_watch,
+};
+use freeway_datapath::{Datapath, Hook, LoadOptions, RateLimiter, RouteTable, Scrubber, Tap};
 use libbpf_rs::query::ProgInfoIter;
 
 /// The verifier gives up at a million, and start-up waits for it, most on small CPUs.
 const INSTRUCTIONS_MAX: u32 = 300_000;
 
 /// What is loaded where it is asked for.
-fn late_programs(datapath: &Datapath) -> (RouteTable, Scrubber, Tap, Vec<u32>) {
+fn late_programs(datapath: &Datapath) -> (RouteTable, Scrubber, RateLimiter, Tap, Vec<u32>) {
     let mut routes = datapath.route_table().unwrap();
     routes.at(1, fw_route_here::default()).unwrap();
     let mut scrubber = datapath.scrubber([0; 2]).unwrap();
     scrubber.at(1, fw_scrub_here::default()).unwrap();
+    let mut limiter = datapath.rate_limiter().unwrap();
+    limiter.at(1, fw_ratelimit_here::default()).unwrap();
     let tap = datapath.tap(&fw_tap_filter::default()).unwrap();
     let mut ids = routes.prog_ids();
     ids.extend(scrubber.prog_ids());
+    ids.extend(limiter.prog_ids());
     ids.extend(tap.prog_id());
-    assert_eq!(ids.len(), 3);
-    (routes, scrubber, tap, ids)
+    assert_eq!(ids.len(), 4);
+    (routes, scrubber, limiter, tap, ids)
 }
 
 #[test]
@@ -54,7 +59,7 @@ fn programs_load() {
         assert_eq!(ids.len(), 12);
         // once: an emulated machine takes long for them
         let late = limits.then(|| late_programs(&datapath));
-        ids.extend(late.iter().flat_map(|(_, _, _, ids)| ids));
+        ids.extend(late.iter().flat_map(|(_, _, _, _, ids)| ids));
         assert!(datapath.tells_drops());
         datapath.watch(Some(&fw_watch::default())).unwrap();
         datapath.watch(None).unwrap();

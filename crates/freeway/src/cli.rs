@@ -39,10 +39,11 @@ pub enum Command {
     Status(StatusArgs),
     /// Show packets by path and by reason
     Stats(StatsArgs),
-    /// Show what is dropped in XDP, by sets of the firewall, and which rules are not taken over and why
+    /// Show what is dropped in XDP, by sets of the firewall and over limits of sources, and what is not and why
     ///
     /// Rules that drop by sets of addresses before anything else are carried out ahead of the kernel. One packet a second
-    /// of each goes through the kernel all the same, so its counters and these add up.
+    /// of each goes through the kernel all the same, so its counters and these add up. Ahead of them sources are held to
+    /// [[scrub.limit]] of the configuration.
     Drops(StatusArgs),
     /// Show what is forwarded by the kernel's routes, without flows, and why not elsewhere
     ///

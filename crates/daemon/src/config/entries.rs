@@ -96,6 +96,7 @@ mod tests {
 
     const TEXT: &str = "[flows]\nudp_idle_s = 5\n[[policy.exclude]]\nproto = \"udp\"\ndport = [53, \"5060-5061\"]\n\
         [[policy.steer]]\npath = \"engine\"\n[punts.limits]\nicmp = 100\n[port.\"lan0.7\"]\npath = \"tc\"\n\
+        [[scrub.limit]]\nport = [\"lan1\"]\nproto = \"udp\"\npackets_per_s = 100\n\
         [engine.port.lan1]\naf_xdp = true\n[daemon]\nlog = \"debug\"\nmetrics = \"127.0.0.1:9100\"\n";
 
     #[test]
@@ -118,6 +119,7 @@ mod tests {
             "policy.exclude = [{ dport = [\"53\", \"5060-5061\"], proto = \"udp\" }]\n",
             "port.\"lan0.7\".path = \"tc\"\n",
             "punts.limits.icmp = 100\n",
+            "scrub.limit = [{ packets_per_s = 100, port = [\"lan1\"], prefix_len4 = 32, prefix_len6 = 64, proto = \"udp\" }]\n",
         ] {
             assert!(text.contains(words), "{text}");
         }

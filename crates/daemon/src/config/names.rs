@@ -56,6 +56,12 @@ impl Config {
                 named.push((path(&["policy", list, &number, "port", &at]), name));
             }
         }
+        for (limit, number) in self.scrub.limit.iter().zip(0..) {
+            for (name, at) in limit.port.iter().zip(0..) {
+                let (number, at) = (format!("{number}"), format!("{at}"));
+                named.push((path(&["scrub", "limit", &number, "port", &at]), name));
+            }
+        }
         named
     }
 
@@ -116,6 +122,10 @@ mod tests {
             (
                 "[[policy.steer]]\npath = \"xdp\"\nport = [\"lan1\"]\n",
                 "x.toml:3:9: key `policy.steer.port`: lan1",
+            ),
+            (
+                "[[scrub.limit]]\nproto = \"udp\"\npackets_per_s = 1\nport = [\"lan0\", \"lan1\"]\n",
+                "x.toml:4:17: key `scrub.limit.port`: lan1",
             ),
         ] {
             let error = check(text).unwrap_err();

@@ -6,12 +6,12 @@ pub(super) mod attach;
 pub(super) mod judge;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use freeway_abi::{fw_framed, fw_framing};
 use freeway_cmm::{Fitness, Framing, Tag};
-use freeway_datapath::Attachment;
+use freeway_datapath::{Attachment, Front};
 use freeway_kernel::model::Link;
 use freeway_kernel::{clsact, netdev};
 
@@ -109,6 +109,10 @@ pub(super) struct Port {
     xdp_program: Option<Attachment>,
     /// The program there is another one, with the fast path behind it.
     ahead: Ahead,
+    /// That one; none: the plain one.
+    behind: Option<OwnedFd>,
+    /// Limits, ahead of whatever else is there.
+    front: Option<Front>,
     /// XDP serves it at the device below.
     pub carried: Option<Carried>,
     /// Its programs are those of such a piece.
@@ -215,6 +219,7 @@ impl Port {
     /// The fast path's is there again.
     pub(super) fn restore(&mut self, plain: BorrowedFd<'_>) -> Result<(), String> {
         self.put(plain)?;
+        self.behind = None;
         self.ahead = Ahead::Nothing;
         Ok(())
     }
@@ -259,7 +264,41 @@ impl Port {
         Ok(())
     }
 
-    fn put(&self, prog: BorrowedFd<'_>) -> Result<(), String> {
+    /// Sources are limited here.
+    pub(super) fn is_limited(&self) -> bool {
+        self.front.is_some()
+    }
+
+    /// Has limits ahead of the program that is there.
+    pub(super) fn limit(&mut self, front: Front, plain: BorrowedFd<'_>) -> Result<(), String> {
+        let behind = self.behind.as_ref().map_or(plain, AsFd::as_fd);
+        front.lead_to(behind).map_err(|error| error.to_string())?;
+        self.attach(front.prog())?;
+        self.front = Some(front);
+        Ok(())
+    }
+
+    /// That program is alone again.
+    pub(super) fn unlimit(&mut self, plain: BorrowedFd<'_>) -> Result<(), String> {
+        let behind = self.behind.as_ref().map_or(plain, AsFd::as_fd);
+        self.attach(behind)?;
+        self.front = None;
+        Ok(())
+    }
+
+    /// In the plain one's place, behind limits.
+    fn put(&mut self, prog: BorrowedFd<'_>) -> Result<(), String> {
+        let behind = prog.try_clone_to_owned();
+        let behind = behind.map_err(|error| format!("its XDP program cannot be kept: {error}"))?;
+        match &self.front {
+            Some(front) => front.lead_to(prog).map_err(|error| error.to_string())?,
+            None => self.attach(prog)?,
+        }
+        self.behind = Some(behind);
+        Ok(())
+    }
+
+    fn attach(&self, prog: BorrowedFd<'_>) -> Result<(), String> {
         let program = self.xdp_program.as_ref().ok_or("there is no program")?;
         let done = program.replace(prog);
         done.map_err(|error| format!("its XDP program cannot be replaced: {error}"))
@@ -268,6 +307,8 @@ impl Port {
     /// None of those that take the plain one's place is there.
     fn forget_programs(&mut self) {
         self.ahead = Ahead::Nothing;
+        self.behind = None;
+        self.front = None;
     }
 
     /// Takes the programs off, and clsact if nobody else uses it.

@@ -102,6 +102,9 @@ impl Engine {
             self.update_ports()?;
             self.ask_poller();
         }
+        if changed(&["scrub"]) {
+            self.update_limits()?;
+        }
         Ok(())
     }
 

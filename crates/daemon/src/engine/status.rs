@@ -4,7 +4,9 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use freeway_abi::{FW_R_FAST, FW_R_ROUTED, FW_R_SCRUB_CONFIRM, FW_R_SCRUBBED, REASONS};
+use freeway_abi::{
+    FW_R_FAST, FW_R_RATE_LIMITED, FW_R_ROUTED, FW_R_SCRUB_CONFIRM, FW_R_SCRUBBED, REASONS,
+};
 use freeway_api::{
     Events, FlowCounts, Flushed, Holder, Latency, Learning, Limit, Netlink, Port, PortPath,
     PortState, ReasonCount, RefusalCount, Resynced, Shares, Stats, Status, Switched,
@@ -103,7 +105,8 @@ impl Engine {
             next_hops: self.manager.nexthop_count() as u64,
             ports: self.port_status(),
             ruleset: self.ruleset.status.clone(),
-            limits: self.limits(),
+            limits: self.punt_limits(),
+            scrub_limits: self.scrub_limits(),
             features: self.probes.iter().map(super::poll::feature).collect(),
             engine: self.cores_status(),
             accounting: self.accounting.status(self.kernel_counts()),
@@ -142,7 +145,7 @@ impl Engine {
         }
     }
 
-    fn limits(&self) -> Vec<Limit> {
+    fn punt_limits(&self) -> Vec<Limit> {
         let limits = self.config.punts.limits.iter();
         let limit = |(limited, rate): (&Limited, &PacketsPerSecond)| Limit {
             name: limited.reason().name.into(),
@@ -242,6 +245,7 @@ impl Engine {
                 socket.inode
             ));
         }
+        notices.extend(self.limits.notices());
         notices.extend(self.accounting_notices());
         let bound = f64::from(2 * freeway_cmm::Settings::default().revalidate_s);
         if staleness_bound_s > bound {
@@ -259,6 +263,7 @@ impl Engine {
         let (scrubbed, confirmed) = self.scrubbed();
         counts[FW_R_SCRUBBED as usize] = scrubbed;
         counts[FW_R_SCRUB_CONFIRM as usize] = confirmed;
+        counts[FW_R_RATE_LIMITED as usize] = self.limited();
         counts[FW_R_ROUTED as usize] = self.routed().packets;
         let stats = self.manager.stats();
         let reasons = REASONS
@@ -276,7 +281,8 @@ impl Engine {
                 })
                 .filter(|r| r.name != "none" || r.packets > 0)
                 .collect(),
-            limits: self.limits(),
+            limits: self.punt_limits(),
+            scrub_limits: self.scrub_limits(),
             bridged: self.bridged_frames(),
             drops: self.drops_by_set(),
             events: Events {

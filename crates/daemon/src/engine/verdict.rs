@@ -70,6 +70,8 @@ pub(super) struct Case<'a> {
     pub refusal: Option<Refusal>,
     /// Why XDP drops its packets, if it does.
     pub scrubbed: Option<&'a str>,
+    /// Why XDP drops some of them, if it does.
+    pub limited: Option<&'a str>,
     /// By which route XDP forwards its packets without a flow, if it does.
     pub routed: Option<&'a str>,
     /// One end is the router itself.
@@ -109,6 +111,7 @@ impl Case<'_> {
         match self.verdict() {
             _ if !self.on => "The fast path is switched off.".into(),
             _ if self.scrubbed.is_some() => sentence(self.scrubbed.unwrap_or_default()),
+            _ if self.limited.is_some() => sentence(self.limited.unwrap_or_default()),
             _ if self.routed.is_some() => sentence(self.routed.unwrap_or_default()),
             Verdict::Fast if !self.seen.is_empty() => self.fast().into(),
             Verdict::Fast => "It is in the flow table, and no packet came while watching.".into(),
@@ -266,6 +269,7 @@ mod tests {
         dropped: None,
         refusal: None,
         scrubbed: None,
+        limited: None,
         routed: None,
         local: false,
         connection: None,

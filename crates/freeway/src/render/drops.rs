@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway drops`.
 
-use freeway_api::{Drops, DropsByRule};
+use freeway_api::{Drops, DropsByLimit, DropsByRule};
 use freeway_console::{Page, Terminal, bytes, count, duration, plural};
 
 /// The whole page.
@@ -64,7 +64,73 @@ pub fn drops(drops: &Drops, terminal: Terminal) -> String {
             page.words("  ", &format!("{}: {}", kept.port, kept.reason));
         }
     }
+    limits(&mut page, drops);
     page.finish()
+}
+
+/// `[[scrub.limit]]`, and who was over.
+fn limits(page: &mut Page, drops: &Drops) {
+    if drops.limits.is_empty() {
+        return;
+    }
+    page.head("Over a limit of the configuration ([[scrub.limit]])");
+    let rows: Vec<_> = drops.limits.iter().map(by_limit).collect();
+    page.table(2, &[0, 1], &rows);
+    for limit in &drops.limits {
+        if limit.forgotten > 0 {
+            let words = format!(
+                "limit {}: {} could send anew before their time, for there were too many others",
+                limit.number,
+                plural(limit.forgotten, "source")
+            );
+            page.words("  ", &words);
+        }
+        for kept in &limit.ports_kept {
+            let words = format!(
+                "limit {} is not in force at {}: {}",
+                limit.number, kept.port, kept.reason
+            );
+            page.words("  ", &words);
+        }
+    }
+    if !drops.sources.is_empty() {
+        page.head("Sources over a limit");
+        let rows: Vec<_> = drops
+            .sources
+            .iter()
+            .map(|source| {
+                vec![
+                    count(source.dropped),
+                    format!("{}/s", count(source.dropped_per_s)),
+                    source.source.clone(),
+                    format!("limit {}", source.limit),
+                ]
+            })
+            .collect();
+        page.table(2, &[0, 1], &rows);
+    }
+}
+
+fn by_limit(limit: &DropsByLimit) -> Vec<String> {
+    let per_s: u64 = limit.ports.iter().map(|port| port.packets_per_s).sum();
+    let ports: Vec<_> = limit.ports.iter().map(|port| port.port.as_str()).collect();
+    vec![
+        count(limit.dropped.packets),
+        format!("{}/s", count(per_s)),
+        format!("limit {}", limit.number),
+        format!(
+            "{}, {}/s from each /{} or /{}, {} at once",
+            limit.proto,
+            count(limit.packets_per_s.into()),
+            limit.prefix_len4,
+            limit.prefix_len6,
+            count(limit.burst.into())
+        ),
+        match &ports[..] {
+            [] => "at no port".into(),
+            ports => format!("at {}", ports.join(", ")),
+        },
+    ]
 }
 
 fn headline(drops: &Drops) -> String {
@@ -133,6 +199,10 @@ mod tests {
             "its counter says 9",
             "203.0.113.66",
             "set crowdsec: input and forward",
+            "4,321 1,800/s limit 1 syn, 200/s from each /32 or /64, 64 at once at wan0",
+            "limit 1: 7 sources could send anew",
+            "limit 1 is not in force at ppp0",
+            "4,000 1,800/s 2001:db8:66::/64 limit 1",
         ] {
             assert!(flat.contains(words), "{words}: {text}");
         }

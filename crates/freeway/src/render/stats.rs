@@ -67,6 +67,28 @@ pub fn stats(stats: &Stats, all: bool, terminal: Terminal) -> String {
         all,
         rows.collect(),
     );
+    let limits: Vec<_> = stats
+        .scrub_limits
+        .iter()
+        .map(|limit| {
+            let name = format!("limit {}", limit.number);
+            let rate = count(limit.packets_per_s.into());
+            let words = format!(
+                "{}, {rate} a second from each source; see `freeway drops`",
+                limit.proto
+            );
+            (limit.dropped.packets, name, words)
+        })
+        .collect();
+    let rows = limits
+        .iter()
+        .map(|(dropped, name, words)| (*dropped, name.as_str(), words.as_str()));
+    section(
+        &mut page,
+        "Packets that XDP dropped of sources over a limit",
+        all,
+        rows.collect(),
+    );
     let refused = stats
         .refused
         .iter()

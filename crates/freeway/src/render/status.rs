@@ -4,7 +4,7 @@
 use freeway_api::engine::EngineStatus;
 use freeway_api::{
     Accounting, Collector, CollectorState, FeatureState, FlowCounts, Invalidation, Latency,
-    Learning, Limit, Port, PortPath, PortState, Shares, Status,
+    Learning, Limit, Port, PortPath, PortState, ScrubLimit, Shares, Status,
 };
 use freeway_console::{Page, Terminal, Tone, bytes, count, duration, plural};
 
@@ -193,6 +193,9 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
     if !status.limits.is_empty() {
         rows.push(row("Limits", limits(page, &status.limits)));
     }
+    if !status.scrub_limits.is_empty() {
+        rows.push(row("Sources", sources(page, &status.scrub_limits)));
+    }
     rows.push(row("Rules", rules));
     rows
 }
@@ -258,18 +261,35 @@ fn held(flows: &FlowCounts, shares: &Shares) -> String {
 fn limits(page: &Page, limits: &[Limit]) -> String {
     let words: Vec<_> = limits
         .iter()
-        .map(|limit| {
-            let rate = format!("{} {}/s", limit.name, count(limit.packets_per_s.into()));
-            match limit.dropped {
-                0 => rate,
-                dropped => {
-                    let dropped = format!("{} dropped", count(dropped));
-                    format!("{rate} ({})", page.tone(Tone::Warn, &dropped))
-                }
-            }
-        })
+        .map(|limit| limit_words(page, &limit.name, limit.packets_per_s, limit.dropped))
         .collect();
     format!("{} on each CPU", words.join(", "))
+}
+
+fn sources(page: &Page, limits: &[ScrubLimit]) -> String {
+    let words: Vec<_> = limits
+        .iter()
+        .map(|limit| {
+            limit_words(
+                page,
+                &limit.proto,
+                limit.packets_per_s,
+                limit.dropped.packets,
+            )
+        })
+        .collect();
+    format!("{} from each; see `freeway drops`", words.join(", "))
+}
+
+fn limit_words(page: &Page, name: &str, packets_per_s: u32, dropped: u64) -> String {
+    let rate = format!("{name} {}/s", count(packets_per_s.into()));
+    match dropped {
+        0 => rate,
+        dropped => {
+            let dropped = format!("{} dropped", count(dropped));
+            format!("{rate} ({})", page.tone(Tone::Warn, &dropped))
+        }
+    }
 }
 
 fn learning(learn: &Learning) -> String {

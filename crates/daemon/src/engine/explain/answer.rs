@@ -133,6 +133,7 @@ impl Engine {
         let watched = self.watched(watch, &drops);
         let reasons = reasons(watch, &drops, refusal);
         let scrubbed = self.scrub_words(&tuple, now_tick);
+        let limited = self.limit_words(&tuple);
         let routed = match flow {
             None if !local => self.route_words(tuple.dst),
             _ => None,
@@ -144,6 +145,7 @@ impl Engine {
             dropped: (!drops.is_empty()).then(|| drops.iter().find_map(|d| d.words.as_deref())),
             refusal,
             scrubbed: scrubbed.as_deref(),
+            limited: limited.as_deref(),
             routed: routed.as_deref(),
             local,
             connection: connection.as_ref(),
@@ -154,6 +156,9 @@ impl Engine {
         notes.extend(managed.iter().flat_map(|(_, flow)| self.why_tc(flow)));
         notes.extend(self.firewall(&tuple, connection.as_ref(), watch));
         notes.extend(drops.iter().filter_map(Told::note));
+        if limited.is_some() {
+            notes.push("what is within the limit goes on; `freeway drops` counts the rest".into());
+        }
         if scrubbed.is_some() {
             notes.push("packets that XDP drops so are seen by nothing behind it; `freeway drops` counts them".into());
         } else if routed.is_some() {

@@ -71,6 +71,7 @@ impl Engine {
         }
         self.execute(ops)?;
         self.tell_framings();
+        self.update_limits()?;
         self.update_scrub()?;
         self.update_routes()?;
         self.place_taps();
@@ -91,6 +92,7 @@ impl Engine {
             }
         }
         self.execute(ops)?;
+        self.update_limits()?;
         self.update_scrub()?;
         self.update_routes()?;
         self.place_taps();

@@ -245,6 +245,8 @@ impl Engine {
             top: top.collect(),
             kept: kept.collect(),
             ports_kept: ports_kept.collect(),
+            limits: self.drops_by_limit(),
+            sources: self.drops_by_source(),
         }
     }
 

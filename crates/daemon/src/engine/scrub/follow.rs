@@ -30,6 +30,7 @@ impl Engine {
     /// Programs of the daemon.
     pub(in crate::engine) fn own_programs(&self) -> Vec<u32> {
         let mut ids = self.datapath.prog_ids();
+        ids.extend(self.limits.prog_ids());
         ids.extend(self.scrub.prog_ids());
         ids.extend(self.routes.prog_ids());
         ids.extend(self.capture.prog_id());
