@@ -8,6 +8,7 @@ mod accounting;
 mod capture;
 mod client;
 mod drops;
+mod endpoint;
 mod ends;
 pub mod engine;
 mod explain;
@@ -33,7 +34,8 @@ pub use accounting::{Accounting, Collector, CollectorState};
 pub use capture::CaptureQuery;
 pub use client::{Client, Stream};
 pub use drops::{Drops, DropsByAddress, DropsByPort, DropsByRule, KeptPort, KeptRule};
-pub use ends::{ends, halves};
+pub use endpoint::{Endpoint, identifier};
+pub use ends::ends;
 pub use explain::{
     Connection, Dropped, Endpoints, Explain, ExplainQuery, Neighbour, Seen, Verdict, Watched, Why,
 };
@@ -54,4 +56,4 @@ pub use status::{
 };
 pub use steer::{Selection, SteerChange, SteerPath, SteerRule, Steering};
 pub use switch::{Flushed, Resynced, Switch, Switched};
-pub use top::{Rate, ReasonRate, Top, TopFlow, TopPort, TopQuery};
+pub use top::{Rate, ReasonRate, Top, TopFlow, TopPath, TopPort, TopQuery};

@@ -7,6 +7,7 @@ mod export;
 mod limit;
 mod names;
 mod places;
+mod web;
 mod within;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub use change::{Change, changes, needs_restart};
 pub use entries::{Entry, dotted};
 pub use export::{Accounting, Export, Format, Transport};
 pub use limit::{Limited, PacketsPerSecond};
+pub use web::Web;
 
 /// Read if it exists and `--config` is absent.
 pub const DEFAULT_PATH: &str = "/etc/freeway/freeway.toml";
@@ -47,6 +49,8 @@ pub struct Config {
     pub accounting: Accounting,
     /// `[[export]]`: who is told of them.
     pub export: Vec<Export>,
+    /// `[web]`: the page of `freeway web`.
+    pub web: Web,
     /// `[daemon]`: the process.
     pub daemon: Daemon,
     /// Where it was read from; `None` for the built-in defaults.
@@ -265,6 +269,9 @@ impl Config {
                 (path.into(), message)
             })?;
         }
+        self.web
+            .check()
+            .map_err(|(key, message)| (vec!["web".into(), key.into()], message))?;
         self.engine.check().map_err(|message| {
             let path = self.places.named_by(&message);
             (path.unwrap_or_default().to_vec(), message)
@@ -332,6 +339,10 @@ mod tests {
             collector = "[2001:db8::9]:2055"
             format = "netflow9"
             domain = 7
+            [web]
+            listen = "192.0.2.1:8080"
+            token_file = "/etc/freeway/web.token"
+            hosts = ["router.lan"]
             [daemon]
             interfaces = ["lan0"]
             socket = "/run/x.sock"
@@ -368,6 +379,7 @@ mod tests {
         assert_eq!((one.format, one.transport), (Format::Ipfix, Transport::Tcp));
         assert!(one.biflow && one.room() == 1428);
         assert_eq!((other.format, other.domain), (Format::Netflow9, 7));
+        assert_eq!(config.web.hosts, ["router.lan"]);
         assert_eq!(config.daemon.log, LogLevel::Debug);
         assert_eq!(config.daemon.interfaces, ["lan0"]);
     }
@@ -498,6 +510,8 @@ mod tests {
         assert!(error("[flows]\nudp_idle_s = 0").contains(":2:14: key `udp_idle_s`: 0 is too low"));
         let nothing = "[policy]\ntcp = true\n\n[[policy.exclude]]\n";
         assert!(error(nothing).starts_with("freeway.toml:4:1: policy.exclude number 1"));
+        let open = error("[web]\nhosts = []\nlisten = \"0.0.0.0:80\"\n");
+        assert!(open.starts_with("freeway.toml:3:1: web.listen: others reach 0.0.0.0:80"));
         let engine = "[flows]\n[engine.port.lan0]\nmtu = 1400\n";
         assert!(error(engine).starts_with("freeway.toml:2:14: engine.port.lan0: it names no"));
     }
