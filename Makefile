@@ -114,6 +114,8 @@ stage: pages
 		sed 's|/usr/sbin/freeway|$(PREFIX)/sbin/freeway|' packaging/$$name.service | \
 			install -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/$$name.service || exit 1; \
 	done
+	sed 's|/usr/sbin/freeway|$(PREFIX)/sbin/freeway|' packaging/freeway-web.service | \
+		install -m 0644 /dev/stdin $(DESTDIR)$(PREFIX)/lib/systemd/system/freeway-web.service
 	install -D -m 0644 packaging/freeway.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/freeway.conf
 	install -D -m 0644 packaging/freeway.toml $(DESTDIR)$(PREFIX)/share/doc/freeway/freeway.toml
 	install -D -m 0644 packaging/grafana/freeway.json $(DESTDIR)$(PREFIX)/share/freeway/grafana/freeway.json

@@ -3,34 +3,30 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use freeway_testkit::Browser;
 use serde_json::Value;
 
 const PLOTS: [&str; 5] = ["speedup", "cost", "imx8", "line-cpu", "sources"];
-/// A phone's width. Chromium's own window is not that narrow, so a frame is.
+/// A phone's width.
 const PHONE: u32 = 390;
 /// What the page says of itself where it is drawn.
-const FRAME: &str = r#"<!doctype html><title>frame</title>
-<body><iframe id="frame" src="index.html" style="width:WIDTHpx;height:900px;border:0"></iframe>
-<script>
-frame.onload = () => {
-  const page = frame.contentDocument;
-  const style = (selector, property) => getComputedStyle(page.querySelector(selector))[property];
-  const box = selector => page.querySelector(selector).getBoundingClientRect();
-  document.body.textContent = "RESULT" + JSON.stringify({
-    inner: frame.contentWindow.innerWidth,
-    scroll: page.documentElement.scrollWidth,
+const LOOKS: &str = r#"(() => {
+  const style = (selector, property) => getComputedStyle(document.querySelector(selector))[property];
+  const box = selector => document.querySelector(selector).getBoundingClientRect();
+  return {
+    inner: innerWidth,
+    scroll: document.documentElement.scrollWidth,
     ground: style("body", "backgroundColor"),
     ink: style("svg .f-ink", "fill"),
     freeway: style("svg .f-freeway", "fill"),
-    plots: page.querySelectorAll("figure svg").length,
+    plots: document.querySelectorAll("figure svg").length,
     plot_width: box("figure svg").width,
-    letters: parseFloat(style("svg text", "fontSize")) * box("figure svg").width / page.querySelector("figure svg").viewBox.baseVal.width,
-  }) + "END";
-};
-</script>"#;
+    letters: parseFloat(style("svg text", "fontSize")) * box("figure svg").width / document.querySelector("figure svg").viewBox.baseVal.width,
+  };
+})()"#;
 
 /// A folder that goes when it is dropped.
 struct Folder(PathBuf);
@@ -258,49 +254,18 @@ fn a_slower_build_is_flagged() {
     assert_eq!(verdicts(&json(&a, &b), "slower"), expected[6..8]);
 }
 
-/// What the page says of itself in a browser.
-fn in_browser(folder: &Folder, width: u32, dark: bool) -> Option<Value> {
-    let frame = folder.write("frame.html", &FRAME.replace("WIDTH", &width.to_string()));
-    let profile = folder.file("profile");
-    let mut command = Command::new("chromium");
-    command.args([
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--allow-file-access-from-files",
-        "--virtual-time-budget=5000",
-        "--dump-dom",
-    ]);
-    command.arg(format!("--user-data-dir={}", text(&profile)));
-    // 0 is dark
-    let scheme = u8::from(!dark);
-    command.arg(format!("--blink-settings=preferredColorScheme={scheme}"));
-    command.arg(format!("file://{}", text(&frame)));
-    let output = match command.stdin(Stdio::null()).output() {
-        Ok(output) => output,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
-        Err(error) => panic!("chromium: {error}"),
-    };
-    let dom = String::from_utf8_lossy(&output.stdout);
-    let result = dom
-        .split_once("RESULT")
-        .and_then(|(_, rest)| rest.split_once("END"));
-    let (json, _) =
-        result.unwrap_or_else(|| panic!("{dom}\n{}", String::from_utf8_lossy(&output.stderr)));
-    Some(serde_json::from_str(json).unwrap())
-}
-
 #[test]
 fn a_browser_shows_the_page() {
     let folder = drawn();
+    let Some(mut browser) = Browser::start(None) else {
+        return;
+    };
+    browser.open(&folder.file("index.html"));
     let mut inks = Vec::new();
     for dark in [false, true] {
         for width in [PHONE, 1000] {
-            let Some(page) = in_browser(&folder, width, dark) else {
-                println!("skipped: chromium is not installed");
-                return;
-            };
+            browser.look_at(width, 900, dark);
+            let page = browser.evaluate(LOOKS);
             assert_eq!(page["inner"], width, "{page}");
             assert_eq!(page["plots"], 5, "{page}");
             let number = |field: &str| page[field].as_f64().unwrap();

@@ -89,8 +89,9 @@ fn help_is_complete() {
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
     for words in [
-        "run", "status", "stats", "drops", "hosts", "routes", "flows", "explain", "capture", "on",
-        "off", "flush", "resync", "reload", "config", "doctor", "support", "demo", "lab", "bench",
+        "run", "status", "stats", "drops", "hosts", "routes", "flows", "explain", "capture", "web",
+        "on", "off", "flush", "resync", "reload", "config", "doctor", "support", "demo", "lab",
+        "bench",
     ] {
         assert!(text.contains(&format!("\n  {words} ")), "{words}: {text}");
     }

@@ -2,17 +2,22 @@
 //! A large flow table: questions are answered soon, cost little, and take no memory. FREEWAY_LONG=1: a million flows.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use freeway_lab::{Options, Proto, Sink, SinkSpec};
+use freeway_lab::{Lab, Options, Proto, Sink, SinkSpec};
 use freeway_testkit::*;
+use nix::pty::{Winsize, openpty};
 
 /// Each question's bound.
 const ANSWER: Duration = Duration::from_secs(1);
 /// What an answer may take of the daemon: 5 % of a core for who asks once a second; debug builds are slower.
 const CPU_MS: u64 = if cfg!(debug_assertions) { 400 } else { 50 };
+/// How long the page and `top` are looked at.
+const WATCHED: Duration = Duration::from_secs(5);
 /// Half of the kernel's events take effect so soon while the table is listed: a walk over it for a change of a route is
 /// in it, and is what it takes at a million flows.
 const INVALIDATION_MS: f64 = 100.0;
@@ -21,17 +26,6 @@ const FIXED_BYTES: u64 = 16 << 20;
 const FLOW_BYTES: u64 = 240;
 /// By how much the daemon may grow while the whole table is listed.
 const GROWTH_BYTES: u64 = 4 << 20;
-
-/// Processor time of a process in milliseconds, by /proc/PID/stat.
-fn cpu_ms(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
-    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    ticks * 1000
-        / nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)
-            .unwrap()
-            .unwrap() as u64
-}
 
 fn anonymous_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -45,6 +39,66 @@ fn anonymous_bytes(pid: u32) -> u64 {
         .parse::<u64>()
         .unwrap()
         * 1024
+}
+
+/// What the page and `top` take for who looks all the time, of all programs together.
+fn watch_by(lab: &Lab, router: &Router, share: f64) {
+    let daemon = router.child.id();
+    let measure = |what: &str, other: u32| {
+        let (before, began) = (cpu_ms(daemon) + cpu_ms(other), Instant::now());
+        thread::sleep(WATCHED);
+        let took = began.elapsed().as_secs_f64();
+        let cpu = (cpu_ms(daemon) + cpu_ms(other) - before) as f64 / took;
+        let own = cpu - 1000.0 * share;
+        eprintln!("{what}: {cpu:.1} ms a second, {own:.1} without what the daemon takes anyway");
+        assert!(own < CPU_MS as f64, "{what}: {own:.1} ms a second");
+    };
+    let web = Web::start(Some(lab.router()), &["--listen", "127.0.0.1:8080"]);
+    let mut stream = web.connect();
+    let request = "GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut events = BufReader::new(stream.try_clone().unwrap());
+    let shown = |line: &String| line.starts_with("event: snapshot");
+    let mut lines = events.by_ref().lines().map_while(Result::ok);
+    assert!(lines.any(|line| shown(&line)));
+    let reader = thread::spawn(move || {
+        let lines = events.lines().map_while(Result::ok);
+        lines.filter(shown).count()
+    });
+    measure("the page", web.child.id());
+    stream.shutdown(Shutdown::Both).unwrap();
+    assert!(reader.join().unwrap() > 0, "the page stands still");
+    drop(web);
+
+    let size = Winsize {
+        ws_row: 40,
+        ws_col: 120,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    let terminal = openpty(Some(&size), None).unwrap();
+    let mut command = freeway();
+    let ends = [0; 3].map(|_| Stdio::from(terminal.slave.try_clone().unwrap()));
+    let [stdin, stdout, stderr] = ends;
+    command
+        .arg("top")
+        .stdin(stdin)
+        .stdout(stdout)
+        .stderr(stderr);
+    let mut top = lab.router().spawn(command.env("TERM", "xterm")).unwrap();
+    drop((command, terminal.slave));
+    let mut screen = std::fs::File::from(terminal.master);
+    let reader = thread::spawn(move || {
+        let mut shown = Vec::new();
+        // an error is the end of who writes
+        let _ = screen.read_to_end(&mut shown);
+        shown
+    });
+    measure("top", top.id());
+    top.kill().unwrap();
+    top.wait().unwrap();
+    let shown = String::from_utf8_lossy(&reader.join().unwrap()).into_owned();
+    assert!(shown.contains("packets/s"), "{shown}");
 }
 
 #[test]
@@ -127,6 +181,7 @@ fn questions_about_a_large_table() {
         eprintln!("{question:?}: {took:?}, {cpu:.0} ms of the daemon");
         assert!(took < ANSWER, "{question:?}: {took:?}");
     }
+    watch_by(&lab, &router, share);
     // asked again and again, each at most its part
     let repeated: [&[&[&str]]; 2] = [&[&["status"], &["stats"]], &[&["top", "--json"]]];
     for questions in repeated {

@@ -544,6 +544,10 @@ pub fn top() -> Top {
         table: status().flows,
         engine: status().engine,
         fast: rate(81_234.0),
+        paths: vec![TopPath {
+            path: FlowPath::Xdp,
+            rate: rate(81_234.0),
+        }],
         ports: vec![
             port("lan0", 80_000.0, 1_234.0),
             port("wan0", 1_234.0, 80_000.0),

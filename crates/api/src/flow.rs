@@ -133,6 +133,11 @@ pub enum FlowPath {
     Engine,
 }
 
+impl FlowPath {
+    /// All paths.
+    pub const ALL: [FlowPath; 3] = [FlowPath::Xdp, FlowPath::Tc, FlowPath::Engine];
+}
+
 impl fmt::Display for FlowPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

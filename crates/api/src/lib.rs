@@ -8,6 +8,7 @@ mod accounting;
 mod capture;
 mod client;
 mod drops;
+mod endpoint;
 mod ends;
 pub mod engine;
 mod explain;
@@ -36,6 +37,7 @@ pub use drops::{
     Drops, DropsByAddress, DropsByLimit, DropsByPort, DropsByRule, DropsBySource, KeptPort,
     KeptRule,
 };
+pub use endpoint::{Endpoint, identifier};
 pub use ends::{ends, halves};
 pub use explain::{
     Connection, Dropped, Endpoints, Explain, ExplainQuery, Neighbour, Seen, Verdict, Watched, Why,
@@ -57,4 +59,4 @@ pub use status::{
 };
 pub use steer::{Selection, SteerChange, SteerPath, SteerRule, Steering};
 pub use switch::{Flushed, Resynced, Switch, Switched};
-pub use top::{Rate, ReasonRate, Top, TopFlow, TopPort, TopQuery};
+pub use top::{Rate, ReasonRate, Top, TopFlow, TopPath, TopPort, TopQuery};

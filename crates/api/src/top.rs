@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::engine::EngineStatus;
-use super::flow::Flow;
+use super::flow::{Flow, FlowPath};
 use super::status::FlowCounts;
 
 /// How much to show.
@@ -26,6 +26,9 @@ pub struct Top {
     pub table: FlowCounts,
     /// What the fast path forwarded.
     pub fast: Rate,
+    /// The same by program; only those that forwarded.
+    #[serde(default)]
+    pub paths: Vec<TopPath>,
     /// The same by port; only ports that take part.
     pub ports: Vec<TopPort>,
     /// The busiest flows, by bytes.
@@ -44,6 +47,15 @@ pub struct Rate {
     pub packets_per_s: f64,
     /// Bits a second: L2, as sent, without FCS.
     pub bits_per_s: f64,
+}
+
+/// What one program of the fast path forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TopPath {
+    /// The program.
+    pub path: FlowPath,
+    /// Its rate.
+    pub rate: Rate,
 }
 
 /// What the fast path forwarded through one port.

@@ -8,6 +8,7 @@ mod limit;
 mod names;
 mod places;
 mod scrub;
+mod web;
 mod within;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub use entries::{Entry, dotted};
 pub use export::{Accounting, Export, Format, Transport};
 pub use limit::{Limited, PacketsPerSecond};
 pub use scrub::{LimitProto, Scrub, SourceLimit};
+pub use web::Web;
 
 /// Read if it exists and `--config` is absent.
 pub const DEFAULT_PATH: &str = "/etc/freeway/freeway.toml";
@@ -51,6 +53,8 @@ pub struct Config {
     pub accounting: Accounting,
     /// `[[export]]`: who is told of them.
     pub export: Vec<Export>,
+    /// `[web]`: the page of `freeway web`.
+    pub web: Web,
     /// `[daemon]`: the process.
     pub daemon: Daemon,
     /// Where it was read from; `None` for the built-in defaults.
@@ -273,6 +277,9 @@ impl Config {
             let path = ["scrub", "limit", &format!("{number}"), key].map(str::to_owned);
             (path.into(), message)
         })?;
+        self.web
+            .check()
+            .map_err(|(key, message)| (vec!["web".into(), key.into()], message))?;
         self.engine.check().map_err(|message| {
             let path = self.places.named_by(&message);
             (path.unwrap_or_default().to_vec(), message)
@@ -350,6 +357,10 @@ mod tests {
             collector = "[2001:db8::9]:2055"
             format = "netflow9"
             domain = 7
+            [web]
+            listen = "192.0.2.1:8080"
+            token_file = "/etc/freeway/web.token"
+            hosts = ["router.lan"]
             [daemon]
             interfaces = ["lan0"]
             socket = "/run/x.sock"
@@ -392,6 +403,7 @@ mod tests {
         assert_eq!((one.format, one.transport), (Format::Ipfix, Transport::Tcp));
         assert!(one.biflow && one.room() == 1428);
         assert_eq!((other.format, other.domain), (Format::Netflow9, 7));
+        assert_eq!(config.web.hosts, ["router.lan"]);
         assert_eq!(config.daemon.log, LogLevel::Debug);
         assert_eq!(config.daemon.interfaces, ["lan0"]);
     }
@@ -568,6 +580,8 @@ mod tests {
             many.starts_with("freeway.toml:50:1: there may be 16"),
             "{many}"
         );
+        let open = error("[web]\nhosts = []\nlisten = \"0.0.0.0:80\"\n");
+        assert!(open.starts_with("freeway.toml:3:1: web.listen: others reach 0.0.0.0:80"));
         let engine = "[flows]\n[engine.port.lan0]\nmtu = 1400\n";
         assert!(error(engine).starts_with("freeway.toml:2:14: engine.port.lan0: it names no"));
     }

@@ -12,6 +12,7 @@ mod journal;
 pub mod kinds;
 mod listing;
 mod lock;
+pub mod log;
 mod metrics;
 mod options;
 mod parts;

@@ -18,15 +18,12 @@ use tokio::sync::{Mutex, oneshot};
 use tokio::task::{JoinHandle, spawn, spawn_blocking};
 
 use super::ask::Engine;
+use super::log::SetLog;
 use super::options::Options;
 use super::request::Request;
 use super::server::{answer, metrics_router};
 use super::signals::Hangup;
-use crate::config::LogLevel;
 use crate::supervisor::Supervisor;
-
-/// Sets how much is logged.
-pub type SetLog = Box<dyn Fn(LogLevel) + Send>;
 
 /// Whoever has it can have the configuration read again.
 #[derive(Clone)]

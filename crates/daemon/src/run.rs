@@ -3,22 +3,19 @@
 
 use std::thread::{self, JoinHandle};
 
-use freeway_console::{Exit, Stop, Terminal};
+use freeway_console::{Exit, Stop};
 use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::prelude::*;
-use tracing_subscriber::reload as reload_layer;
 
+use super::log::{self, SetLog};
 use super::options::Options;
 use super::peer::Peer;
-use super::reload::{Metrics, Reloader, SetLog};
+use super::reload::{Metrics, Reloader};
 use super::signals::Hangup;
 use super::socket::ControlSocket;
 use super::{Request, engine, privilege, reload, server, signals};
-use crate::config::{Config, LogLevel};
-use crate::journal::Journal;
+use crate::config::Config;
 use crate::supervisor::Supervisor;
 
 /// Questions that may wait for the engine.
@@ -28,7 +25,7 @@ const QUEUE: usize = 64;
 pub fn run(options: Options) -> Result<(), Stop> {
     let config = options.read()?;
     privilege::check()?;
-    let set_log = start_log(&config);
+    let set_log = log::start(config.daemon.log);
     let mut socket = ControlSocket::open(config.daemon.socket.as_deref())?;
     let runtime = runtime()?;
     let (requests, queue) = mpsc::channel(QUEUE);
@@ -111,37 +108,4 @@ fn runtime() -> Result<Runtime, Stop> {
         .enable_all()
         .build()
         .map_err(|error| Stop::failure(format!("cannot start the runtime: {error}")))
-}
-
-/// Logs go to standard error, or with their fields to the journal where that leads there; FREEWAY_LOG overrides the level: `LEVEL`, or `TARGET=LEVEL,...`. What comes back sets the
-/// level, unless FREEWAY_LOG does.
-fn start_log(config: &Config) -> SetLog {
-    let filter = std::env::var("FREEWAY_LOG").ok();
-    let filter = filter.and_then(|filter| filter.parse::<Targets>().ok());
-    let forced = filter.is_some();
-    let filter = filter.unwrap_or_else(|| filter_of(config.daemon.log));
-    let (filter, handle) = reload_layer::Layer::new(filter);
-    let log = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        // or it would be said, and panic, where nobody can read it
-        .log_internal_errors(false)
-        .with_ansi(Terminal::stderr().color);
-    let log = match (Journal::of_stderr(), std::env::var_os("JOURNAL_STREAM")) {
-        (Some(journal), _) => journal.boxed(),
-        // journald stamps what it receives
-        (None, Some(_)) => log.without_time().boxed(),
-        (None, None) => log.boxed(),
-    };
-    tracing_subscriber::registry().with(filter).with(log).init();
-    Box::new(move |level| {
-        if !forced && let Err(error) = handle.reload(filter_of(level)) {
-            tracing::warn!("how much is logged stays as it is: {error}");
-        }
-    })
-}
-
-fn filter_of(level: LogLevel) -> Targets {
-    let level = level.directive().parse();
-    Targets::new().with_default(level.unwrap_or(LevelFilter::INFO))
 }

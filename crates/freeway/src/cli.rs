@@ -2,11 +2,11 @@
 //! The one definition of the command line: parser, help, man pages and completions come from it.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use freeway_api::{Proto, SteerPath};
+use freeway_api::{Endpoint, Proto, SteerPath, identifier};
 use freeway_console::EXIT_CODES;
 use freeway_daemon::config::LogLevel;
 
@@ -72,6 +72,12 @@ pub enum Command {
     /// On a terminal until q is pressed: s sorts flows by something else, the arrows scroll, space holds the page.
     /// Elsewhere, and with --once or --json, one page. Rates are L2, without FCS.
     Top(TopArgs),
+    /// Serve a page for browsers, live: throughput by path, ports and why, reasons, the busiest flows
+    ///
+    /// It asks the daemon, and changes nothing. [web] of the configuration says where it listens, and who may look; these
+    /// arguments replace its keys. Ends at Ctrl-C.
+    #[command(after_help = EXIT_CODES)]
+    Web(WebArgs),
     /// Switch the fast path on
     On(ShowArgs),
     /// Switch the fast path off: everything is the kernel's, programs stay attached
@@ -172,6 +178,25 @@ pub struct RunArgs {
     /// Serve Prometheus metrics at this address, such as 127.0.0.1:9100
     #[arg(long, value_name = "ADDR")]
     pub metrics: Option<SocketAddr>,
+    /// How much to log to standard error [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub log: Option<LogLevel>,
+}
+
+/// Arguments of `web`.
+#[derive(Debug, Args)]
+pub struct WebArgs {
+    /// Serve the page at this address [default: 127.0.0.1:8080]
+    #[arg(short, long, value_name = "ADDR")]
+    pub listen: Option<SocketAddr>,
+    /// Ask who looks for the token in this file; needed at an address that others reach
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Configuration [default: /etc/freeway/freeway.toml if it exists]
+    #[arg(short, long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub socket: SocketArg,
     /// How much to log to standard error [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<LogLevel>,
@@ -379,14 +404,14 @@ pub struct ExplainArgs {
     #[arg(value_name = "PROTO")]
     pub proto: Proto,
     /// Source address, of TCP and UDP with a port; IPv6 as [ADDRESS]:PORT
-    #[arg(value_name = "SRC[:PORT]", value_parser = endpoint)]
+    #[arg(value_name = "SRC[:PORT]")]
     pub src: Endpoint,
     /// Destination address and port
-    #[arg(value_name = "DST[:PORT]", value_parser = endpoint)]
+    #[arg(value_name = "DST[:PORT]")]
     pub dst: Endpoint,
     /// ICMP: identifier of the echo requests; ESP: SPI; GRE: the header's first four octets [default: 0x00000800,
     /// IPv4 without a key]
-    #[arg(value_name = "ID", value_parser = number)]
+    #[arg(value_name = "ID", value_parser = identifier)]
     pub id: Option<u32>,
     /// Watch real packets for at most so many seconds, 0 to 60
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = watch_seconds)]
@@ -493,35 +518,6 @@ pub enum LabCommand {
         #[arg(long)]
         freeway: bool,
     },
-}
-
-/// One end of a flow, as it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// The address.
-    pub ip: IpAddr,
-    /// The port, if there is one.
-    pub port: Option<u16>,
-}
-
-fn endpoint(text: &str) -> Result<Endpoint, String> {
-    let alone = |ip| Endpoint { ip, port: None };
-    let with_port = |address: SocketAddr| Endpoint {
-        ip: address.ip(),
-        port: Some(address.port()),
-    };
-    text.parse()
-        .map(with_port)
-        .or_else(|_| text.parse().map(alone))
-        .map_err(|_| "write 192.0.2.1:80 or [2001:db8::1]:80".to_owned())
-}
-
-fn number(text: &str) -> Result<u32, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(hex) => u32::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|_| "write a number of 32 bits, such as 4711 or 0xc0de0001".to_owned())
 }
 
 fn watch_seconds(text: &str) -> Result<f64, String> {

@@ -13,6 +13,7 @@ mod render;
 mod show;
 mod support;
 mod top;
+mod web;
 
 use std::process::ExitCode;
 
@@ -44,6 +45,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Flows(args) => show::flows(&args),
         Command::Explain(args) => show::explain(&args),
         Command::Top(args) => show::top(&args),
+        Command::Web(args) => web::run(args),
         Command::On(args) => show::switch(&args, true),
         Command::Off(args) => show::switch(&args, false),
         Command::Steer(SteerCommand::List(args)) => show::steer(&args, None),

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands that show something: ask, then print words or JSON.
 
-use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
 use freeway_api::{
-    Client, ExplainQuery, FlowFilter, Proto, RoutesQuery, SteerChange, SteerRule, Stream, TopQuery,
-    halves,
+    Client, ExplainQuery, FlowFilter, RoutesQuery, SteerChange, SteerRule, Stream, TopQuery,
 };
 use freeway_console::{Exit, Stop, Terminal, plural, print, show, write};
 use serde::Serialize;
@@ -182,58 +180,13 @@ fn list(mut stream: Stream, json: bool) -> Result<(), Stop> {
 
 /// `freeway explain`.
 pub fn explain(args: &ExplainArgs) -> Result<(), Stop> {
-    if args.src.ip.is_ipv4() != args.dst.ip.is_ipv4() {
-        return Err(Stop::new(
-            Exit::Usage,
-            "source and destination are of different families",
-        ));
-    }
-    let (src, dst) = ends_of(args).map_err(|words| Stop::new(Exit::Usage, words))?;
-    let query = ExplainQuery {
-        proto: args.proto,
-        src,
-        dst,
-        watch_ms: (args.watch * 1000.0) as u32,
-    };
+    let watch_ms = (args.watch * 1000.0) as u32;
+    let query = ExplainQuery::of(args.proto, args.src, args.dst, args.id, watch_ms)
+        .map_err(|words| Stop::new(Exit::Usage, words))?;
     let explain = client(&args.show)?.explain(&query)?;
     show(args.show.json, &explain, |terminal| {
         render::explain(&explain, terminal)
     })
-}
-
-/// Source and destination with ports, or with what tells flows of other protocols in their place.
-fn ends_of(args: &ExplainArgs) -> Result<(SocketAddr, SocketAddr), String> {
-    let (src, dst, proto) = (args.src, args.dst, args.proto);
-    let ends = |sport, dport| {
-        let (src, dst) = (
-            SocketAddr::new(src.ip, sport),
-            SocketAddr::new(dst.ip, dport),
-        );
-        Ok((src, dst))
-    };
-    if proto.has_id() {
-        if src.port.is_some() || dst.port.is_some() {
-            return Err(format!("{proto} has no ports: write the addresses alone"));
-        }
-        let other = match src.ip {
-            IpAddr::V4(_) => Proto::ICMP6,
-            IpAddr::V6(_) => Proto::ICMP,
-        };
-        if proto == other {
-            return Err(format!("{proto} is not of this family of addresses"));
-        }
-        let (upper, lower) = halves(proto, args.id)?;
-        return ends(upper, lower);
-    }
-    if args.id.is_some() {
-        return Err(format!(
-            "{proto} takes no ID: write ports with the addresses"
-        ));
-    }
-    match (src.port, dst.port) {
-        (Some(sport), Some(dport)) => ends(sport, dport),
-        _ => Err("a port is missing: write 192.0.2.1:80 or [2001:db8::1]:80".into()),
-    }
 }
 
 /// `freeway on` and `off`.
@@ -340,34 +293,7 @@ fn watch<T: Serialize>(
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-    use crate::cli::{Cli, Command};
-
-    #[test]
-    fn flows_are_named_by_ports_or_otherwise() {
-        let ends = |words: &str| {
-            let words = ["freeway", "explain"].into_iter().chain(words.split(' '));
-            match Cli::try_parse_from(words).unwrap().command {
-                Command::Explain(args) => ends_of(&args).map(|(a, b)| (a.port(), b.port())),
-                other => panic!("{other:?}"),
-            }
-        };
-        assert_eq!(ends("udp 192.0.2.1:7 192.0.2.2:8"), Ok((7, 8)));
-        assert_eq!(ends("icmp 192.0.2.1 192.0.2.2 7"), Ok((7, 0x0800)));
-        assert_eq!(ends("esp 2001:db8::1 2001:db8::2 0x10002"), Ok((1, 2)));
-        for wrong in [
-            "udp 192.0.2.1 192.0.2.2:8",
-            "udp 2001:db8::1:7 [2001:db8::2]:8",
-            "udp 192.0.2.1:7 192.0.2.2:8 9",
-            "icmp 192.0.2.1:7 192.0.2.2 9",
-            "icmp 192.0.2.1 192.0.2.2",
-            "icmpv6 192.0.2.1 192.0.2.2 7",
-        ] {
-            assert!(ends(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn seconds_stand_before_or_behind_the_filter() {

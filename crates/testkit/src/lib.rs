@@ -5,6 +5,7 @@
 
 pub mod bench;
 mod blocks;
+mod browser;
 pub mod engine;
 mod fits;
 pub mod invalidation;
@@ -23,13 +24,15 @@ mod sockets;
 mod stats;
 pub mod tunnel;
 mod until;
+mod web;
 pub mod wire;
 
 pub use blocks::{BLOCK, at_end, block, exchange_blocks, receive_blocks, send_blocks};
+pub use browser::Browser;
 pub use fits::check_fits;
 pub use kernel::{connection_from, connections, dropped, forwarded, retransmitted};
 pub use labs::{CLIENT, SERVER, address, build, build_with, udp_ends};
-pub use machine::{late_max, long, machine, paced};
+pub use machine::{cpu_ms, late_max, long, machine, paced};
 pub use moment::Moment;
 pub use program::{freeway, program};
 pub use router::Router;
@@ -37,6 +40,7 @@ pub use sockets::{connect_from, listen, pair, patient, reset, udp};
 pub use stats::Stats;
 pub(crate) use until::POLL;
 pub use until::until;
+pub use web::Web;
 
 /// Of frames that are to be fast at least so many are. How many pass while the kernel has one of them to judge
 /// is the machine's; where a path is not used, none are.

@@ -6,7 +6,11 @@ use toml::{Table, Value};
 use super::Config;
 
 /// Keys that may be absent.
-const OPTIONAL: [[&str; 2]; 2] = [["daemon", "metrics"], ["daemon", "socket"]];
+const OPTIONAL: [[&str; 2]; 3] = [
+    ["daemon", "metrics"],
+    ["daemon", "socket"],
+    ["web", "token_file"],
+];
 
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::{Duration, Instant};
 
 use freeway_abi::fw_state;
+use freeway_api::FlowPath;
 use freeway_datapath::Datapath;
 
 /// Most flows that are named.
@@ -30,6 +31,13 @@ pub(super) struct Before {
     bytes_64: u32,
 }
 
+/// Who forwards a flow, where it comes in and where it leaves, by ifindex.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub path: FlowPath,
+    pub ports: [u32; 2],
+}
+
 /// Rates over the last interval, and what the next one needs.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
@@ -48,6 +56,8 @@ pub(super) struct Rates {
 pub(super) struct Interval {
     length: Duration,
     fast: Count,
+    /// By program: XDP, tc, the engine.
+    paths: [Count; FlowPath::ALL.len()],
     /// By ifindex: what came in there and what left there.
     ports: BTreeMap<u32, [Count; 2]>,
     /// Bytes, index and packets of the busiest flows; the least is taken first.
@@ -104,8 +114,8 @@ impl Rates {
         }
     }
 
-    /// A flow's state in the walk; `ports`: where it comes in and leaves, asked only if it was used.
-    pub(super) fn add(&mut self, index: u32, state: &fw_state, ports: impl FnOnce() -> [u32; 2]) {
+    /// A flow's state in the walk; `way`: asked only if it was used.
+    pub(super) fn add(&mut self, index: u32, state: &fw_state, way: impl FnOnce() -> Way) {
         if !self.counting {
             return;
         }
@@ -127,7 +137,9 @@ impl Rates {
             return;
         }
         add(&mut self.next.fast, packets, bytes);
-        for (side, port) in ports().into_iter().enumerate() {
+        let way = way();
+        add(&mut self.next.paths[way.path as usize], packets, bytes);
+        for (side, port) in way.ports.into_iter().enumerate() {
             let port = self.next.ports.entry(port).or_default();
             add(&mut port[side], packets, bytes);
         }
@@ -171,7 +183,9 @@ mod tests {
                 bytes,
                 ..fw_state::default()
             };
-            rates.add(index, &state, || [2, 3]);
+            let path = FlowPath::ALL[index as usize % 2];
+            let ports = [2, 3];
+            rates.add(index, &state, || Way { path, ports });
         }
         rates.end();
     }
@@ -189,6 +203,8 @@ mod tests {
         assert_eq!(rates.last.fast, (18, 6400 + 640 + 64));
         assert_eq!(rates.last.ports[&2][0], (18, 7104));
         assert_eq!(rates.last.ports[&3][1], (18, 7104));
+        // flows of odd numbers are tc's
+        assert_eq!(rates.last.paths, [(7, 640), (11, 6464), (0, 0)]);
         assert_eq!(rates.last.flows.len(), 3);
         walk(&mut rates, second, &states);
         assert_eq!(rates.last.fast, (0, 0));

@@ -69,6 +69,8 @@ pub fn gather<W: Write>(into: &mut Collection<W>, status: Option<&Status>) -> io
         "freeway",
         "--unit",
         "freeway-engine",
+        "--unit",
+        "freeway-web",
         "--lines",
         LOG_LINES,
         "--no-pager",

@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use freeway_abi::FW_KEY_IP6;
+use freeway_abi::{FW_FLOW_ENGINE, FW_FLOW_OWNERS, FW_FLOW_TC, FW_KEY_IP6};
+use freeway_api::FlowPath;
 use freeway_datapath::Datapath;
 
 use super::super::Engine;
-use super::super::rates::Rates;
+use super::super::rates::{Rates, Way};
 use super::*;
 
 impl Engine {
@@ -114,7 +115,7 @@ impl Engine {
             }
             walk.sums.add(&state, self.manager.epoch());
             if let Some(rates) = &mut self.census.rates {
-                rates.add(index, &state, || ports_of(&self.datapath, index));
+                rates.add(index, &state, || way_of(&self.datapath, index));
             }
         }
         if walk.cursor < walk.end {
@@ -152,9 +153,16 @@ impl Engine {
     }
 }
 
-/// Where a flow comes in and where it leaves, by ifindex.
-fn ports_of(datapath: &Datapath, index: u32) -> [u32; 2] {
+fn way_of(datapath: &Datapath, index: u32) -> Way {
     let flow = datapath.flows.get(index);
     let port_in = (flow.key.port_proto & !FW_KEY_IP6) >> 8;
-    [port_in, datapath.nexthops.get(flow.nexthop).port]
+    let flags = u32::from(flow.flags);
+    Way {
+        path: match flags & FW_FLOW_OWNERS {
+            FW_FLOW_TC => FlowPath::Tc,
+            FW_FLOW_ENGINE => FlowPath::Engine,
+            _ => FlowPath::Xdp,
+        },
+        ports: [port_in, datapath.nexthops.get(flow.nexthop).port],
+    }
 }

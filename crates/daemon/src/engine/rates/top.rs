@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use freeway_abi::{FW_R_FAST, REASONS};
-use freeway_api::{FlowCounts, Rate, ReasonRate, Top, TopFlow, TopPort, TopQuery};
+use freeway_api::{FlowCounts, Rate, ReasonRate, Top, TopFlow, TopPath, TopPort, TopQuery};
 
 use super::super::Engine;
 use super::super::census::Sums;
@@ -60,6 +60,15 @@ impl Engine {
                 ..sums.flows
             },
             fast: rate(interval.fast),
+            paths: FlowPath::ALL
+                .into_iter()
+                .zip(interval.paths)
+                .filter(|(_, (packets, _))| *packets > 0)
+                .map(|(path, count)| TopPath {
+                    path,
+                    rate: rate(count),
+                })
+                .collect(),
             ports: ports
                 .map(|(ifindex, _)| {
                     let [received, sent] = interval.ports.get(ifindex).copied().unwrap_or_default();
