@@ -376,6 +376,7 @@ impl World {
             }
             Op::SetTimeout { seconds, .. } => assert!(*seconds > 0),
             Op::ForgetOffer { flow } => assert_ne!(flow.key.port_proto, 0),
+            Op::ForgetEnds { .. } => {}
             Op::SetEpoch { epoch } => {
                 assert_ne!(*epoch, 0);
                 self.epoch = *epoch;
@@ -482,6 +483,7 @@ fn names(ops: &[Op]) -> Vec<&'static str> {
             Op::Unconfirm { .. } => "unconfirm",
             Op::Prepare { .. } => "prepare",
             Op::SetTimeout { .. } => "set_timeout",
+            Op::ForgetEnds { .. } => "forget_ends",
             Op::SetEpoch { .. } => "set_epoch",
         })
         .collect()
