@@ -157,7 +157,8 @@ impl Seen {
         c.key.dport_be = came.dport.to_be();
         c.key.port_proto = self.key().port << 8 | u32::from(self.proto);
         c.l2_out[..14].copy_from_slice(&[2, 0, 0, 0, 0, self.via, 2, 0, 0, 0, 0, 9, 8, 0]);
-        c.l2_in[..14].copy_from_slice(&[2, 0, 0, 0, 0, 8, 2, 0, 0, 0, 0, 7, 8, 0]);
+        let port = self.key().port as u8;
+        c.l2_in[..14].copy_from_slice(&[2, 0, 0, 0, 0, port, 2, 0, 0, 0, 0, 7, 8, 0]);
         if self.tracked {
             c.conn = fw_conn {
                 orig: record(&orig.tracked()),
