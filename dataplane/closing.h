@@ -147,8 +147,8 @@ __noinline enum fw_closer fw_closer_of(fw_ctx *ctx, const struct fw_flow *f, __u
 	if (!j.window)
 		return FW_CLOSER_BELIEVED;
 	if (f) {
-		fw_hear(&j, f->state.seq_be, f->state.ack_be, f->state.len_data,
-			f->state.used_tick, 1);
+		fw_hear(&j, f->state.seq_be, f->state.ack_be, f->state.len_data, f->state.used_tick,
+			1);
 		peer = fw_flow_get(f->state.peer);
 		if (peer && f->state.peer)
 			fw_hear(&j, peer->state.seq_be, peer->state.ack_be, peer->state.len_data,
