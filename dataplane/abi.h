@@ -417,8 +417,11 @@ struct fw_control {
 	__u32 multicast;
 	/* enum fw_bridges: what is learned of bridged frames. */
 	__u32 bridges;
-	/* Non-zero: there are edges of TCP connections (struct fw_edge). */
-	__u32 edges;
+	/*
+	 * Non-zero: there are edges of TCP connections (struct fw_edge). What ends said before this
+	 * tick counts no more: another router may have forwarded for them meanwhile.
+	 */
+	__u32 edges_tick;
 };
 
 /* The tuple that `explain` watches; ports and addresses as on the wire. */

@@ -75,11 +75,12 @@ struct fw_judged {
 
 /* The last segment of a direction, the sender's own or the other one; it may have said nothing. */
 static __always_inline void fw_hear(struct fw_judged *j, __u32 seq_be, __u32 ack_be, __u32 len_data,
-				    const int own)
+				    __u32 tick, const int own)
 {
 	__u32 at = own ? fw_ntohl(seq_be) + len_data : fw_ntohl(ack_be);
+	__u32 since = fw_ctl.edges_tick;
 
-	if (!(seq_be | ack_be))
+	if (!(seq_be | ack_be) || (since && (__s32)(tick - since) < 0))
 		return;
 	j->exact |= j->seq == at;
 	j->near |= fw_seq_near(j->seq, at, j->window);
@@ -146,18 +147,19 @@ __noinline enum fw_closer fw_closer_of(fw_ctx *ctx, const struct fw_flow *f, __u
 	if (!j.window)
 		return FW_CLOSER_BELIEVED;
 	if (f) {
-		fw_hear(&j, f->state.seq_be, f->state.ack_be, f->state.len_data, 1);
+		fw_hear(&j, f->state.seq_be, f->state.ack_be, f->state.len_data, f->state.used_tick,
+			1);
 		peer = fw_flow_get(f->state.peer);
 		if (peer && f->state.peer)
 			fw_hear(&j, peer->state.seq_be, peer->state.ack_be, peer->state.len_data,
-				0);
+				peer->state.used_tick, 0);
 	}
 	if (edge) {
-		fw_hear(&j, edge->seq_be, edge->ack_be, edge->len_data, 1);
+		fw_hear(&j, edge->seq_be, edge->ack_be, edge->len_data, edge->tick, 1);
 		other = edge->peer;
 		edge = fw_edge_get(other);
 		if (edge)
-			fw_hear(&j, edge->seq_be, edge->ack_be, edge->len_data, 0);
+			fw_hear(&j, edge->seq_be, edge->ack_be, edge->len_data, edge->tick, 0);
 	}
 	return fw_judge(&j, flags);
 }

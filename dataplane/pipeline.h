@@ -180,7 +180,7 @@ static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, __u32 port, struc
 	p->now_tick = fw_now();
 	gate = fw_gate(p->now_tick);
 	/* while it is off, connections that were fast are still judged by what is known of them */
-	if (fw_unlikely(gate) && (gate != FW_R_OFF || !fw_ctl.edges))
+	if (fw_unlikely(gate) && (gate != FW_R_OFF || !fw_ctl.edges_tick))
 		return gate;
 	reason = fw_parse(data, end, fw_frame_len(ctx), p);
 	if (fw_unlikely(gate)) {

@@ -96,12 +96,12 @@ static __always_inline int fw_ingress(struct __sk_buff *ctx, const int without_x
 	 * look at everything twice */
 	if (!FW_TARGET_IS_RAW && without_xdp)
 		tc_alone = !fw_crossed_up(ctx, came);
-	if (fw_ctl.tc_forwards || (tc_alone && fw_ctl.edges)) {
+	if (fw_ctl.tc_forwards || (tc_alone && fw_ctl.edges_tick)) {
 		verdict = fw_tc_forward(ctx, tc_alone);
 		if (verdict != FW_NEXT)
 			return verdict;
 	}
-	if (fw_ctl.edges && !fw_hidden(ctx)) {
+	if (fw_ctl.edges_tick && !fw_hidden(ctx)) {
 		fw_pull(ctx);
 		fw_edge_note(ctx);
 	}

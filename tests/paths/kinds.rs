@@ -158,6 +158,43 @@ fn macvlan() {
     through(&lab, "mv0", CLIENT, SERVER);
 }
 
+/// What a macvlan took is not a flow of the port below, where other rules and sniffers would count.
+#[test]
+fn what_a_macvlan_takes_is_not_the_ports() {
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    let mac = "02:00:00:00:00:51";
+    let router = format!("link add mv0 link lan0 address {mac} type macvlan\nlink set mv0 up\n");
+    lab.router()
+        .tool_with_input("ip -batch -", &router)
+        .unwrap();
+    let gateway = format!("ip neighbour replace 192.0.2.1 lladdr {mac} nud permanent dev eth0");
+    lab.client().tool(&gateway).unwrap();
+    let router = Router::start(&lab);
+    let ends = udp_ends(&lab);
+    let refused = || {
+        let all = router.stats().0["refused"].clone();
+        let mut all = all.as_array().unwrap().iter();
+        let station = all.find(|refusal| refusal["name"] == "station").unwrap();
+        station["count"].as_u64().unwrap()
+    };
+    // the answers come in at a port of their own
+    let flows = until(
+        "one direction is refused, and one fast",
+        Duration::from_secs(20),
+        || {
+            send(&ends, address(freeway_testkit::SERVER), 50);
+            let flows = router.flows("proto udp");
+            (refused() > 0 && !flows.is_empty()).then_some(flows)
+        },
+    );
+    assert!(
+        flows.iter().all(|flow| flow["port_in"] == "wan0"),
+        "{flows:#?}"
+    );
+    router.stop();
+}
+
 /// As `ip -batch` reads it: an end of a link with its address.
 fn addressed(port: &str, host: u8) -> String {
     format!("address add 203.0.113.{host}/24 dev {port}\nlink set {port} up\n")

@@ -190,6 +190,13 @@ impl Manager {
         Some(index)
     }
 
+    /// The kernel routes what is for another than the port only where a macvlan above it took it, whose rules, filters and
+    /// sniffers are its own.
+    fn is_for_another(&self, c: &fw_candidate, port: u32) -> bool {
+        let own = self.ports.get(&port).and_then(|port| port.mac);
+        c.l2_in_len == ETH_LEN && own.is_some_and(|own| c.l2_in[..6] != own)
+    }
+
     fn check(
         &self,
         c: &fw_candidate,
@@ -206,6 +213,9 @@ impl Manager {
         }
         self.path(key.port, c.port_out, false)?;
         let group = key.tuple.dst.is_multicast();
+        if !group && self.is_for_another(c, key.port) {
+            return Err(Refusal::Station);
+        }
         let connection = c.conn.present != 0;
         let concerned = |s: &RuleScope| {
             s.concerns(connection) && s.matches(&key.tuple, out, key.port, c.port_out)

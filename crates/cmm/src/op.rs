@@ -91,6 +91,11 @@ pub enum Op {
         /// Seconds left.
         seconds: u32,
     },
+    /// What ends of TCP connections have said so far counts no more.
+    ForgetEnds {
+        /// When that was so.
+        now_tick: u32,
+    },
     /// Begin a new hard epoch: every flow waits until confirmed.
     SetEpoch {
         /// The epoch, never 0.

@@ -46,6 +46,8 @@ pub enum Refusal {
     VrfGroup,
     /// Between VRFs, and perhaps through a VRF's own interface.
     Leak,
+    /// For another MAC address than its port's, which a device above it has.
+    Station,
 }
 
 impl Refusal {
@@ -56,7 +58,7 @@ impl Refusal {
     }
 
     /// All, in the order in which they are shown.
-    pub const ALL: [Refusal; 21] = [
+    pub const ALL: [Refusal; 22] = [
         Refusal::Malformed,
         Refusal::PortIn,
         Refusal::PortOut,
@@ -78,6 +80,7 @@ impl Refusal {
         Refusal::Unwired,
         Refusal::VrfGroup,
         Refusal::Leak,
+        Refusal::Station,
     ];
 
     /// Stable name, as in JSON and metrics.
@@ -105,6 +108,7 @@ impl Refusal {
             Refusal::Unwired => "unwired",
             Refusal::VrfGroup => "vrf_group",
             Refusal::Leak => "leak",
+            Refusal::Station => "station",
         }
     }
 
@@ -135,6 +139,7 @@ impl Refusal {
             Refusal::Unwired => "merged frames or unfinished checksums, which XDP never sees",
             Refusal::VrfGroup => "multicast of a VRF",
             Refusal::Leak => "between VRFs, where a route leads to a VRF's own interface",
+            Refusal::Station => "for a MAC address above its port (macvlan), where Freeway is not",
         }
     }
 }

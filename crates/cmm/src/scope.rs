@@ -120,6 +120,10 @@ impl Manager {
                 self.unconfirm_prefix(&route.dst, now_tick, ops);
             }
             Event::AddrChanged(addr) | Event::AddrGone(addr) => {
+                // it may have been another router's, which forwarded for these connections
+                if matches!(event, Event::AddrChanged(_)) {
+                    ops.push(Op::ForgetEnds { now_tick });
+                }
                 let len = if addr.local.is_ipv4() { 32 } else { 128 };
                 self.unconfirm_prefix(
                     &Prefix {

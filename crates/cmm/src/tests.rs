@@ -157,7 +157,8 @@ impl Seen {
         c.key.dport_be = came.dport.to_be();
         c.key.port_proto = self.key().port << 8 | u32::from(self.proto);
         c.l2_out[..14].copy_from_slice(&[2, 0, 0, 0, 0, self.via, 2, 0, 0, 0, 0, 9, 8, 0]);
-        c.l2_in[..14].copy_from_slice(&[2, 0, 0, 0, 0, 8, 2, 0, 0, 0, 0, 7, 8, 0]);
+        let port = self.key().port as u8;
+        c.l2_in[..14].copy_from_slice(&[2, 0, 0, 0, 0, port, 2, 0, 0, 0, 0, 7, 8, 0]);
         if self.tracked {
             c.conn = fw_conn {
                 orig: record(&orig.tracked()),
@@ -376,6 +377,7 @@ impl World {
             }
             Op::SetTimeout { seconds, .. } => assert!(*seconds > 0),
             Op::ForgetOffer { flow } => assert_ne!(flow.key.port_proto, 0),
+            Op::ForgetEnds { .. } => {}
             Op::SetEpoch { epoch } => {
                 assert_ne!(*epoch, 0);
                 self.epoch = *epoch;
@@ -482,6 +484,7 @@ fn names(ops: &[Op]) -> Vec<&'static str> {
             Op::Unconfirm { .. } => "unconfirm",
             Op::Prepare { .. } => "prepare",
             Op::SetTimeout { .. } => "set_timeout",
+            Op::ForgetEnds { .. } => "forget_ends",
             Op::SetEpoch { .. } => "set_epoch",
         })
         .collect()

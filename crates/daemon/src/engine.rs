@@ -393,7 +393,9 @@ impl Engine {
             );
             self.flush()?;
             self.resync()?;
+            self.datapath.forget_edges(now_tick);
         }
+        self.datapath.age_edges(now_tick);
         let deadline = now_tick.wrapping_add(self.datapath.clock.ticks(DEADLINE));
         self.datapath.control.set_deadline(deadline);
         self.renewed = Instant::now();

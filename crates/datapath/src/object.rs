@@ -121,6 +121,8 @@ fn are_alike(legs: &[fw_nexthop]) -> bool {
     legs.iter().all(|leg| leg.outer_len == 0) && pairs.all(|(one, next)| one.l2 == next.l2)
 }
 
+/// A quarter of what ticks can tell apart.
+const EDGES_AGE_MAX: i32 = 1 << 30;
 const PATHS: &str = "fw_paths";
 const OWN_MACS: &str = "fw_own_macs";
 const ROUTED_PORTS: &str = "fw_routed_ports";
@@ -492,8 +494,27 @@ impl Datapath {
         let map = get(&self.maps, EDGES)?;
         edges::enter(map, &self.config, flow)
             .map_err(|source| DatapathError::Map { map: EDGES, source })?;
-        self.control.set_edges(1);
+        if self.control.edges_tick() == 0 {
+            self.control.set_edges_tick(self.clock.now_tick()?.max(1));
+        }
         Ok(())
+    }
+
+    /// Ends of TCP connections may have said more than came by here: what they said so far counts no more.
+    pub fn forget_edges(&self, now_tick: u32) {
+        if self.control.edges_tick() != 0 {
+            // what came within this tick may have been before
+            self.control.set_edges_tick(now_tick.wrapping_add(1).max(1));
+        }
+    }
+
+    /// Ticks wrap: what is older than a quarter of their range counts no more either. To be called more often than that.
+    pub fn age_edges(&self, now_tick: u32) {
+        let since = self.control.edges_tick();
+        if since != 0 && now_tick.wrapping_sub(since).cast_signed() > EDGES_AGE_MAX {
+            let oldest = now_tick.wrapping_sub(EDGES_AGE_MAX.cast_unsigned());
+            self.control.set_edges_tick(oldest.max(1));
+        }
     }
 
     /// A TCP flow left it: what its last fast segment said stays.

@@ -562,8 +562,8 @@ impl Control {
         set_multicast multicast multicast,
         /// `enum fw_bridges`: what is learned of bridged frames.
         set_bridges bridges bridges,
-        /// Non-zero: there are edges of TCP connections.
-        set_edges edges edges,
+        /// Non-zero: there are edges of TCP connections, and what ends said before this tick counts no more.
+        set_edges_tick edges_tick edges_tick,
         /// Non-zero: conntrack sees IPv4.
         set_tracks4 tracks4 tracks4,
         /// Non-zero: conntrack sees IPv6.

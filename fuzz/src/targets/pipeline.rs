@@ -474,6 +474,8 @@ impl World {
                 }),
                 Op::SetPeer { index, peer } => pipeline.set_peer(*index, *peer),
                 Op::Unconfirm { index } => change(pipeline, *index, |state| state.epoch = 0),
+                // there are none: closing segments are judged by flows alone
+                Op::ForgetEnds { .. } => {}
                 Op::SetEpoch { epoch } => pipeline.control().epoch = *epoch,
                 Op::ForgetOffer { flow } => {
                     // index 0 is no flow's

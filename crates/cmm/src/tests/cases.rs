@@ -181,6 +181,7 @@ fn each_refusal_has_its_name() {
     let w = &mut world();
     refused(w, Refusal::Malformed, |c| c.family = 5);
     refused(w, Refusal::Framing, |c| c.l2_in_len = 18);
+    refused(w, Refusal::Station, |c| c.l2_in[5] ^= 1);
     refused(w, Refusal::Framing, |c| c.l2_out_len = 22);
     refused(w, Refusal::PortIn, |c| c.key.port_proto = 9 << 8 | 17);
     refused(w, Refusal::PortOut, |c| c.port_out = 9);

@@ -37,6 +37,7 @@ fn learn_other(w: &mut World, seen: Seen) -> FlowKey {
     let [lan, wan] = OTHER;
     let (came, left) = if seen.reply { (wan, lan) } else { (lan, wan) };
     c.key.port_proto = came << 8 | u32::from(seen.proto);
+    c.l2_in[5] = came as u8;
     c.port_out = left;
     w.call(|m, now, ops| m.candidate(&c, around(1), now, ops));
     FlowKey {

@@ -139,6 +139,7 @@ impl Engine {
             }
             Op::SetPeer { index, peer } => datapath.flows.set_peer(index, peer),
             Op::Unconfirm { index } => datapath.flows.unconfirm(index),
+            Op::ForgetEnds { now_tick } => datapath.forget_edges(now_tick),
             Op::SetEpoch { epoch } => datapath.control.set_epoch(epoch),
             Op::Prepare { conn, timeout_s } => prepare.push(TcpPrepare {
                 orig: conn.orig,

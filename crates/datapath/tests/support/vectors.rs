@@ -61,6 +61,8 @@ struct Control {
     reval_budget: u32,
     check_budget: u32,
     sample_budget: u32,
+    /// What ends of TCP connections said before counts no more.
+    edges: Option<Tick>,
 }
 
 impl Default for Control {
@@ -73,6 +75,7 @@ impl Default for Control {
             reval_budget: 1000,
             check_budget: 1000,
             sample_budget: 1,
+            edges: None,
         }
     }
 }
@@ -199,6 +202,11 @@ fn run(
         reval_budget: vector.control.reval_budget,
         check_budget: vector.control.check_budget,
         sample_budget: vector.control.sample_budget,
+        edges_tick: vector
+            .control
+            .edges
+            .as_ref()
+            .map_or(0, |edges| edges.at(start, hz)),
         ..Default::default()
     });
     let conn = vector
