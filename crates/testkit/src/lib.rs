@@ -32,7 +32,7 @@ pub use labs::{CLIENT, SERVER, address, build, build_with, udp_ends};
 pub use machine::{late_max, long, machine, paced};
 pub use moment::Moment;
 pub use program::{freeway, program};
-pub use router::Router;
+pub use router::{Router, adopt_orphans};
 pub use sockets::{connect_from, listen, pair, patient, reset, udp};
 pub use stats::Stats;
 pub(crate) use until::POLL;
