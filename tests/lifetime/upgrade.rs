@@ -11,6 +11,9 @@
 //! ```
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "../cli/schema.rs"]
+mod schema;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +22,7 @@ use std::time::Duration;
 use freeway_lab::Options;
 use freeway_testkit::bench::{Bench, IN_FLIGHT};
 use freeway_testkit::*;
+use schema::Schema;
 use serde_json::Value;
 
 const FLOWS: u32 = 64;
@@ -182,6 +186,7 @@ fn no_frame_is_lost_and_flows_are_fast_again() {
     // another build may be named, such as one with another binary interface, to go to and fro
     let other = std::env::var_os("FREEWAY_OTHER").map(PathBuf::from);
     let own = PathBuf::from(program("freeway"));
+    let schema = Schema::read();
     let rounds = if long() { 50 } else { 2 };
     let mut case = Case::start("auto");
     let load = case.bench.load();
@@ -200,7 +205,9 @@ fn no_frame_is_lost_and_flows_are_fast_again() {
         }
         let upgraded = case.router.upgrade();
         eprintln!("{upgraded}");
+        schema.check("upgrade", &upgraded);
         let status = case.router.status();
+        schema.check("status", &status);
         assert_eq!(status["pid"], upgraded["to"]["pid"]);
         assert_eq!(upgraded["from"]["pid"], before["pid"]);
         assert_eq!(status["taken_over"]["pid"], before["pid"]);

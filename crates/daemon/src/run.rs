@@ -2,6 +2,7 @@
 //! Starting and ending the daemon.
 
 use std::future::IntoFuture;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -56,7 +57,13 @@ fn serve(options: Options, predecessor: Option<&Predecessor>) -> Result<(), Stop
     privilege::check()?;
     let set_log = start_log(&config);
     let supervisor = Supervisor::of_environment();
-    let runtime = runtime()?;
+    let begin = |error| Stop::failure(format!("cannot start the runtime: {error}"));
+    let runtime = runtime().map_err(begin)?;
+    let ended = {
+        let _inside = runtime.enter();
+        signals::ended().map_err(begin)?
+    };
+    let server = Server::new().map_err(begin)?;
     let load = || Engine::load(config.clone(), supervisor.clone()).map_err(Stop::from);
     let (engine, place) = match predecessor {
         Some(predecessor) => Place::inherit(predecessor, &config, load)?,
@@ -64,7 +71,7 @@ fn serve(options: Options, predecessor: Option<&Predecessor>) -> Result<(), Stop
     };
     let Place { socket, metrics } = place;
     let (requests, queue) = mpsc::channel(QUEUE);
-    let front = Front::start(
+    let front = server.start(
         options,
         &config,
         (&socket, metrics, program),
@@ -72,13 +79,9 @@ fn serve(options: Options, predecessor: Option<&Predecessor>) -> Result<(), Stop
         set_log,
         supervisor,
     )?;
-    let result = runtime.block_on(async {
-        let ended = signals::ended()
-            .map_err(|error| Stop::failure(format!("cannot handle signals: {error}")))?;
-        engine::run(engine, queue, ended).await.map_err(Stop::from)
-    });
+    let result = runtime.block_on(engine::run(engine, queue, ended));
     front.stop(matches!(result, Ok(End::HandedOver)));
-    match result? {
+    match result.map_err(Stop::from)? {
         End::Stopped => tracing::info!("stopped; the kernel forwards everything"),
         End::HandedOver => {
             socket.leave();
@@ -153,8 +156,24 @@ struct Front {
     thread: JoinHandle<()>,
 }
 
-impl Front {
+/// The same before it begins. SIGHUP is heeded already.
+struct Server {
+    runtime: Runtime,
+    hangup: Hangup,
+}
+
+impl Server {
+    fn new() -> io::Result<Self> {
+        let runtime = runtime()?;
+        let hangup = {
+            let _inside = runtime.enter();
+            Hangup::heed()?
+        };
+        Ok(Self { runtime, hangup })
+    }
+
     fn start(
+        self,
         options: Options,
         config: &Config,
         (socket, listener, program): (&ControlSocket, Option<TcpListener>, Program),
@@ -173,11 +192,7 @@ impl Front {
         };
         let (file, address) = (config.file.clone(), config.daemon.metrics);
         let (stop, stopped) = oneshot::channel();
-        let runtime = runtime()?;
-        let hangup = {
-            let _inside = runtime.enter();
-            Hangup::heed().map_err(failed)?
-        };
+        let Self { runtime, hangup } = self;
         let work = move || {
             runtime.block_on(async {
                 let mut metrics = Metrics::default();
@@ -211,7 +226,9 @@ impl Front {
             thread: thread.spawn(work).map_err(failed)?,
         })
     }
+}
 
+impl Front {
     fn stop(self, answers: bool) {
         // a panic there was printed there
         let _ = self.stop.send(answers);
@@ -219,11 +236,10 @@ impl Front {
     }
 }
 
-fn runtime() -> Result<Runtime, Stop> {
+fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Stop::failure(format!("cannot start the runtime: {error}")))
 }
 
 /// Logs go to standard error, or with their fields to the journal where that leads there; FREEWAY_LOG overrides the level: `LEVEL`, or `TARGET=LEVEL,...`. What comes back sets the
