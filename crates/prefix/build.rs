@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles the lookup natively and generates its types, from `dataplane/prefix4.h`.
+//! Compiles the lookup natively and generates its types, from `dataplane/prefix4.h` and `prefix6.h`.
 
 use std::env;
 use std::error::Error;
@@ -10,7 +10,7 @@ use libbpf_cargo::SkeletonBuilder;
 fn main() -> Result<(), Box<dyn Error>> {
     let dataplane = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../dataplane");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    for file in ["prefix4.h", "prefix_user.c"] {
+    for file in ["prefix4.h", "prefix6.h", "prefix_user.c"] {
         println!("cargo::rerun-if-changed={}", dataplane.join(file).display());
     }
     println!("cargo::rerun-if-env-changed=CLANG");
@@ -20,8 +20,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     bindgen::Builder::default()
         .header(dataplane.join("prefix4.h").to_string_lossy())
+        .header(dataplane.join("prefix6.h").to_string_lossy())
         .allowlist_type("fw_p.*")
-        .allowlist_var("FW_P4_.*")
+        .allowlist_var("FW_P[46]_.*")
         .prepend_enum_name(false)
         .default_enum_style(bindgen::EnumVariation::Consts)
         .derive_default(false)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Longest prefix match in flat arrays that BPF reads: built and changed here, looked up by the C of `dataplane/prefix4.h`.
+//! Longest prefix match in flat arrays that BPF reads: built and changed here, looked up by the C of `dataplane/prefix4.h` and `prefix6.h`.
 //! No I/O. What holds is [`Trie`], slow and obvious.
 
 #[allow(
@@ -13,15 +13,18 @@ mod raw {
     include!(concat!(env!("OUT_DIR"), "/prefix.rs"));
 }
 
-mod chunk;
+mod chunk4;
+mod chunk6;
+mod family;
 mod prefix;
 mod ranges;
 mod room;
-mod table4;
+mod table;
 mod trie;
 
-pub use prefix::{NextHop, Prefix, Prefix4};
+pub use family::{Family, V4, V6};
+pub use prefix::{Address, NextHop, Prefix, Prefix4, Prefix6};
 pub use ranges::{Range, ranges};
-pub use raw::fw_prefix4;
-pub use table4::{Full, NEXT_HOP_MAX, Table4};
+pub use raw::{fw_prefix4, fw_prefix6};
+pub use table::{Full, NEXT_HOP_MAX, Table, Table4, Table6};
 pub use trie::Trie;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The model: a binary trie, a bit at a time.
 
-use crate::{NextHop, Prefix4};
+use crate::{Address, NextHop, Prefix};
 
 #[derive(Clone, Debug, Default)]
 struct Node {
@@ -9,29 +9,28 @@ struct Node {
     children: [Option<Box<Node>>; 2],
 }
 
-/// Longest prefix match as its definition says it.
+/// Longest prefix match as its definition says it, for addresses of one family.
 #[derive(Clone, Debug, Default)]
 pub struct Trie(Node);
 
 impl Trie {
     /// Sets, or with `None` removes, a prefix.
-    pub fn set(&mut self, prefix: Prefix4, next_hop: Option<NextHop>) {
+    pub fn set<A: Address>(&mut self, prefix: Prefix<A>, next_hop: Option<NextHop>) {
         let mut node = &mut self.0;
         for at in 0..prefix.length() {
-            let bit = prefix.first() >> (31 - at) & 1;
-            node = node.children[bit as usize].get_or_insert_default();
+            let bit = prefix.first().bit(at);
+            node = node.children[usize::from(bit)].get_or_insert_default();
         }
         node.next_hop = next_hop;
     }
 
     /// The next hop of the longest prefix that has the address, or 0.
     #[must_use]
-    pub fn lookup(&self, address: u32) -> NextHop {
+    pub fn lookup<A: Address>(&self, address: A) -> NextHop {
         let mut node = &self.0;
         let mut longest = node.next_hop;
-        for at in 0..32 {
-            let bit = address >> (31 - at) & 1;
-            let Some(child) = &node.children[bit as usize] else {
+        for at in 0..A::LENGTH {
+            let Some(child) = &node.children[usize::from(address.bit(at))] else {
                 break;
             };
             node = child;
