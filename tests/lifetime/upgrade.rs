@@ -204,7 +204,11 @@ fn no_frame_is_lost_and_flows_are_fast_again() {
             _ => assert!(case.metrics().contains("freeway_uptime_seconds")),
         }
         let upgraded = case.router.upgrade();
-        eprintln!("{upgraded}");
+        let begun = Moment::now();
+        case.wait_fast();
+        let time = begun.elapsed();
+        eprintln!("{upgraded}, all fast again after {time:?}");
+        assert!(!long() || time < Duration::from_secs(1), "{time:?}");
         schema.check("upgrade", &upgraded);
         let status = case.router.status();
         schema.check("status", &status);
@@ -217,7 +221,6 @@ fn no_frame_is_lost_and_flows_are_fast_again() {
         assert_eq!(status["ports"], before["ports"]);
         // nothing is taken for somebody else's
         assert_eq!(status["notices"], before["notices"]);
-        case.wait_fast();
         before = status;
     }
     assert!(case.metrics().contains("freeway_uptime_seconds"));
