@@ -36,6 +36,7 @@ fn clients_without_a_daemon_exit_with_2() {
         &["flush"],
         &["resync"],
         &["reload"],
+        &["upgrade"],
         &["status", "--json"],
     ] {
         let (code, line) = refusal(&[command, &["--socket", socket]].concat());
@@ -62,6 +63,8 @@ fn bad_input_exits_with_64() {
         (&["flows", "colour", "red"], "is no filter"),
         (&["routes", "2001:db8::1"], "IPv4"),
         (&["run", "--metrics", "here"], "--metrics"),
+        (&["run", "--take-over"], "use `freeway upgrade`"),
+        (&["upgrade", "--timeout", "0"], "--timeout"),
         (&["lab", "shell", "moon"], "moon"),
     ] {
         let (code, line) = refusal(arguments);
@@ -90,8 +93,8 @@ fn help_is_complete() {
     let text = String::from_utf8(output.stdout).unwrap();
     for words in [
         "run", "status", "stats", "drops", "hosts", "routes", "flows", "explain", "capture", "web",
-        "on", "off", "flush", "resync", "reload", "config", "doctor", "support", "demo", "lab",
-        "bench",
+        "on", "off", "flush", "resync", "reload", "upgrade", "config", "doctor", "support", "demo",
+        "lab", "bench",
     ] {
         assert!(text.contains(&format!("\n  {words} ")), "{words}: {text}");
     }

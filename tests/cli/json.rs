@@ -2,94 +2,21 @@
 //! What the commands print with `--json` is what docs/json.md says.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::BTreeMap;
-use std::path::Path;
+#[path = "schema.rs"]
+mod schema;
+
 use std::time::Duration;
 
 use freeway_testkit::*;
+use schema::Schema;
 use serde_json::Value;
-
-/// The blocks of docs/json.md by name.
-struct Schema(BTreeMap<String, Value>);
-
-impl Schema {
-    fn read() -> Schema {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/json.md");
-        let text = std::fs::read_to_string(file).unwrap();
-        let blocks = text.split("```json schema ").skip(1).map(|block| {
-            let (name, rest) = block.split_once('\n').unwrap();
-            let (json, _) = rest.split_once("```").unwrap();
-            let schema = serde_json::from_str(json).unwrap_or_else(|e| panic!("{name}: {e}"));
-            (name.to_owned(), schema)
-        });
-        Schema(blocks.collect())
-    }
-
-    #[track_caller]
-    fn check(&self, name: &str, value: &Value) {
-        let mut wrong = Vec::new();
-        self.compare(&self.0[name], value, name, &mut wrong);
-        assert!(wrong.is_empty(), "{name}: {wrong:#?}\n{value:#}");
-    }
-
-    fn compare(&self, schema: &Value, value: &Value, place: &str, wrong: &mut Vec<String>) {
-        match (schema, value) {
-            (Value::Object(fields), Value::Object(values)) => {
-                for (field, schema) in fields {
-                    let (name, nullable) = match field.strip_suffix('?') {
-                        Some(name) => (name, true),
-                        None => (field.as_str(), false),
-                    };
-                    match values.get(name) {
-                        None => wrong.push(format!("{place}.{name} is missing")),
-                        Some(Value::Null) if nullable => {}
-                        Some(value) => {
-                            self.compare(schema, value, &format!("{place}.{name}"), wrong);
-                        }
-                    }
-                }
-                let known = |name: &str| {
-                    fields.contains_key(name) || fields.contains_key(&format!("{name}?"))
-                };
-                let unknown = values.keys().filter(|name| !known(name));
-                wrong.extend(unknown.map(|name| format!("{place}.{name} is not documented")));
-            }
-            (Value::Array(of), Value::Array(values)) => {
-                for (at, value) in values.iter().enumerate() {
-                    self.compare(&of[0], value, &format!("{place}[{at}]"), wrong);
-                }
-            }
-            (Value::String(kind), value) => {
-                let fits = match kind.as_str() {
-                    "string" => value.is_string(),
-                    "bool" => value.is_boolean(),
-                    "integer" => value.is_u64(),
-                    "number" => value.is_number(),
-                    other => match other.strip_prefix('@') {
-                        Some(name) => return self.compare(&self.0[name], value, place, wrong),
-                        None => {
-                            assert!(other.contains('|'), "{other} is no type");
-                            other.split('|').any(|word| value == word)
-                        }
-                    },
-                };
-                if !fits {
-                    wrong.push(format!("{place} is {value}, not {kind}"));
-                }
-            }
-            _ => wrong.push(format!("{place} is {value}")),
-        }
-    }
-}
 
 #[test]
 fn differences_are_found() {
     let schema = Schema::read();
     let flush = |json: &str| {
-        let mut wrong = Vec::new();
         let value = serde_json::from_str(json).unwrap();
-        schema.compare(&schema.0["flush"], &value, "flush", &mut wrong);
-        wrong.len()
+        schema.differences("flush", &value).len()
     };
     assert_eq!(flush(r#"{"flows": 1}"#), 0);
     assert_eq!(flush(r#"{"flows": -1}"#), 1);
@@ -171,8 +98,10 @@ fn every_command_prints_what_is_documented() {
         assert!(!steering["rules"].as_array().unwrap().is_empty());
     }
     // the file of a pipe cannot be read again
-    let reload = router.run(&["reload", "--json"]);
-    assert_eq!(reload.status.code(), Some(78));
+    for command in ["reload", "upgrade"] {
+        let refused = router.run(&[command, "--json"]);
+        assert_eq!(refused.status.code(), Some(78), "{command}");
+    }
     let config = std::env::temp_dir().join(format!("freeway-json-{}.toml", std::process::id()));
     let file = config.to_str().unwrap();
     for (text, ok) in [("[flows]\nmax = 9\n", true), ("[flows]\nmax = 0\n", false)] {

@@ -199,6 +199,27 @@ fn the_manager_knows_what_the_daemon_does() {
     router.signal(Signal::SIGCONT);
     service.manager.wait_for(0, "WATCHDOG=1");
 
+    // another process is the service, and says nothing before the manager knows it
+    service.write("");
+    service.manager.look();
+    service.manager.messages.clear();
+    let manager = &mut service.manager;
+    let upgraded = thread::scope(|scope| {
+        let upgrade = scope.spawn(|| router.upgrade());
+        // few messages wait for who does not read
+        while !upgrade.is_finished() {
+            manager.look();
+            thread::sleep(Duration::from_millis(20));
+        }
+        upgrade.join().unwrap()
+    });
+    let main = manager.wait_for(0, &format!("MAINPID={}", upgraded["to"]["pid"]));
+    let ready = manager.wait_for(main, "READY=1");
+    assert_eq!(manager.messages[ready - 1], status);
+    assert_eq!(ready, main + 2, "{:?}", manager.messages);
+    manager.wait_for(ready, "WATCHDOG=1");
+    assert!(!manager.messages.contains(&"STOPPING=1".to_owned()));
+
     router.run(&["off"]);
     let off = "STATUS=off: 2 of 2 ports fast, 0 flows fast";
     let off = service.manager.wait_for(0, off);

@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use crate::{
     CaptureQuery, Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed,
     Hosts, Reloaded, Resynced, Routes, RoutesQuery, Stats, Status, SteerChange, Steering, Switch,
-    Switched, Top, TopQuery, netns,
+    Switched, Top, TopQuery, Upgrade, Upgraded, netns,
 };
 
 /// How long the daemon may take beside what it was asked to watch.
@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How much longer a reload may take: programs may have to be attached to many ports.
 const RELOAD: Duration = Duration::from_secs(20);
+
+/// What an upgrade takes beside loading the new programs.
+const TAKING_OVER: Duration = Duration::from_secs(30);
 
 /// A client of one control socket.
 #[derive(Debug)]
@@ -141,6 +144,12 @@ impl Client {
     /// `freeway reload`.
     pub fn reload(&self) -> Result<Reloaded, Stop> {
         self.ask(Method::POST, "/v1/reload", &(), RELOAD)
+    }
+
+    /// `freeway upgrade`.
+    pub fn upgrade(&self, upgrade: Upgrade) -> Result<Upgraded, Stop> {
+        let loading = Duration::from_secs(upgrade.timeout_s.into());
+        self.ask(Method::POST, "/v1/upgrade", &upgrade, loading + TAKING_OVER)
     }
 
     /// `freeway drops`.

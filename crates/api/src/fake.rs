@@ -79,6 +79,7 @@ pub fn status() -> Status {
         version: "0.1.0".into(),
         pid: 4242,
         uptime_s: 3723,
+        taken_over: None,
         kernel: "6.12.0-1-amd64".into(),
         on: true,
         paused: None,

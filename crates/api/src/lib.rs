@@ -29,6 +29,7 @@ mod status;
 mod steer;
 mod switch;
 mod top;
+mod upgrade;
 
 pub use accounting::{Accounting, Collector, CollectorState};
 pub use capture::CaptureQuery;
@@ -60,3 +61,4 @@ pub use status::{
 pub use steer::{Selection, SteerChange, SteerPath, SteerRule, Steering};
 pub use switch::{Flushed, Resynced, Switch, Switched};
 pub use top::{Rate, ReasonRate, Top, TopFlow, TopPath, TopPort, TopQuery};
+pub use upgrade::{Process, TakenOver, Upgrade, Upgraded};

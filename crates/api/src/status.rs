@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::accounting::Accounting;
 use super::engine::EngineStatus;
+use super::upgrade::TakenOver;
 use super::{Limit, ScrubLimit};
 
 /// State of the daemon, its ports and what it learned of the kernel.
@@ -16,6 +17,9 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since it started.
     pub uptime_s: u64,
+    /// The daemon that handed over to it then; `None`: it was started by itself.
+    #[serde(default)]
+    pub taken_over: Option<TakenOver>,
     /// The kernel's release.
     pub kernel: String,
     /// False after `freeway off`.

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -46,7 +46,9 @@ pub enum Notice {
 
 /// The open socket. Dropping it removes the name.
 pub struct Door {
-    path: PathBuf,
+    /// None: it is another process's.
+    path: Option<PathBuf>,
+    listener: Arc<OwnedFd>,
     notices: mpsc::Receiver<Notice>,
 }
 
@@ -59,19 +61,38 @@ impl Door {
                 path.display()
             ))
         };
-        let listener = bind_at(path).map_err(failed)?;
+        Self::of(path, bind_at(path).map_err(failed)?)
+    }
+
+    /// Receives who comes at a socket that is bound.
+    pub fn of(path: &Path, listener: OwnedFd) -> Result<Self, DaemonError> {
+        let failed =
+            |error: io::Error| DaemonError::Failure(format!("cannot wait for the engine: {error}"));
+        let listener = Arc::new(listener);
         let (sender, notices) = mpsc::channel(QUEUE);
         let guests = Guests {
             there: Arc::default(),
             notices: sender,
         };
-        let work = move || guests.receive_all(&listener);
+        let there = Arc::clone(&listener);
+        let work = move || guests.receive_all(&there);
         let thread = thread::Builder::new().name("freeway-door".into());
         thread.spawn(work).map_err(failed)?;
         Ok(Self {
-            path: path.to_path_buf(),
+            path: Some(path.to_path_buf()),
+            listener,
             notices,
         })
+    }
+
+    /// The socket.
+    pub fn listener(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+
+    /// Leaves the name to another process.
+    pub fn leave(&mut self) {
+        self.path = None;
     }
 
     /// Completes when something is heard.
@@ -86,7 +107,9 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod drops;
 mod exec;
 mod explain;
 mod flows;
+mod handover;
 mod latency;
 mod leaking;
 mod limits;
@@ -44,10 +45,12 @@ mod wait;
 mod words;
 
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use freeway_abi::fw_path_count;
+use freeway_api::TakenOver;
 use freeway_cmm::{Around, Bridges, ConnKey, FlowKey, Manager, Op, Settings, out_of};
 use freeway_datapath::{Datapath, DataplaneEvent, LoadOptions};
 use freeway_kernel::conntrack::Conntrack;
@@ -62,6 +65,7 @@ use self::capture::Capture;
 use self::census::Census;
 use self::cores::Cores;
 use self::explain::Explanations;
+pub use self::handover::Legacy;
 use self::latency::Recorder;
 use self::limits::Limits;
 use self::lost::Lost;
@@ -78,6 +82,7 @@ use super::error::failure;
 use super::{DaemonError, Request};
 use crate::config::Config;
 use crate::door::Notice;
+use crate::succession::successor::Successor;
 use crate::supervisor::Supervisor;
 
 /// The data plane stops so long after the daemon last said that it lives.
@@ -124,16 +129,21 @@ enum Turn {
     Walk,
 }
 
-/// Runs until `shutdown` completes or something fails; on return every program is detached.
-/// `control`: the control socket, beside which the engine's is.
+/// How an engine ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Every program is detached.
+    Stopped,
+    /// They are another daemon's.
+    HandedOver,
+}
+
+/// Runs until `shutdown` completes, it has handed over, or something fails.
 pub async fn run(
-    config: Config,
-    control: &Path,
+    mut engine: Engine,
     mut requests: mpsc::Receiver<Request>,
-    supervisor: Supervisor,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), DaemonError> {
-    let mut engine = Engine::start(config, control, supervisor)?;
+) -> Result<End, DaemonError> {
     let kernel = Readable::new(&engine.mirror.fds())?;
     let dataplane = Readable::new(&[engine.datapath.events_fd()])?;
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
@@ -193,7 +203,13 @@ pub async fn run(
             }
             Turn::Polled(polled) => engine.polled(*polled)?,
             Turn::Cores(notice) => engine.cores_noticed(*notice)?,
-            Turn::Question(Some(request)) => engine.answer(request)?,
+            Turn::Question(Some(request)) => {
+                engine.answer(request)?;
+                if let Some(successor) = engine.take_successor() {
+                    engine.step_back(successor);
+                    return Ok(End::HandedOver);
+                }
+            }
             Turn::Explained => engine.finish_explanation(),
             Turn::Loaded(loaded) => engine.scrub_loaded(*loaded)?,
             Turn::Routes(loaded) => engine.routes_loaded(loaded)?,
@@ -213,10 +229,11 @@ pub async fn run(
     }
     engine.leave_service();
     engine.stop();
-    Ok(())
+    Ok(End::Stopped)
 }
 
-struct Engine {
+/// All that changes something.
+pub struct Engine {
     config: Config,
     datapath: Datapath,
     manager: Manager,
@@ -232,6 +249,9 @@ struct Engine {
     counts: Counts,
     on: bool,
     started: Instant,
+    taken_over: Option<TakenOver>,
+    /// Has all that was ours.
+    successor: Option<Successor>,
     /// When the deadline was last renewed.
     renewed: Instant,
     /// Events of connections that were lost.
@@ -265,7 +285,8 @@ struct Counts {
 }
 
 impl Engine {
-    fn start(config: Config, control: &Path, supervisor: Supervisor) -> Result<Self, DaemonError> {
+    /// Loads the programs, and reads all of the kernel. Nothing is attached.
+    pub fn load(config: Config, supervisor: Supervisor) -> Result<Self, DaemonError> {
         load_modules();
         if let Err(error) = freeway_datapath::raise_descriptor_limit() {
             tracing::debug!("raising the limit of descriptors: {error}");
@@ -316,6 +337,8 @@ impl Engine {
             counts: Counts::default(),
             on: true,
             started: now,
+            taken_over: None,
+            successor: None,
             renewed: now,
             lost: Lost::default(),
             capture: Capture::default(),
@@ -329,7 +352,7 @@ impl Engine {
             service: Service::new(supervisor),
             polled: Polled::default(),
             poller: Poller::start()?,
-            cores: Cores::open(control)?,
+            cores: Cores::default(),
             probes,
             config,
             bridges: Bridges::new(datapath.clock.hz()),
@@ -361,20 +384,24 @@ impl Engine {
         engine.update_policy()?;
         engine.read_ruleset()?;
         engine.update_leaks()?;
-        engine.update_ports_within(ATTACH_START)?;
-        engine.switch(true)?;
-        engine.follow_exports()?;
-        // that may have taken longer than a deadline, but nothing was learned yet
-        engine.renewed = Instant::now();
-        engine.heartbeat()?;
         Ok(engine)
+    }
+
+    /// Opens the engine's socket beside the control socket; `bound`: it is there, and was another daemon's.
+    pub fn receive_engines(
+        &mut self,
+        control: &Path,
+        bound: Option<OwnedFd>,
+    ) -> Result<(), DaemonError> {
+        self.cores.open(control, bound)
     }
 
     /// Everything to the kernel; attachments die with their owners.
     fn stop(&mut self) {
         self.datapath.control.set_on(false);
         self.datapath.control.set_learn(0);
-        self.finish_accounting();
+        self.settle_accounts();
+        self.close_accounts();
         self.ports.detach_all();
     }
 

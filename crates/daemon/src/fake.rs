@@ -112,6 +112,10 @@ async fn answer(mut queue: mpsc::Receiver<Request>) {
                     changes,
                 })));
             }
+            Request::HandOver(_, reply) => {
+                let failure = freeway_api::Failure::unavailable("nothing to hand over", "hint");
+                drop(reply.send(Err(failure)));
+            }
             Request::Resync(reply) => drop(reply.send(Ok(Resynced { changes: 3 }))),
         }
     }

@@ -8,6 +8,7 @@ mod door;
 mod engine;
 mod error;
 pub mod fuzz;
+mod gate;
 mod journal;
 pub mod kinds;
 mod listing;
@@ -25,7 +26,9 @@ mod run;
 mod server;
 mod signals;
 mod socket;
+mod succession;
 mod supervisor;
+mod upgrade;
 
 #[cfg(test)]
 mod fake;

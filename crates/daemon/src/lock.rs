@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use nix::fcntl::{Flock, FlockArg};
 /// A lock that is held. The file goes when it is dropped; after a kill the kernel lets go and the file may be reused.
 #[derive(Debug)]
 pub struct Lock {
-    _held: Flock<File>,
+    held: Flock<File>,
     path: PathBuf,
 }
 
@@ -52,18 +53,37 @@ impl Lock {
             if !fs::metadata(path).is_ok_and(same) {
                 continue;
             }
-            let write = |file: &mut File| {
-                file.set_len(0)?;
-                file.rewind()?;
-                writeln!(file, "{}", std::process::id())
-            };
-            write(&mut held).map_err(LockError::Io)?;
+            sign(&mut held).map_err(LockError::Io)?;
             return Ok(Lock {
-                _held: held,
+                held,
                 path: path.to_path_buf(),
             });
         }
     }
+
+    /// The lock that another process holds by the same open file, and leaves.
+    pub fn adopt(path: &Path, file: OwnedFd) -> Result<Lock, LockError> {
+        let held = Flock::lock(File::from(file), FlockArg::LockExclusiveNonblock);
+        let mut held = held.map_err(|(_, errno)| LockError::Io(errno.into()))?;
+        sign(&mut held).map_err(LockError::Io)?;
+        Ok(Lock {
+            held,
+            path: path.to_path_buf(),
+        })
+    }
+}
+
+impl AsFd for Lock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.held.as_fd()
+    }
+}
+
+/// Writes who holds it.
+fn sign(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
 }
 
 impl Drop for Lock {

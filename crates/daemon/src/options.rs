@@ -21,6 +21,8 @@ pub struct Options {
     pub metrics: Option<SocketAddr>,
     /// How much is logged.
     pub log: Option<LogLevel>,
+    /// The daemon that started this one hands over to it, by the socket at standard input.
+    pub take_over: bool,
 }
 
 impl Options {

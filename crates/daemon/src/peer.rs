@@ -4,7 +4,8 @@
 use axum::extract::connect_info::Connected;
 use axum::serve::IncomingStream;
 use nix::unistd::geteuid;
-use tokio::net::UnixListener;
+
+use super::gate::Gate;
 
 /// The other end of a connection, as the kernel knows it.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +21,8 @@ impl Peer {
     }
 }
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
+impl Connected<IncomingStream<'_, Gate>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Gate>) -> Self {
         let credentials = stream.io().peer_cred().ok();
         Self {
             uid: credentials.map(|peer| peer.uid()),

@@ -3,7 +3,9 @@
 //!
 //! What can fail comes first: the file is read, the metrics' new address bound, and the engine asked. Then nothing can.
 
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,7 +16,7 @@ use axum::routing::post;
 use freeway_api::{Failure, Reloaded};
 use freeway_console::Fault;
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::task::{JoinHandle, spawn, spawn_blocking};
 
 use super::ask::Engine;
@@ -30,10 +32,10 @@ use crate::supervisor::Supervisor;
 pub struct Reloader(Arc<Mutex<Live>>);
 
 /// What the engine knows nothing of.
-struct Live {
-    engine: Engine,
+pub struct Live {
+    pub engine: Engine,
     options: Options,
-    metrics: Metrics,
+    pub metrics: Metrics,
     set_log: SetLog,
     supervisor: Supervisor,
 }
@@ -42,6 +44,8 @@ struct Live {
 #[derive(Default)]
 pub struct Metrics {
     address: Option<SocketAddr>,
+    /// Where connections are taken, once more.
+    listener: Option<std::net::TcpListener>,
     serving: Option<JoinHandle<()>>,
 }
 
@@ -64,10 +68,9 @@ impl Metrics {
         listener: Option<std::net::TcpListener>,
         engine: &Engine,
     ) {
-        if let Some(before) = self.serving.take() {
-            before.abort();
-        }
+        self.pause();
         self.address = address;
+        self.listener = listener.as_ref().and_then(|own| own.try_clone().ok());
         let listener = listener.and_then(|listener| TcpListener::from_std(listener).ok());
         let Some(listener) = listener else { return };
         if let Some(address) = address {
@@ -78,6 +81,24 @@ impl Metrics {
             // it ends with the daemon, or by being aborted
             let _ = axum::serve(listener, router).await;
         }));
+    }
+
+    /// Where.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// The listener, for another process.
+    pub fn listener(&self) -> io::Result<Option<OwnedFd>> {
+        let own = self.listener.as_ref();
+        own.map(|own| Ok(own.try_clone()?.into())).transpose()
+    }
+
+    /// Serves nobody, but who connects waits.
+    pub fn pause(&mut self) {
+        if let Some(serving) = self.serving.take() {
+            serving.abort();
+        }
     }
 }
 
@@ -118,6 +139,11 @@ impl Reloader {
         whole.await.map_err(ending)?
     }
 
+    /// Nothing is reloaded meanwhile.
+    pub async fn hold(&self) -> OwnedMutexGuard<Live> {
+        Arc::clone(&self.0).lock_owned().await
+    }
+
     /// At each SIGHUP; the engine logs what becomes of it.
     pub async fn follow(self, mut hangup: Hangup) {
         while hangup.next().await {
@@ -128,6 +154,12 @@ impl Reloader {
 }
 
 impl Live {
+    /// Goes on after a pause.
+    pub fn resume_metrics(&mut self) {
+        let (address, listener) = (self.metrics.address, self.metrics.listener.take());
+        self.metrics.serve(address, listener, &self.engine);
+    }
+
     async fn reload(&mut self) -> Result<Reloaded, Failure> {
         let ending = || Failure::unavailable("the daemon is ending", "try again when it runs");
         let options = self.options.clone();

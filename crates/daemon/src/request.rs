@@ -6,12 +6,13 @@ use std::sync::Arc;
 use freeway_api::{
     CaptureQuery, Drops, Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Hosts,
     Reloaded, Resynced, Routes, RoutesQuery, Stats, Status, SteerChange, Steering, Switch,
-    Switched, Top, TopQuery,
+    Switched, Top, TopQuery, Upgraded,
 };
 use tokio::sync::oneshot;
 
 use crate::config::Config;
 use crate::engine::capture::Captured;
+use crate::succession::successor::Handover;
 
 /// Where an answer goes. The asker may have left meanwhile, so a failed send means nothing.
 pub type Reply<T> = oneshot::Sender<Result<T, Failure>>;
@@ -47,6 +48,8 @@ pub enum Request {
     Flush(Reply<Flushed>),
     /// `POST /v1/reload` and SIGHUP: the configuration as it was read, or why it could not be.
     Reload(Result<Box<Config>, Failure>, Reply<Reloaded>),
+    /// `POST /v1/upgrade`: the successor is ready.
+    HandOver(Box<Handover>, Reply<Upgraded>),
     /// `POST /v1/resync`.
     Resync(Reply<Resynced>),
 }

@@ -180,7 +180,8 @@ fn check(query: ExplainQuery) -> Result<ExplainQuery, Failure> {
     Ok(query)
 }
 
-fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
+/// A request's body.
+pub fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
     serde_json::from_slice(body).map_err(|error| {
         Failure::request(
             format!("the request does not parse: {error}"),

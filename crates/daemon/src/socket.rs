@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -26,26 +26,41 @@ const MODE: u32 = 0o660;
 /// A bound control socket and the locks behind it; dropping it removes all.
 #[derive(Debug)]
 pub struct ControlSocket {
-    listener: Option<UnixListener>,
+    listener: UnixListener,
     path: PathBuf,
     // Fields are dropped in order: the locks go after the socket.
-    _locks: Vec<Lock>,
+    locks: Vec<Lock>,
 }
 
 impl ControlSocket {
     /// Binds the socket at `path`, or the default one of this network namespace.
     pub fn open(path: Option<&Path>) -> Result<ControlSocket, Stop> {
-        let proc = |error| {
-            Stop::failure(format!(
-                "cannot identify this network namespace: {error}; mount /proc"
-            ))
-        };
-        let namespace = netns::lock_path().map_err(proc)?;
+        let (path, locks) = places(path)?;
         make_run_dir()?;
-        match path {
-            Some(path) => Self::bind(path, &[&namespace, &lock_beside(path)]),
-            None => Self::bind(&netns::default_socket().map_err(proc)?, &[&namespace]),
-        }
+        let locks: Vec<&Path> = locks.iter().map(PathBuf::as_path).collect();
+        Self::bind(&path, &locks)
+    }
+
+    /// Where it is to be: at `path`, or the default one.
+    pub fn place(path: Option<&Path>) -> Result<PathBuf, Stop> {
+        Ok(places(path)?.0)
+    }
+
+    /// The socket at `path`, as the daemon has bound it that hands over, and its locks.
+    pub fn adopt(
+        path: Option<&Path>,
+        listener: OwnedFd,
+        locks: Vec<OwnedFd>,
+    ) -> Result<ControlSocket, Stop> {
+        let (path, names) = places(path)?;
+        let locks = names.iter().zip(locks).map(|(name, file)| {
+            Lock::adopt(name, file).map_err(|error| refused(&error, name, &path))
+        });
+        Ok(ControlSocket {
+            listener: listener.into(),
+            locks: locks.collect::<Result<_, _>>()?,
+            path,
+        })
     }
 
     /// Takes the locks, replaces a stale socket and binds.
@@ -74,9 +89,9 @@ impl ControlSocket {
         }
         let listener = listen_at(path).map_err(|error| failed("bind", error))?;
         let socket = ControlSocket {
-            listener: Some(listener),
+            listener,
             path: path.to_path_buf(),
-            _locks: locks,
+            locks,
         };
         share(path).map_err(|error| failed("set the permissions of", error))?;
         Ok(socket)
@@ -87,9 +102,22 @@ impl ControlSocket {
         &self.path
     }
 
-    /// Hands the listener to a server; names and locks stay here.
-    pub fn take_listener(&mut self) -> Option<UnixListener> {
-        self.listener.take()
+    /// The listener, for a server; names and locks stay here.
+    pub fn listener(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+
+    /// Descriptors of the locks.
+    pub fn locks(&self) -> io::Result<Vec<OwnedFd>> {
+        let locks = self.locks.iter();
+        locks
+            .map(|lock| lock.as_fd().try_clone_to_owned())
+            .collect()
+    }
+
+    /// Leaves names and locks to a process that has them, too.
+    pub fn leave(self) {
+        std::mem::forget(self);
     }
 }
 
@@ -116,8 +144,26 @@ fn lock_beside(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// Where the socket is, and what is locked for it.
+fn places(path: Option<&Path>) -> Result<(PathBuf, Vec<PathBuf>), Stop> {
+    let proc = |error| {
+        Stop::failure(format!(
+            "cannot identify this network namespace: {error}; mount /proc"
+        ))
+    };
+    let namespace = netns::lock_path().map_err(proc)?;
+    Ok(match path {
+        Some(path) => (path.to_path_buf(), vec![namespace, lock_beside(path)]),
+        None => (netns::default_socket().map_err(proc)?, vec![namespace]),
+    })
+}
+
 fn take(lock: &Path, socket: &Path) -> Result<Lock, Stop> {
-    Lock::take(lock).map_err(|error| match error {
+    Lock::take(lock).map_err(|error| refused(&error, lock, socket))
+}
+
+fn refused(error: &LockError, lock: &Path, socket: &Path) -> Stop {
+    match error {
         LockError::Held(pid) => {
             let pid = pid.map_or(String::new(), |pid| format!(" (process {pid})"));
             let what = if lock == lock_beside(socket) {
@@ -130,7 +176,7 @@ fn take(lock: &Path, socket: &Path) -> Result<Lock, Stop> {
         LockError::Io(error) => {
             Stop::failure(format!("cannot take lock {}: {error}", lock.display()))
         }
-    })
+    }
 }
 
 /// The socket is nobody's but the owner's until its group is set.

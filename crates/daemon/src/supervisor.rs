@@ -104,6 +104,11 @@ impl Supervisor {
         self.enter(STOPPING, "STOPPING=1");
     }
 
+    /// Another process is the service's from now on.
+    pub fn hand_over(&self, pid: u32) {
+        self.enter(STOPPING, &format!("MAINPID={pid}"));
+    }
+
     /// What the service does, in one line.
     pub fn status(&self, line: &str) {
         self.tell(&format!("STATUS={line}"));

@@ -4,7 +4,11 @@
 //! Links die with their file descriptor, so a killed daemon leaves the port as
 //! it was. Kernels before 6.6 have no links for tc: there clsact filters are
 //! made and, after a crash, found again by their handle and removed.
+//!
+//! A daemon that succeeds another one is given the descriptors of its links: another program in such a link's place is in
+//! force from one frame to the next, and no driver resets anything.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -73,20 +77,90 @@ pub type XdpFd<'a> = BorrowedFd<'a>;
 
 /// A program at a port; dropping it detaches.
 #[derive(Debug)]
-pub enum Attachment {
+pub struct Attachment {
+    hook: Hook,
+    held: Held,
+}
+
+/// What keeps it there.
+#[derive(Debug)]
+enum Held {
     /// A bpf_link.
     Link(OwnedFd),
     /// A clsact filter.
     Filter(TcHook),
+    /// Somebody else does.
+    Disowned,
 }
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        if let Attachment::Filter(hook) = self
+        if let Held::Filter(hook) = &mut self.held
             && let Err(error) = hook.detach()
         {
             tracing::debug!("removing a clsact filter: {error}");
         }
+    }
+}
+
+/// Links of a daemon that hands over, by port and by what they attach to, which is the kernel's word.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited {
+    links: BTreeMap<(u32, Point), OwnedFd>,
+    /// Why a program could not take another one's place.
+    refused: Option<String>,
+}
+
+/// Attach type of tcx; none of XDP.
+type Point = Option<u32>;
+
+impl Inherited {
+    /// Those of ports that are there; others are let go.
+    pub(crate) fn new(links: Vec<OwnedFd>) -> Self {
+        let at = links.into_iter().filter_map(|link| {
+            let (ifindex, point, _) = place(&link)?;
+            (ifindex != 0).then_some(((ifindex, point), link))
+        });
+        Self {
+            links: at.collect(),
+            refused: None,
+        }
+    }
+
+    /// Puts a program in the place of the one that is there, if one is.
+    pub(crate) fn take(
+        &mut self,
+        prog: BorrowedFd<'_>,
+        ifindex: u32,
+        hook: Hook,
+    ) -> Option<io::Result<Attachment>> {
+        let link = self.links.remove(&(ifindex, hook.tcx()))?;
+        let attachment = Attachment {
+            hook,
+            held: Held::Link(link),
+        };
+        match attachment.replace(prog) {
+            Ok(()) => Some(Ok(attachment)),
+            // it has lost its port meanwhile
+            Err(error) if error.raw_os_error() == Some(libc::ENOLINK) => None,
+            Err(error) => {
+                self.refused = Some(format!(
+                    "{} at interface {ifindex}: {error}",
+                    hook.program()
+                ));
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Why a program could not take another one's place.
+    pub(crate) fn refused(&self) -> Option<String> {
+        self.refused.clone()
+    }
+
+    /// Programs that are still there.
+    pub(crate) fn prog_ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.links.values().filter_map(|link| Some(place(link)?.2))
     }
 }
 
@@ -130,17 +204,52 @@ impl Attachment {
                 libbpf_sys::XDP_FLAGS_DRV_MODE,
             ),
         };
-        result.map_err(|source| DatapathError::Attach {
-            program: name,
-            ifindex,
-            in_use: source.raw_os_error() == Some(libc::EBUSY),
-            source,
-        })
+        let held = result.map_err(|source| failed(source, name, ifindex))?;
+        Ok(Attachment { hook, held })
+    }
+
+    /// The place that it is at.
+    #[must_use]
+    pub fn hook(&self) -> Hook {
+        self.hook
+    }
+
+    /// It is a clsact filter.
+    #[must_use]
+    pub fn is_filter(&self) -> bool {
+        matches!(self.held, Held::Filter(_))
+    }
+
+    /// The link, if it is one. Whoever has it, too, keeps the program where it is.
+    #[must_use]
+    pub fn link(&self) -> Option<BorrowedFd<'_>> {
+        match &self.held {
+            Held::Link(link) => Some(link.as_fd()),
+            _ => None,
+        }
+    }
+
+    /// Leaves the program where it is: somebody else has the link, or the filter's handle.
+    pub fn disown(mut self) {
+        self.held = Held::Disowned;
+    }
+
+    /// Puts the program that was attached there again, whatever somebody else has put in its place.
+    pub fn put_back(&mut self, prog: BorrowedFd<'_>) -> io::Result<()> {
+        match &mut self.held {
+            Held::Filter(hook) => {
+                // "exists" is as good as created
+                let _ = hook.create();
+                let put = hook.attach().map(|_| ());
+                put.map_err(|error| io::Error::other(error.to_string()))
+            }
+            _ => self.replace(prog),
+        }
     }
 
     /// Has another program of the same kind take this one's place at once; only a link's can.
     pub fn replace(&self, prog: BorrowedFd<'_>) -> io::Result<()> {
-        let Attachment::Link(link) = self else {
+        let Held::Link(link) = &self.held else {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         };
         // SAFETY: two descriptors, and no options.
@@ -156,9 +265,10 @@ impl Attachment {
     /// True while the program is where it was put: others may detach links and delete filters, and no event tells.
     #[must_use]
     pub fn holds(&self) -> bool {
-        match self {
-            Attachment::Link(link) => link_ifindex(link).is_none_or(|ifindex| ifindex != 0),
-            Attachment::Filter(hook) => TcHook::query(&mut hook.clone()).is_ok(),
+        match &self.held {
+            Held::Link(link) => place(link).is_none_or(|(ifindex, ..)| ifindex != 0),
+            Held::Filter(hook) => TcHook::query(&mut hook.clone()).is_ok(),
+            Held::Disowned => true,
         }
     }
 
@@ -173,7 +283,17 @@ impl Attachment {
     }
 }
 
-fn tc(prog: BorrowedFd<'_>, ifindex: u32, kind: u32) -> io::Result<Attachment> {
+/// That a program is not at a port, as it is told.
+pub(crate) fn failed(source: io::Error, program: &'static str, ifindex: u32) -> DatapathError {
+    DatapathError::Attach {
+        program,
+        ifindex,
+        in_use: source.raw_os_error() == Some(libc::EBUSY),
+        source,
+    }
+}
+
+fn tc(prog: BorrowedFd<'_>, ifindex: u32, kind: u32) -> io::Result<Held> {
     // First in line at egress and ingress: a program that ends the chain would
     // otherwise hide frames from learning.
     match link(prog, ifindex, kind, libbpf_sys::BPF_F_BEFORE) {
@@ -191,7 +311,7 @@ fn filter(prog: BorrowedFd<'_>, ifindex: u32, point: libbpf_rs::TcAttachPoint) -
         .hook(point)
 }
 
-fn clsact(prog: BorrowedFd<'_>, ifindex: u32, kind: u32) -> io::Result<Attachment> {
+fn clsact(prog: BorrowedFd<'_>, ifindex: u32, kind: u32) -> io::Result<Held> {
     let point = if kind == libbpf_sys::BPF_TCX_INGRESS {
         TC_INGRESS
     } else {
@@ -201,10 +321,10 @@ fn clsact(prog: BorrowedFd<'_>, ifindex: u32, kind: u32) -> io::Result<Attachmen
     let to_io = |e: libbpf_rs::Error| io::Error::other(e.to_string());
     // "exists" is as good as created
     let _ = hook.create();
-    hook.attach().map(Attachment::Filter).map_err(to_io)
+    hook.attach().map(Held::Filter).map_err(to_io)
 }
 
-fn link(prog: BorrowedFd<'_>, ifindex: u32, kind: u32, flags: u32) -> io::Result<Attachment> {
+fn link(prog: BorrowedFd<'_>, ifindex: u32, kind: u32, flags: u32) -> io::Result<Held> {
     let opts = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
         flags,
@@ -223,17 +343,26 @@ fn link(prog: BorrowedFd<'_>, ifindex: u32, kind: u32, flags: u32) -> io::Result
         return Err(io::Error::from_raw_os_error(-fd));
     }
     // SAFETY: a new descriptor that nobody else owns.
-    Ok(Attachment::Link(unsafe { OwnedFd::from_raw_fd(fd) }))
+    Ok(Held::Link(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// The port of an XDP or tcx link, 0 if it was detached; `None` if the kernel does not tell.
-fn link_ifindex(link: &OwnedFd) -> Option<u32> {
+/// Where an XDP or tcx link is, and its program: the port, 0 if it was detached, and what it attaches to. `None` if the kernel
+/// does not tell.
+fn place(link: &OwnedFd) -> Option<(u32, Point, u32)> {
     let mut info = libbpf_sys::bpf_link_info::default();
     let mut len = size_of_val(&info) as u32;
     // SAFETY: the kernel writes at most `len` bytes to the structure.
     let rc = unsafe {
         libbpf_sys::bpf_obj_get_info_by_fd(link.as_raw_fd(), (&raw mut info).cast(), &raw mut len)
     };
+    if rc != 0 {
+        return None;
+    }
     // SAFETY: plain integers; XDP and tcx both begin with the index.
-    (rc == 0).then_some(unsafe { info.__bindgen_anon_1.xdp.ifindex })
+    let (ifindex, point) = unsafe {
+        let of = info.__bindgen_anon_1;
+        (of.xdp.ifindex, of.tcx.attach_type)
+    };
+    let point = (info.type_ != libbpf_sys::BPF_LINK_TYPE_XDP).then_some(point);
+    Some((ifindex, point, info.prog_id))
 }

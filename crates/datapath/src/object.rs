@@ -12,7 +12,7 @@ use freeway_abi::{
 };
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 
-use crate::attach::{Attachment, Hook};
+use crate::attach::{Attachment, Hook, Inherited, failed};
 use crate::clock::Clock;
 use crate::copies::{Copies, remove, target};
 use crate::drops::{Drops, drop_reasons};
@@ -162,6 +162,8 @@ pub struct Datapath {
     /// For ports without a link layer.
     raw: OnceCell<Object>,
     config: fw_config,
+    /// Links of a daemon that handed over, until our programs are there.
+    inherited: RefCell<Inherited>,
     /// None: the kernel's tracepoint is not there, or not as it is known.
     drops: Option<Drops>,
     drop_reasons: BTreeMap<u32, String>,
@@ -244,6 +246,7 @@ impl Datapath {
             bond: OnceCell::new(),
             raw: OnceCell::new(),
             config,
+            inherited: RefCell::default(),
             drops,
             drop_reasons: drop_reasons(),
             _watchdog: watchdog,
@@ -305,9 +308,42 @@ impl Datapath {
         &self.config
     }
 
-    /// Attaches one of our programs to a port.
+    /// Attaches one of our programs to a port, in the place of an inherited one if there is one.
     pub fn attach(&self, ifindex: u32, hook: Hook) -> Result<Attachment, DatapathError> {
-        Attachment::new(self.prog(hook)?.as_fd(), hook.program(), ifindex, hook)
+        let prog = self.prog(hook)?;
+        let inherited = self
+            .inherited
+            .borrow_mut()
+            .take(prog.as_fd(), ifindex, hook);
+        match inherited {
+            Some(taken) => taken.map_err(|source| failed(source, hook.program(), ifindex)),
+            None => Attachment::new(prog.as_fd(), hook.program(), ifindex, hook),
+        }
+    }
+
+    /// Our programs take the places of those that have these links.
+    pub fn inherit(&self, links: Vec<OwnedFd>) {
+        self.inherited.replace(Inherited::new(links));
+    }
+
+    /// Why one of them could not.
+    #[must_use]
+    pub fn refused(&self) -> Option<String> {
+        self.inherited.borrow().refused()
+    }
+
+    /// What is left of them is let go: nothing of ours belongs there.
+    pub fn renounce(&self) {
+        self.inherited.take();
+    }
+
+    /// Has an attachment be our program's again.
+    pub fn put_back(&self, ifindex: u32, attachment: &mut Attachment) -> Result<(), DatapathError> {
+        let hook = attachment.hook();
+        let prog = self.prog(hook)?;
+        attachment
+            .put_back(prog.as_fd())
+            .map_err(|source| failed(source, hook.program(), ifindex))
     }
 
     /// Removes what a killed daemon left at a port.
@@ -317,7 +353,7 @@ impl Datapath {
         }
     }
 
-    /// Ids of the XDP programs and of the tc programs that are loaded.
+    /// Ids of the XDP programs and of the tc programs that are loaded, and of those that are to make room for them.
     #[must_use]
     pub fn prog_ids(&self) -> Vec<u32> {
         let late = [self.bridge.get(), self.bond.get(), self.raw.get()];
@@ -327,6 +363,7 @@ impl Datapath {
         let progs = objects.flat_map(|o| o.progs());
         progs
             .filter_map(|p| libbpf_rs::Program::id_from_fd(p.as_fd()).ok())
+            .chain(self.inherited.borrow().prog_ids())
             .collect()
     }
 

@@ -93,6 +93,13 @@ pub enum Command {
     /// All of it is applied, or nothing: a file that is wrong and keys that need a restart are refused by name. Flows that
     /// are not concerned stay fast. Exits with 78 if the file is wrong, with 1 if a restart is needed.
     Reload(ShowArgs),
+    /// Have the program that is installed now take over from the daemon, without a gap
+    ///
+    /// The new daemon starts beside the one that runs, by the same command line and the configuration as it is now, and its
+    /// programs take the places of those at the ports: no port is ever without, and no frame is lost. Flows are learned
+    /// anew, which takes them through the kernel for a moment. If anything fails, the daemon that runs goes on as before.
+    /// For root alone. Exits with 78 if the configuration is wrong, with 1 if the new daemon could not take over.
+    Upgrade(UpgradeArgs),
     /// Look at a configuration, without a daemon
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -181,6 +188,9 @@ pub struct RunArgs {
     /// How much to log to standard error [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<LogLevel>,
+    /// Take over from the daemon at standard input
+    #[arg(long, hide = true)]
+    pub take_over: bool,
 }
 
 /// Arguments of `web`.
@@ -210,6 +220,16 @@ pub struct ShowArgs {
     pub json: bool,
     #[command(flatten)]
     pub socket: SocketArg,
+}
+
+/// Arguments of `upgrade`.
+#[derive(Debug, Args)]
+pub struct UpgradeArgs {
+    /// Give up if the new daemon has not loaded its programs after so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub timeout: u32,
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
 
 /// Again and again.

@@ -36,6 +36,7 @@ fn run(command: Command) -> Result<(), Stop> {
             socket: args.socket.socket,
             metrics: args.metrics,
             log: args.log,
+            take_over: args.take_over,
         }),
         Command::Status(args) => show::status(&args),
         Command::Stats(args) => show::stats(&args),
@@ -54,6 +55,7 @@ fn run(command: Command) -> Result<(), Stop> {
             show::steer(&show, Some(&SteerChange::Delete { number }))
         }
         Command::Reload(args) => show::reload(&args),
+        Command::Upgrade(args) => show::upgrade(&args),
         Command::Config(ConfigCommand::Check { elsewhere, config }) => {
             config::check(&config, elsewhere)
         }

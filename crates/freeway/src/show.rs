@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use freeway_api::{
     Client, ExplainQuery, FlowFilter, RoutesQuery, SteerChange, SteerRule, Stream, TopQuery,
+    Upgrade,
 };
 use freeway_console::{Exit, Stop, Terminal, plural, print, show, write};
 use serde::Serialize;
 
 use crate::cli::{
     DoctorArgs, ExplainArgs, FlowsArgs, HostsArgs, RoutesArgs, ShowArgs, StatsArgs, StatusArgs,
-    SteerAddArgs, TopArgs,
+    SteerAddArgs, TopArgs, UpgradeArgs,
 };
 use crate::doctor;
 use crate::doctor::report::Severity;
@@ -234,6 +235,14 @@ pub fn flush(args: &ShowArgs) -> Result<(), Stop> {
 pub fn reload(args: &ShowArgs) -> Result<(), Stop> {
     let reloaded = client(args)?.reload()?;
     show(args.json, &reloaded, |_| render::reloaded(&reloaded))
+}
+
+/// `freeway upgrade`.
+pub fn upgrade(args: &UpgradeArgs) -> Result<(), Stop> {
+    let upgraded = client(&args.show)?.upgrade(Upgrade {
+        timeout_s: args.timeout,
+    })?;
+    show(args.show.json, &upgraded, |_| render::upgraded(&upgraded))
 }
 
 /// `freeway resync`.

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use freeway_lab::{Lab, Netns};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -27,6 +29,14 @@ pub struct Router {
     pub child: Child,
     pub netns: Netns,
     log: Log,
+    /// The daemon that has taken over, which is nobody's child but this process's.
+    successor: Option<Successor>,
+}
+
+#[derive(Debug)]
+struct Successor {
+    pid: Pid,
+    ended: Option<ExitStatus>,
 }
 
 impl Router {
@@ -103,6 +113,7 @@ impl Router {
             child,
             netns: netns.clone(),
             log,
+            successor: None,
         };
         let end = Moment::now() + START;
         loop {
@@ -204,8 +215,49 @@ impl Router {
         }
     }
 
+    /// Has the installed program take over, and the daemon before end; what was said of it.
+    #[track_caller]
+    pub fn upgrade(&mut self) -> Value {
+        adopt_orphans();
+        let upgraded = self.json(&["upgrade"]);
+        let status = self.wait();
+        assert!(status.success(), "the daemon before: {status}");
+        self.adopt(upgraded["to"]["pid"].as_u64().unwrap());
+        upgraded
+    }
+
+    /// Another process is the daemon, since the one before has ended. Its parent has, too: see [`adopt_orphans`].
+    pub fn adopt(&mut self, pid: u64) {
+        self.successor = Some(Successor {
+            pid: Pid::from_raw(i32::try_from(pid).unwrap()),
+            ended: None,
+        });
+    }
+
+    /// The daemon's process.
+    pub fn pid(&self) -> Pid {
+        match &self.successor {
+            Some(successor) => successor.pid,
+            None => Pid::from_raw(self.child.id().cast_signed()),
+        }
+    }
+
+    fn try_wait(&mut self) -> Option<ExitStatus> {
+        let Some(Successor { pid, ended }) = &mut self.successor else {
+            return self.child.try_wait().unwrap();
+        };
+        if ended.is_none() {
+            *ended = match waitpid(*pid, Some(WaitPidFlag::WNOHANG)).unwrap() {
+                WaitStatus::Exited(_, code) => Some(ExitStatus::from_raw(code << 8)),
+                WaitStatus::Signaled(_, signal, _) => Some(ExitStatus::from_raw(signal as i32)),
+                _ => None,
+            };
+        }
+        *ended
+    }
+
     pub fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
+        kill(self.pid(), signal).unwrap();
     }
 
     /// Ends the daemon as an administrator would; it has to end well and say nothing bad.
@@ -221,7 +273,7 @@ impl Router {
     /// Waits for the end of the daemon.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        until("the daemon's end", END, || self.child.try_wait().unwrap())
+        until("the daemon's end", END, || self.try_wait())
     }
 
     /// The log of a daemon that has ended.
@@ -239,7 +291,7 @@ impl Router {
 
 impl Drop for Router {
     fn drop(&mut self) {
-        if let Ok(Some(_)) = self.child.try_wait() {
+        if self.try_wait().is_some() {
             return;
         }
         // Not waited for yet, so the number is still its own. A stopped process gets its signal once it goes on.
@@ -247,12 +299,17 @@ impl Drop for Router {
         self.signal(Signal::SIGCONT);
         let end = Moment::now() + END;
         while Moment::now() < end {
-            if let Ok(Some(_)) = self.child.try_wait() {
+            if self.try_wait().is_some() {
                 return;
             }
             thread::sleep(POLL);
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.signal(Signal::SIGKILL);
+        let _ = waitpid(self.pid(), None);
     }
+}
+
+/// Processes whose parents end are this one's children, to be waited for.
+pub fn adopt_orphans() {
+    nix::sys::prctl::set_child_subreaper(true).unwrap();
 }

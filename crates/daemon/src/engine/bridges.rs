@@ -108,7 +108,7 @@ impl Engine {
         let Some(slot) = self.take_slot(link, port) else {
             return;
         };
-        let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
+        let had_clsact = self.had_clsact(link.ifindex);
         if !port.forget_lost(link) {
             self.leave(link.ifindex, port);
             return;

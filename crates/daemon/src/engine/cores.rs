@@ -6,7 +6,7 @@ mod framings;
 mod heard;
 mod shared;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,10 @@ use crate::DaemonError;
 use crate::door::{Door, Notice};
 
 /// Whoever may be there.
+#[derive(Default)]
 pub(super) struct Cores {
-    door: Door,
+    /// None: it is not open yet.
+    door: Option<Door>,
     there: Option<There>,
 }
 
@@ -52,17 +54,34 @@ impl There {
 }
 
 impl Cores {
-    /// Opens the engine's socket beside the control socket.
-    pub fn open(control: &Path) -> Result<Self, DaemonError> {
-        Ok(Self {
-            door: Door::open(&freeway_api::engine::socket_beside(control))?,
-            there: None,
-        })
+    /// Opens the engine's socket beside the control socket; `bound`: it is there, and was another daemon's.
+    pub fn open(&mut self, control: &Path, bound: Option<OwnedFd>) -> Result<(), DaemonError> {
+        let path = freeway_api::engine::socket_beside(control);
+        self.door = Some(match bound {
+            Some(listener) => Door::of(&path, listener)?,
+            None => Door::open(&path)?,
+        });
+        Ok(())
+    }
+
+    /// The socket.
+    pub fn listener(&self) -> Option<BorrowedFd<'_>> {
+        self.door.as_ref().map(Door::listener)
+    }
+
+    /// Leaves its name to another daemon.
+    pub fn leave(&mut self) {
+        if let Some(door) = &mut self.door {
+            door.leave();
+        }
     }
 
     /// Completes when an engine comes, says something, or has gone.
     pub async fn notice(&mut self) -> Notice {
-        self.door.notice().await
+        match &mut self.door {
+            Some(door) => door.notice().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// What the engine does at a port; `by_xdp`: XDP sees the frames that come in, at the port itself.

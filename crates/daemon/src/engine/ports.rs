@@ -6,12 +6,12 @@ pub(super) mod attach;
 pub(super) mod judge;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use freeway_abi::{fw_framed, fw_framing};
 use freeway_cmm::{Fitness, Framing, Tag};
-use freeway_datapath::{Attachment, Front};
+use freeway_datapath::{Attachment, Datapath, Front};
 use freeway_kernel::model::Link;
 use freeway_kernel::{clsact, netdev};
 
@@ -311,6 +311,11 @@ impl Port {
         self.front = None;
     }
 
+    /// All its programs, to be put back.
+    fn programs_mut(&mut self) -> impl Iterator<Item = &mut Attachment> {
+        self.tc_programs.iter_mut().chain(&mut self.xdp_program)
+    }
+
     /// Takes the programs off, and clsact if nobody else uses it.
     pub(super) fn detach(&mut self, ifindex: u32) {
         self.xdp_program = None;
@@ -333,6 +338,8 @@ pub(super) struct Ports {
     waiting: BTreeSet<u32>,
     /// When this turn has attached long enough.
     attach_until: Option<Instant>,
+    /// Those whose clsact qdisc a daemon before has made for its filters.
+    clsact_before: BTreeSet<u32>,
 }
 
 /// The slots of the device map.
@@ -385,6 +392,53 @@ impl Ports {
     pub(super) fn detach_all(&mut self) {
         for (ifindex, port) in &mut self.by_index {
             port.detach(*ifindex);
+        }
+    }
+
+    /// Links of all programs, for whoever is to have them, too.
+    pub(super) fn links(&self) -> Vec<RawFd> {
+        let ports = self.by_index.values();
+        let programs = ports.flat_map(|port| port.tc_programs.iter().chain(&port.xdp_program));
+        let links = programs.filter_map(Attachment::link);
+        links.map(|link| link.as_raw_fd()).collect()
+    }
+
+    /// Ports whose clsact qdisc is Freeway's.
+    pub(super) fn clsact(&self) -> Vec<u32> {
+        let ports = self.by_index.iter();
+        let ours = ports.filter(|(_, port)| port.clsact);
+        ours.map(|(ifindex, _)| *ifindex).collect()
+    }
+
+    /// Another daemon has made clsact qdiscs there, and leaves them.
+    pub(super) fn inherit_clsact(&mut self, ports: Vec<u32>) {
+        self.clsact_before = ports.into_iter().collect();
+    }
+
+    /// True if a port's clsact qdisc is one of those; it is the port's from now on.
+    pub(super) fn take_clsact(&mut self, ifindex: u32) -> bool {
+        self.clsact_before.remove(&ifindex)
+    }
+
+    /// Has all programs be ours again, the fast path's at each port, after another daemon has tried to put its own there.
+    pub(super) fn put_back(&mut self, datapath: &Datapath) {
+        for (ifindex, port) in &mut self.by_index {
+            port.forget_programs();
+            let put = |program| datapath.put_back(*ifindex, program);
+            let failed: Vec<_> = port.programs_mut().filter_map(|p| put(p).err()).collect();
+            for error in failed {
+                tracing::warn!(port = port.name, "{error}");
+            }
+        }
+    }
+
+    /// Leaves all programs where they are: they are another daemon's.
+    pub(super) fn leave(&mut self) {
+        for port in self.by_index.values_mut() {
+            port.clsact = false;
+            let tc = port.tc_programs.drain(..);
+            tc.chain(port.xdp_program.take())
+                .for_each(Attachment::disown);
         }
     }
 

@@ -70,6 +70,10 @@ impl Engine {
                 let reloaded = self.reload(read)?;
                 drop(reply.send(reloaded));
             }
+            Request::HandOver(handover, reply) => {
+                let handed = self.hand_over(*handover)?;
+                drop(reply.send(handed));
+            }
             Request::Flush(reply) => {
                 let flows = self.flush()?;
                 drop(reply.send(Ok(Flushed { flows })));
@@ -90,6 +94,7 @@ impl Engine {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs(),
+            taken_over: self.taken_over.clone(),
             kernel: nix::sys::utsname::uname()
                 .map(|u| u.release().to_string_lossy().into_owned())
                 .unwrap_or_default(),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `freeway config` and `freeway reload`.
+//! `freeway config`, `freeway reload` and `freeway upgrade`.
 
 use std::fmt::Write;
 
-use freeway_api::Reloaded;
+use freeway_api::{Reloaded, Upgraded};
 
 use crate::config::{Checked, Key, Shown};
 
@@ -20,6 +20,16 @@ pub fn reloaded(reloaded: &Reloaded) -> String {
         text.push_str("Nothing changed\n");
     }
     text
+}
+
+/// Which daemon is there now.
+pub fn upgraded(upgraded: &Upgraded) -> String {
+    let (from, to) = (&upgraded.from, &upgraded.to);
+    format!(
+        "Version {} (process {}) has taken over from version {} (process {})\n\
+         Everything was the kernel's for {:.0} ms, and flows are learned anew\n",
+        to.version, to.pid, from.version, from.pid, upgraded.in_kernel_ms
+    )
 }
 
 /// That nothing is wrong.

@@ -14,7 +14,7 @@ mod status;
 mod steer;
 mod top;
 
-pub use config::{checked, reloaded, shown};
+pub use config::{checked, reloaded, shown, upgraded};
 pub use doctor::doctor;
 pub use drops::drops;
 pub use explain::explain;

@@ -73,6 +73,15 @@ fn headline(page: &mut Page, status: &Status) {
             status.pid, status.kernel
         ),
     );
+    if let Some(before) = &status.taken_over {
+        page.words(
+            "",
+            &format!(
+                "Taken over from version {} (process {}) {uptime} ago",
+                before.version, before.pid
+            ),
+        );
+    }
 }
 
 /// How many are told, and who is not.

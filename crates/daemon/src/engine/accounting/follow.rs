@@ -124,8 +124,8 @@ impl Engine {
         self.polled.sysctls.conntrack_acct.is_some_and(|on| on != 0)
     }
 
-    /// The daemon ends: all that is not told yet is told now.
-    pub(in crate::engine) fn finish_accounting(&mut self) {
+    /// All that is not told yet is told now.
+    pub(in crate::engine) fn settle_accounts(&mut self) {
         let (accounting, datapath) = (&mut self.accounting, &self.datapath);
         let Some(open) = &mut accounting.open else {
             return;
@@ -141,7 +141,17 @@ impl Engine {
         if let Err(error) = listed {
             tracing::warn!("what connections amount to is not told: {error}");
         }
-        open.book.finish(read, records);
+        accounting.tell();
+    }
+
+    /// The daemon ends, and has settled its accounts.
+    pub(in crate::engine) fn close_accounts(&mut self) {
+        let (accounting, datapath) = (&mut self.accounting, &self.datapath);
+        let Some(open) = &mut accounting.open else {
+            return;
+        };
+        open.book
+            .finish(|index| counted(datapath, index), &mut accounting.records);
         accounting.tell();
         if let Some(open) = &mut self.accounting.open {
             open.collectors.iter_mut().for_each(Collector::close);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Attaching the programs to a port, and what became of it.
 
-use freeway_datapath::{Attachment, Datapath, DatapathError, Hook};
+use freeway_datapath::{Datapath, DatapathError, Hook};
 use freeway_kernel::model::{Framing as LinkFraming, Link};
 use freeway_kernel::netdev;
 
@@ -85,7 +85,7 @@ pub(in crate::engine) fn attach_tc(
             (_, false) => (Hook::Ingress, Hook::Egress),
         };
         let ingress = datapath.attach(link.ifindex, ingress)?;
-        *clsact |= !had_clsact && matches!(ingress, Attachment::Filter(_));
+        *clsact |= !had_clsact && ingress.is_filter();
         *programs = vec![ingress];
         programs.push(datapath.attach(link.ifindex, egress)?);
         Ok(())

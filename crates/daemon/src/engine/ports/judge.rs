@@ -102,6 +102,7 @@ impl Engine {
         if self.ports.waiting.is_empty() && self.business().any(rests) {
             self.update_ports()?;
         }
+        self.renounce_rest();
         Ok(())
     }
 
@@ -362,7 +363,7 @@ impl Engine {
             return;
         };
         let in_time = self.ports.in_time();
-        let had_clsact = self.qdiscs(link.ifindex).any(|q| q.kind == "clsact");
+        let had_clsact = self.had_clsact(link.ifindex);
         if !port.forget_lost(link) {
             self.leave(link.ifindex, port);
             return;
@@ -530,6 +531,12 @@ impl Engine {
         let takes = refused.is_empty();
         port.reasons.extend(refused);
         shaper.is_none() && takes && has_room
+    }
+
+    /// True if a port has a clsact qdisc that Freeway did not make.
+    pub(in crate::engine) fn had_clsact(&mut self, ifindex: u32) -> bool {
+        let there = self.qdiscs(ifindex).any(|q| q.kind == "clsact");
+        !self.ports.take_clsact(ifindex) && there
     }
 
     pub(in crate::engine) fn qdiscs(&self, ifindex: u32) -> impl Iterator<Item = &Qdisc> {

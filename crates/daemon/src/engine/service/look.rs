@@ -60,6 +60,11 @@ impl Engine {
     pub(in crate::engine) fn leave_service(&self) {
         self.service.supervisor.stopping();
     }
+
+    /// The same, for another process takes them.
+    pub(in crate::engine) fn pass_service(&self, pid: u32) {
+        self.service.supervisor.hand_over(pid);
+    }
 }
 
 fn log(port: &str, (state, reason): &(PortState, String)) {
