@@ -70,8 +70,9 @@ enum fw_const {
 	FW_CT_STATUS_KEEP = 1 << 1 | 1 << 2 | 1 << 6 | 1 << 12 | 1 << 13 | 1 << 14,
 	FW_AF_INET = 4,
 	FW_AF_INET6 = 6,
-	/* Of a slot: an IPv4 packet that asks for a prefix's next hop, the record `served`. */
+	/* Of a slot: a packet that asks for a prefix's next hop, the record `served`. */
 	FW_AF_ROUTED = 1,
+	FW_AF_ROUTED6 = 2,
 };
 
 /* Why a packet took the way it took: one list, see reasons.def. */
@@ -678,24 +679,33 @@ struct fw_ratelimit_config {
 
 /*
  * Prefix paths: packets without a flow leave by the kernel's routes. A longest prefix match
- * (prefix4.h) gives a leaf, the leaf a record, which carries packets while the kernel's own frames
- * confirm it.
+ * (prefix4.h, prefix6.h) gives a leaf, the leaf a record, which carries packets while the kernel's
+ * own frames confirm it.
  */
 enum fw_route_const {
-	/* Leaves, and records, which rest before they are used again; 0 of both is the kernel's. */
-	FW_LEAVES = 4096,
+	/* Leaves: of IPv4, and from here on of IPv6. */
+	FW_LEAVES6 = 4096,
+	FW_LEAVES = 2 * FW_LEAVES6,
+	/* Records, which rest before they are used again; 0 of both is the kernel's. */
 	FW_HOPS = 2 * FW_LEAVES,
 	/* A unicast route that is the kernel's to follow. */
 	FW_LEAF_UNICAST = 1,
 	FW_LEAF_FIRST = 2,
-	/* First octets of destinations: of each a packet a second goes through the kernel. */
-	FW_ROUTE_BLOCKS = 256,
+	/*
+	 * Of each block of destinations a packet a second goes through the kernel: first octets of
+	 * IPv4, then hashes of the first 32 bits of IPv6.
+	 */
+	FW_ROUTE_BLOCKS6 = 256,
+	FW_ROUTE_BLOCKS = 2 * FW_ROUTE_BLOCKS6,
 	/* Bits of a hash of the router's own addresses. */
 	FW_OWN_BITS = 12,
 	/* fw_route_here.rp_filter */
 	FW_RP_OFF = 0,
 	FW_RP_STRICT = 1,
 	FW_RP_LOOSE = 2,
+	/* Families, as bits. */
+	FW_ROUTES_IPV4 = 1,
+	FW_ROUTES_IPV6 = 2,
 };
 
 /* A next hop. The daemon writes a record while no leaf leads to it, and changes only `status`. */
@@ -715,10 +725,10 @@ struct fw_hop {
 
 /* The same at all ports. */
 struct fw_routes {
-	__u32 valid; /* 0: everything is the kernel's */
+	__u32 valid; /* FW_ROUTES_*: everything else is the kernel's */
 	__u32 pad;
 	__u32 due_tick[FW_ROUTE_BLOCKS];
-	/* Addresses that the kernel refuses as sources: a set bit is perhaps one. */
+	/* IPv4 addresses that the kernel refuses as sources: a set bit is perhaps one. */
 	__u32 own[(1 << FW_OWN_BITS) / 32];
 	__u32 record[FW_LEAVES];
 };
@@ -727,8 +737,8 @@ struct fw_routes {
 struct fw_route_here {
 	__u8 mac[6]; /* frames to other stations are the kernel's */
 	__u16 rp_filter;
-	__u32 port; /* ifindex */
-	__u32 pad;
+	__u32 port;     /* ifindex */
+	__u32 families; /* FW_ROUTES_* */
 };
 
 /* By CPU and leaf. */
@@ -944,10 +954,12 @@ struct fw_watch_event {
 /* FW_EV_STRAYED; ev.state is the record. */
 struct fw_strayed {
 	struct fw_event ev;
-	__u32 saddr_be;
-	__u32 daddr_be;
+	__u32 saddr_be[4]; /* IPv4 in [0] */
+	__u32 daddr_be[4];
 	__u32 port_out; /* ifindex */
+	__u32 family;   /* FW_AF_INET, FW_AF_INET6 */
 	__u32 changed;  /* something in the packet was, beside the TTL */
+	__u32 pad;
 	__u8 l2_out[16];
 };
 
@@ -1082,12 +1094,12 @@ FW_ABI_SIZE(fw_ratelimit_here, 32);
 FW_ABI_SIZE(fw_ratelimit_count, 24);
 FW_ABI_SIZE(fw_ratelimit_config, 32);
 FW_ABI_SIZE(fw_hop, 64);
-FW_ABI_SIZE(fw_routes, 17928);
+FW_ABI_SIZE(fw_routes, 35336);
 FW_ABI_SIZE(fw_route_here, 16);
 FW_ABI_SIZE(fw_route_count, 16);
 FW_ABI_SIZE(fw_route_config, 8);
 FW_ABI_SIZE(fw_route_hint, 8);
-FW_ABI_SIZE(fw_strayed, 48);
+FW_ABI_SIZE(fw_strayed, 80);
 FW_ABI_SIZE(fw_source, 12);
 FW_ABI_SIZE(fw_cpu, 3248);
 FW_ABI_SIZE(fw_conn, 92);

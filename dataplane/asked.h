@@ -13,13 +13,12 @@
 #include "parse.h"
 
 /* A packet without a payload has none of these. */
-static __always_inline __u32 fw_asked_word(const struct fw_ip4 *ip, const void *end, __u32 at)
+static __always_inline __u32 fw_asked_word(const void *payload, const void *end, __u32 len,
+					   __u32 at)
 {
-	const fw_u32_any *word = (const void *)(ip + 1) + at;
+	const fw_u32_any *word = payload + at;
 
-	if ((const void *)(word + 1) > end || fw_ntohs(ip->tot_len_be) < FW_IP4_LEN + at + 4)
-		return 0;
-	return *word;
+	return (const void *)(word + 1) > end || len < at + 4 ? 0 : *word;
 }
 
 /* The record that is asked for with this packet, or none. */
@@ -33,10 +32,52 @@ static __always_inline __u32 fw_asked(const struct __sk_buff *ctx)
 	return hint->hop;
 }
 
+/* What of a packet is not to change, and its TTL. */
+static __always_inline int fw_asked_note4(struct fw_slot *slot, const void *data, const void *end)
+{
+	const struct fw_ip4 *ip = data + FW_ETH_LEN;
+	__u32 len;
+
+	if ((const void *)(ip + 1) > end)
+		return 0;
+	len = fw_ntohs(ip->tot_len_be);
+	slot->family = FW_AF_ROUTED;
+	slot->key.saddr_be[0] = ip->saddr_be;
+	slot->key.daddr_be[0] = ip->daddr_be;
+	slot->key.port_proto = ip->proto;
+	*(fw_u32_any *)&slot->key.sport_be = fw_asked_word(ip + 1, end, len - FW_IP4_LEN, 0);
+	slot->seq_be = fw_asked_word(ip + 1, end, len - FW_IP4_LEN, 4);
+	slot->len_l3 = len;
+	slot->ip_id_be = ip->id_be;
+	slot->frag_be = ip->frag_be;
+	slot->ttl = ip->ttl;
+	slot->tos = ip->tos;
+	return 1;
+}
+
+static __always_inline int fw_asked_note6(struct fw_slot *slot, const void *data, const void *end)
+{
+	const struct fw_ip6 *ip = data + FW_ETH_LEN;
+	__u32 len;
+
+	if ((const void *)(ip + 1) > end)
+		return 0;
+	len = fw_ntohs(ip->payload_len_be);
+	slot->family = FW_AF_ROUTED6;
+	__builtin_memcpy(slot->key.saddr_be, ip->saddr_be, 16);
+	__builtin_memcpy(slot->key.daddr_be, ip->daddr_be, 16);
+	slot->key.port_proto = ip->next_header;
+	*(fw_u32_any *)&slot->key.sport_be = fw_asked_word(ip + 1, end, len, 0);
+	slot->seq_be = fw_asked_word(ip + 1, end, len, 4);
+	slot->len_l3 = len + FW_IP6_LEN;
+	slot->flow_label_be = ip->word0_be;
+	slot->ttl = ip->hop_limit;
+	return 1;
+}
+
 static __noinline __u32 fw_asked_note(struct __sk_buff *ctx, __u32 record)
 {
 	const void *data, *end;
-	const struct fw_ip4 *ip;
 	struct fw_slot *slot;
 	struct fw_cpu *cpu;
 	__u32 now = fw_now(), index;
@@ -44,47 +85,66 @@ static __noinline __u32 fw_asked_note(struct __sk_buff *ctx, __u32 record)
 	fw_pull(ctx);
 	data = fw_data(ctx);
 	end = fw_data_end(ctx);
-	ip = data + FW_ETH_LEN;
-	if ((const void *)(ip + 1) > end || ctx->gso_size || ctx->vlan_present)
+	if (ctx->gso_size || ctx->vlan_present)
 		return 0;
 	cpu = fw_budget(now);
 	if (!cpu)
 		return 0;
 	index = fw_slot_next(cpu);
 	slot = fw_slot_get(index);
-	if (!slot)
+	if (!slot || !(ctx->protocol == fw_htons(FW_ETH_IP6) ? fw_asked_note6(slot, data, end)
+							     : fw_asked_note4(slot, data, end)))
 		return 0;
 	cpu->slot++;
-	slot->family = FW_AF_ROUTED;
 	slot->served = record;
-	slot->key.saddr_be[0] = ip->saddr_be;
-	slot->key.daddr_be[0] = ip->daddr_be;
-	slot->key.port_proto = fw_port(ctx) << 8 | ip->proto;
-	*(fw_u32_any *)&slot->key.sport_be = fw_asked_word(ip, end, 0);
-	slot->seq_be = fw_asked_word(ip, end, 4);
-	slot->len_l3 = fw_ntohs(ip->tot_len_be);
-	slot->ip_id_be = ip->id_be;
-	slot->frag_be = ip->frag_be;
-	slot->ttl = ip->ttl;
-	slot->tos = ip->tos;
 	slot->epoch = fw_ctl.epoch;
 	slot->tick = now;
 	slot->egress = 0;
 	return index + 1;
 }
 
-/* Has nothing changed but the TTL, and that by one? */
-static __always_inline int fw_asked_same(const struct fw_slot *slot, const struct fw_ip4 *ip,
-					 const void *end)
+static __always_inline int fw_asked_equal16(const void *one, const void *other)
 {
-	return ip->version_ihl == 0x45 && ip->tos == slot->tos &&
-	       fw_ntohs(ip->tot_len_be) == slot->len_l3 && ip->id_be == slot->ip_id_be &&
-	       ip->frag_be == slot->frag_be && ip->ttl == slot->ttl - 1 &&
-	       ip->proto == (slot->key.port_proto & 0xff) &&
+	const fw_u64_any *a = one, *b = other;
+
+	return !((a[0] ^ b[0]) | (a[1] ^ b[1]));
+}
+
+/* Has nothing changed but the TTL, and that by one? */
+static __always_inline int fw_asked_same4(const struct fw_slot *slot, const void *data,
+					  const void *end)
+{
+	const struct fw_ip4 *ip = data + FW_ETH_LEN;
+	__u32 len;
+
+	if ((const void *)(ip + 1) > end)
+		return 0;
+	len = fw_ntohs(ip->tot_len_be);
+	return ip->version_ihl == 0x45 && ip->tos == slot->tos && len == slot->len_l3 &&
+	       ip->id_be == slot->ip_id_be && ip->frag_be == slot->frag_be &&
+	       ip->ttl == slot->ttl - 1 && ip->proto == slot->key.port_proto &&
 	       ip->saddr_be == slot->key.saddr_be[0] && ip->daddr_be == slot->key.daddr_be[0] &&
 	       fw_csum_ip(ip) == 0xffff &&
-	       fw_asked_word(ip, end, 0) == *(const fw_u32_any *)&slot->key.sport_be &&
-	       fw_asked_word(ip, end, 4) == slot->seq_be;
+	       fw_asked_word(ip + 1, end, len - FW_IP4_LEN, 0) ==
+		       *(const fw_u32_any *)&slot->key.sport_be &&
+	       fw_asked_word(ip + 1, end, len - FW_IP4_LEN, 4) == slot->seq_be;
+}
+
+static __always_inline int fw_asked_same6(const struct fw_slot *slot, const void *data,
+					  const void *end)
+{
+	const struct fw_ip6 *ip = data + FW_ETH_LEN;
+	__u32 len;
+
+	if ((const void *)(ip + 1) > end)
+		return 0;
+	len = fw_ntohs(ip->payload_len_be);
+	return ip->word0_be == slot->flow_label_be && len + FW_IP6_LEN == slot->len_l3 &&
+	       ip->hop_limit == slot->ttl - 1 && ip->next_header == slot->key.port_proto &&
+	       fw_asked_equal16(ip->saddr_be, slot->key.saddr_be) &&
+	       fw_asked_equal16(ip->daddr_be, slot->key.daddr_be) &&
+	       fw_asked_word(ip + 1, end, len, 0) == *(const fw_u32_any *)&slot->key.sport_be &&
+	       fw_asked_word(ip + 1, end, len, 4) == slot->seq_be;
 }
 
 /* Does it leave where, and as what, the record says? */
@@ -100,7 +160,6 @@ static __noinline enum fw_reason fw_asked_left(struct __sk_buff *ctx, __u32 toke
 	struct fw_slot *slot = fw_slot_get(token - 1);
 	struct fw_strayed *strayed;
 	const void *data, *end;
-	const struct fw_ip4 *ip;
 	struct fw_hop *hop;
 	__u32 now = fw_now(), changed;
 
@@ -111,13 +170,13 @@ static __noinline enum fw_reason fw_asked_left(struct __sk_buff *ctx, __u32 toke
 	fw_pull(ctx);
 	data = fw_data(ctx);
 	end = fw_data_end(ctx);
-	ip = data + FW_ETH_LEN;
-	if ((const void *)(ip + 1) > end || ctx->gso_size || ctx->vlan_present)
+	if (data + FW_ETH_LEN + FW_IP4_LEN > end || ctx->gso_size || ctx->vlan_present)
 		return FW_R_LEARN_FRAME;
 	hop = fw_hop_get(slot->served);
 	if (slot->epoch != fw_ctl.epoch || hop->status != FW_ST_ACTIVE)
 		return FW_R_LEARN_EPOCH;
-	changed = !fw_asked_same(slot, ip, end);
+	changed = slot->family == FW_AF_ROUTED6 ? !fw_asked_same6(slot, data, end)
+						: !fw_asked_same4(slot, data, end);
 	if (!changed && fw_asked_exit(ctx, hop, data)) {
 		hop->misses = 0;
 		hop->due_tick = now + fw_cfg.hz;
@@ -133,8 +192,9 @@ static __noinline enum fw_reason fw_asked_left(struct __sk_buff *ctx, __u32 toke
 	strayed->ev.reason = FW_R_ROUTE_CONTRADICTED;
 	strayed->ev.state = slot->served;
 	strayed->ev.tick = now;
-	strayed->saddr_be = slot->key.saddr_be[0];
-	strayed->daddr_be = slot->key.daddr_be[0];
+	__builtin_memcpy(strayed->saddr_be, slot->key.saddr_be, 16);
+	__builtin_memcpy(strayed->daddr_be, slot->key.daddr_be, 16);
+	strayed->family = slot->family == FW_AF_ROUTED6 ? FW_AF_INET6 : FW_AF_INET;
 	strayed->port_out = fw_port(ctx);
 	strayed->changed = changed;
 	fw_link_copy(strayed->l2_out, data);

@@ -5,6 +5,7 @@
  */
 #include "target/xdp.h"
 #include "prefix4.h"
+#include "prefix6.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -14,7 +15,8 @@ struct {
 } FW_MAP(fw_route_next);
 
 const volatile struct fw_route_config fw_route_cfg SEC(".rodata.route") = {};
-struct fw_prefix4 fw_prefixes SEC(".data.prefixes") = {};
+struct fw_prefix4 fw_prefixes4 SEC(".data.prefixes4") = {};
+struct fw_prefix6 fw_prefixes6 SEC(".data.prefixes6") = {};
 struct fw_routes fw_routes SEC(".data.routes") = {};
 struct fw_route_here fw_route_here SEC(".data.here") = {};
 /* Resized before loading. */

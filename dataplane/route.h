@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Prefix paths in XDP: a plain IPv4 packet to the port itself leaves by the kernel's route of its
+ * Prefix paths in XDP: a plain packet to the port itself leaves by the kernel's route of its
  * destination, if the kernel has lately sent another one by that next hop. The daemon has seen to
  * it that at this port nothing but the destination decides. Anything else goes on to the fast path.
  */
@@ -11,6 +11,7 @@
 #include "csum.h"
 #include "parse.h"
 #include "prefix4.h"
+#include "prefix6.h"
 
 enum fw_routing {
 	FW_ROUTING_NOT,   /* the fast path has it next */
@@ -18,8 +19,15 @@ enum fw_routing {
 	FW_ROUTING_ASKS,  /* the kernel has it, and what it does with it is compared */
 };
 
+/* What decides on a packet. */
+struct fw_routed {
+	__u32 leaf;
+	__u32 len;   /* L3 */
+	__u32 block; /* of fw_routes.due_tick */
+};
+
 /* Sources that the kernel refuses wherever they come from, or judges by what is not known here. */
-static __always_inline int fw_source_refused(__u32 saddr_be)
+static __always_inline int fw_source_refused4(__u32 saddr_be)
 {
 	__u32 bit = (saddr_be * 0x9e3779b1U) >> (32 - FW_OWN_BITS);
 	__u32 block = fw_ntohl(saddr_be) >> 24;
@@ -29,34 +37,86 @@ static __always_inline int fw_source_refused(__u32 saddr_be)
 }
 
 /* fib_validate_source(): is there a way back, and if it must be this port, is it? */
-static __always_inline int fw_source_unrouted(__u32 saddr_be)
+static __always_inline int fw_source_unrouted4(__u32 saddr_be)
 {
 	__u32 leaf;
 
 	if (fw_route_here.rp_filter == FW_RP_OFF)
 		return 0;
-	leaf = fw_prefix4_lookup(&fw_prefixes, fw_ntohl(saddr_be));
+	leaf = fw_prefix4_lookup(&fw_prefixes4, fw_ntohl(saddr_be));
 	if (fw_route_here.rp_filter == FW_RP_LOOSE)
 		return !leaf;
 	return fw_hop_get(fw_routes.record[leaf & (FW_LEAVES - 1)])->port != fw_route_here.port;
 }
 
-/* 0 if the frame is a plain one to this port, which the kernel would look up a route for. */
-static __always_inline __u64 fw_route_plain(struct xdp_md *ctx, const void *data, __u32 now)
+/*
+ * Sources that ip6_rcv_core() or ip6_forward() treats apart: none, loopback and IPv4-mapped ones,
+ * groups, and those of a link. More of the first 80 bits' zeroes are the kernel's than need be.
+ */
+static __always_inline int fw_source_refused6(__u64 high)
+{
+	return !high || high >> 56 == 0xff || high >> 54 == 0xfe80 >> 6;
+}
+
+/* 0 if the frame is for this port, and of the type. */
+static __always_inline __u64 fw_route_elsewhere(const void *data, __u16 type_be)
+{
+	const fw_u16_any *mac = data, *own = (const void *)fw_route_here.mac;
+
+	return (mac[0] ^ own[0]) | (mac[1] ^ own[1]) | (mac[2] ^ own[2]) |
+	       (mac[FW_ETH_MAC2 / 2] ^ type_be);
+}
+
+/* Is the frame a plain one, which the kernel would look up a route for? And what decides on it? */
+static __always_inline int fw_route_read4(struct xdp_md *ctx, const void *data, __u32 now,
+					  struct fw_routed *packet)
 {
 	const struct fw_ip4 *ip = data + FW_ETH_LEN;
-	const fw_u16_any *mac = data, *own = (const void *)fw_route_here.mac;
 	__u32 len = fw_ntohs(ip->tot_len_be), room = fw_ctl.deadline_tick - now - 1;
-	__u64 differs;
+	__u64 differs = fw_route_elsewhere(data, fw_htons(FW_ETH_IP));
+	__u32 daddr = fw_ntohl(ip->daddr_be);
 
-	differs = (mac[0] ^ own[0]) | (mac[1] ^ own[1]) | (mac[2] ^ own[2]);
-	FW_GATHER(differs, mac[FW_ETH_MAC2 / 2] ^ fw_htons(FW_ETH_IP));
 	FW_GATHER(differs, (ip->version_ihl ^ 0x45) | (ip->frag_be & fw_htons(0x3fff)));
 	FW_GATHER(differs, fw_csum_differs(ip));
 	FW_GATHER(room, fw_frame_len(ctx) - FW_ETH_LEN - len);
 	FW_GATHER(room, len - FW_IP4_LEN);
 	FW_GATHER(room, (__u32)ip->ttl - 2);
-	return differs | room >> 31;
+	if (differs | room >> 31 || !(fw_routes.valid & fw_route_here.families & FW_ROUTES_IPV4) ||
+	    fw_source_refused4(ip->saddr_be))
+		return 0;
+	packet->leaf = fw_prefix4_lookup(&fw_prefixes4, daddr) & (FW_LEAVES6 - 1);
+	packet->len = len;
+	packet->block = daddr >> 24;
+	return 1;
+}
+
+/*
+ * Likewise of IPv6, whatever headers follow but hop-by-hop options, which each router is to read.
+ * What only its destination reads is not looked at.
+ */
+static __always_inline int fw_route_read6(struct xdp_md *ctx, const void *data, __u32 now,
+					  struct fw_routed *packet)
+{
+	const struct fw_ip6 *ip = data + FW_ETH_LEN;
+	__u32 len = fw_ntohs(ip->payload_len_be) + FW_IP6_LEN;
+	__u32 room = fw_ctl.deadline_tick - now - 1;
+	__u64 differs = fw_route_elsewhere(data, fw_htons(FW_ETH_IP6));
+	__u64 high, low;
+
+	FW_GATHER(differs, (ip->word0_be ^ fw_htonl(6u << 28)) & fw_htonl(15u << 28));
+	FW_GATHER(room, fw_frame_len(ctx) - FW_ETH_LEN - len);
+	FW_GATHER(room, (__u32)ip->hop_limit - 2);
+	FW_GATHER(room, (__u32)ip->next_header - 1);
+	high = (__u64)fw_ntohl(ip->saddr_be[0]) << 32 | fw_ntohl(ip->saddr_be[1]);
+	if (differs | room >> 31 || !(fw_routes.valid & fw_route_here.families & FW_ROUTES_IPV6) ||
+	    fw_source_refused6(high))
+		return 0;
+	high = (__u64)fw_ntohl(ip->daddr_be[0]) << 32 | fw_ntohl(ip->daddr_be[1]);
+	low = (__u64)fw_ntohl(ip->daddr_be[2]) << 32 | fw_ntohl(ip->daddr_be[3]);
+	packet->leaf = fw_prefix6_lookup(&fw_prefixes6, high, low) & (FW_LEAVES - 1);
+	packet->len = len;
+	packet->block = FW_ROUTE_BLOCKS6 + ((__u32)(high >> 32) * 0x9e3779b1U >> 24);
+	return 1;
 }
 
 /* The kernel is given the packet with a word ahead of it, if the driver has room for one. */
@@ -93,39 +153,56 @@ static __always_inline int fw_route_due(struct fw_hop *hop, __u32 block, __u32 n
 	return 1;
 }
 
-/* As ip_decrease_ttl() does it. */
-static __always_inline void fw_route_rewrite(void *data, const struct fw_hop *hop)
+/* As ip_decrease_ttl() and ip6_forward() do it. */
+static __always_inline void fw_route_rewrite(void *data, const struct fw_hop *hop, int is_ip6)
 {
-	struct fw_ip4 *ip = data + FW_ETH_LEN;
-	__u32 check = (__u32)ip->check + fw_htons(0x0100);
+	if (is_ip6) {
+		struct fw_ip6 *ip = data + FW_ETH_LEN;
 
-	ip->check = check + (check >= 0xffff);
-	ip->ttl--;
+		ip->hop_limit--;
+	} else {
+		struct fw_ip4 *ip = data + FW_ETH_LEN;
+		__u32 check = (__u32)ip->check + fw_htons(0x0100);
+
+		ip->check = check + (check >= 0xffff);
+		ip->ttl--;
+	}
 	fw_link_write(data, hop->l2);
 }
 
 static __always_inline enum fw_routing fw_route(struct xdp_md *ctx, const struct fw_hop **out)
 {
 	void *data = fw_data(ctx), *end = fw_data_end(ctx);
-	const struct fw_ip4 *ip = data + FW_ETH_LEN;
-	struct fw_route_count *count;
-	__u32 now, leaf, record, len, daddr;
+	const fw_u16_any *type = data + FW_ETH_MAC2;
 	const fw_u64_any *on, *status;
+	struct fw_route_count *count;
+	struct fw_routed packet;
 	struct fw_hop *hop;
+	__u32 now, record;
+	int is_ip6;
 
 	if (data + FW_ETH_LEN + FW_IP4_LEN > end)
 		return FW_ROUTING_NOT;
 	now = fw_now();
-	if (fw_route_plain(ctx, data, now) || !fw_routes.valid || fw_source_refused(ip->saddr_be))
+	is_ip6 = *type == fw_htons(FW_ETH_IP6);
+	if (is_ip6) {
+		if (data + FW_ETH_LEN + FW_IP6_LEN > end ||
+		    !fw_route_read6(ctx, data, now, &packet))
+			return FW_ROUTING_NOT;
+	} else if (!fw_route_read4(ctx, data, now, &packet)) {
 		return FW_ROUTING_NOT;
-	daddr = fw_ntohl(ip->daddr_be);
-	leaf = fw_prefix4_lookup(&fw_prefixes, daddr) & (FW_LEAVES - 1);
-	record = fw_routes.record[leaf];
+	}
+	record = fw_routes.record[packet.leaf];
 	hop = fw_hop_get(record);
-	len = fw_ntohs(ip->tot_len_be);
-	if (hop->status != FW_ST_ACTIVE || len > hop->len_max || hop->port == fw_route_here.port ||
-	    fw_source_unrouted(ip->saddr_be))
+	if (hop->status != FW_ST_ACTIVE || packet.len > hop->len_max ||
+	    hop->port == fw_route_here.port)
 		return FW_ROUTING_NOT;
+	if (!is_ip6) {
+		const struct fw_ip4 *ip = data + FW_ETH_LEN;
+
+		if (fw_source_unrouted4(ip->saddr_be))
+			return FW_ROUTING_NOT;
+	}
 	on = (const void *)&fw_ctl.on;
 	status = (const void *)&hop->status;
 	if (fw_unlikely(*status ^ *on)) {
@@ -134,16 +211,17 @@ static __always_inline enum fw_routing fw_route(struct xdp_md *ctx, const struct
 		hop->due_tick = now + 1;
 		return fw_route_ask(ctx, record);
 	}
-	if (fw_unlikely(fw_route_due(hop, daddr >> 24, now)))
+	if (fw_unlikely(fw_route_due(hop, packet.block, now)))
 		return fw_route_ask(ctx, record);
-	len += FW_ETH_LEN;
+	packet.len += FW_ETH_LEN;
 	/* without its padding it is the kernel's as well */
-	if (!fw_trim(ctx, &data, &end, len) || data + FW_ETH_LEN + FW_IP4_LEN > end)
+	if (!fw_trim(ctx, &data, &end, packet.len) ||
+	    data + FW_ETH_LEN + (is_ip6 ? FW_IP6_LEN : FW_IP4_LEN) > end)
 		return FW_ROUTING_NOT;
-	fw_route_rewrite(data, hop);
-	count = fw_route_count_get(fw_cpu_id() * FW_LEAVES + leaf);
+	fw_route_rewrite(data, hop, is_ip6);
+	count = fw_route_count_get(fw_cpu_id() * FW_LEAVES + packet.leaf);
 	count->packets++;
-	count->bytes += len;
+	count->bytes += packet.len;
 	*out = hop;
 	return FW_ROUTING_SENDS;
 }

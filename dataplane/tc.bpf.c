@@ -158,7 +158,7 @@ int freeway_egress(struct __sk_buff *ctx)
 			__builtin_memcpy(&cpu->watched, &slot->key, sizeof(cpu->watched));
 	}
 	slot = fw_slot_get(token - 1);
-	if (fw_unlikely(slot && slot->family == FW_AF_ROUTED)) {
+	if (fw_unlikely(slot && (slot->family == FW_AF_ROUTED || slot->family == FW_AF_ROUTED6))) {
 		fw_count(fw_asked_left(ctx, token));
 		return FW_NEXT;
 	}

@@ -363,16 +363,10 @@ impl Test<'_> {
 
 /// What a failure is looked at for.
 fn brief(routes: &Value) -> String {
-    let of = |name: &str| format!("{name} {}", routes[name]);
-    [
-        "routes",
-        "prefixes",
-        "confirmed",
-        "contradicted",
-        "withdrawn",
-    ]
-    .map(of)
-    .join(", ")
+    let of = |of: &Value, name: &str| format!("{name} {}", of[name]);
+    let ipv4 = ["routes", "prefixes", "withdrawn"].map(|name| of(&routes["ipv4"], name));
+    let all = ["confirmed", "contradicted"].map(|name| of(routes, name));
+    [&ipv4[..], &all].concat().join(", ")
 }
 
 #[test]

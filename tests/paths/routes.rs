@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod frr;
+mod routes6;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -65,7 +66,15 @@ fn left(lab: &Lab, frames: &[Vec<u8>]) -> Left {
     let mut capture = Capture::open(lab.server_port()).unwrap();
     let injector = Injector::open(lab.client_port()).unwrap();
     injector.send_all(frames, Duration::ZERO).unwrap();
-    let ours = |frame: &[u8]| frame.len() > 38 && frame[23] == 17 && frame[36..38] == [0x1b, 0x58];
+    // to port 7000, behind whatever headers
+    let ours = |frame: &[u8]| {
+        let is_ip4 = frame.len() > 38 && frame[12..14] == [8, 0] && frame[23] == 17;
+        let port = frame
+            .get(frame.len().wrapping_sub(24)..)
+            .and_then(|udp| udp.get(..2));
+        is_ip4 && frame[36..38] == [0x1b, 0x58]
+            || frame.get(12..14) == Some(&[0x86, 0xdd]) && port == Some(&[0x1b, 0x58])
+    };
     let there = capture.drain(Duration::from_millis(150), ours).unwrap();
     assert_eq!(capture.dropped().unwrap(), 0);
     let mut left = Left::new();
@@ -97,8 +106,13 @@ fn wait(router: &Router, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
 }
 
 fn active(routes: &Value) -> bool {
-    routes["active"] == true
-        && routes["loading"] == false
+    active_in("ipv4", routes)
+}
+
+fn active_in(family: &str, routes: &Value) -> bool {
+    let of_family = &routes[family];
+    of_family["active"] == true
+        && of_family["loading"] == false
         && routes["ports"].as_array().unwrap().len() == 2
 }
 
@@ -275,7 +289,7 @@ fn what_may_decide_otherwise_keeps_ports_from_it() {
     let nft = |text: &str| drop(lab.router().tool_with_input("nft -f -", text).unwrap());
     let none = |why: &str| {
         let routes = wait(&router, why, |routes| {
-            let reason = routes["reason"].as_str().unwrap_or_default();
+            let reason = routes["ipv4"]["reason"].as_str().unwrap_or_default();
             let kept = routes["ports_kept"].as_array().unwrap();
             let at_a_port = |port: &Value| port["reason"].as_str().unwrap().contains(why);
             reason.contains(why) || kept.iter().any(at_a_port)
@@ -453,7 +467,7 @@ fn what_the_kernel_sends_otherwise_waits_at_once() {
     });
     // the daemon goes by the event: nothing is withdrawn
     confirm(&lab, &router, &frames);
-    assert_eq!(router.json(&["routes"])["withdrawn"], 0);
+    assert_eq!(router.json(&["routes"])["ipv4"]["withdrawn"], 0);
 }
 
 /// Tables that change at random, and packets to their ends: each leaves where the kernel alone sends it.

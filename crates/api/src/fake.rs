@@ -2,8 +2,6 @@
 //! Fixed answers, for the tests of client, server and rendering.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::net::Ipv4Addr;
-
 use crate::*;
 
 /// A flow behind a masquerade.
@@ -284,10 +282,22 @@ pub fn drops() -> Drops {
 pub fn routes() -> Routes {
     Routes {
         enabled: true,
-        active: true,
-        routes: 950_012,
-        prefixes: 950_001,
-        table_bytes: 3_400_000,
+        ipv4: FamilyRoutes {
+            active: true,
+            routes: 950_012,
+            prefixes: 950_001,
+            table_bytes: 3_400_000,
+            withdrawn: 1,
+            kept: vec![KeptPrefixes {
+                reason: "several next hops".into(),
+                prefixes: 3,
+            }],
+            ..FamilyRoutes::default()
+        },
+        ipv6: FamilyRoutes {
+            reason: Some("net.ipv6.conf.all.forwarding is not 1".into()),
+            ..FamilyRoutes::default()
+        },
         routed: Packets {
             packets: 7_000_000,
             bytes: 448_000_000,
@@ -295,10 +305,9 @@ pub fn routes() -> Routes {
         asked: 120,
         confirmed: 118,
         contradicted: 1,
-        withdrawn: 1,
         next_hops: vec![NextHop {
             port: "wan0".into(),
-            neighbour: Ipv4Addr::new(198, 51, 100, 1),
+            neighbour: [198, 51, 100, 1].into(),
             mac: "02:00:00:00:00:fe".into(),
             len_max: 1500,
             state: HopState::Confirmed,
@@ -307,10 +316,6 @@ pub fn routes() -> Routes {
                 packets: 7_000_000,
                 bytes: 448_000_000,
             },
-        }],
-        kept: vec![KeptPrefixes {
-            reason: "several next hops".into(),
-            prefixes: 3,
         }],
         ports: vec!["lan0".into()],
         ports_kept: vec![KeptPort {

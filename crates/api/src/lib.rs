@@ -48,7 +48,7 @@ pub use flow::{Flow, FlowFilter, FlowPath, FlowState, Tuples};
 pub use hosts::{HostCounts, Hosts, HostsOfPrefix, IpPackets};
 pub use path::PathChoice;
 pub use reload::{KeyChange, Reloaded};
-pub use routes::{HopState, KeptPrefixes, NextHop, RouteAnswer, Routes, RoutesQuery};
+pub use routes::{FamilyRoutes, HopState, KeptPrefixes, NextHop, RouteAnswer, Routes, RoutesQuery};
 pub use select::{PortRange, Prefix, Proto};
 pub use stats::{
     BridgedFrames, DropsBySet, Events, Limit, Netlink, Packets, ReasonCount, RefusalCount, Reloads,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway routes`.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::{KeptPort, Packets};
 pub struct RoutesQuery {
     /// None: the table alone.
     #[serde(default)]
-    pub address: Option<Ipv4Addr>,
+    pub address: Option<IpAddr>,
 }
 
 /// Prefix paths: what XDP forwards by the kernel's routes, without flows.
@@ -20,19 +20,10 @@ pub struct RoutesQuery {
 pub struct Routes {
     /// The configuration allows it.
     pub enabled: bool,
-    /// Some port has prefix paths, and the table is in step with the kernel.
-    pub active: bool,
-    /// Why no port has them, if that is not for a port's sake.
-    #[serde(default)]
-    pub reason: Option<String>,
-    /// The kernel's routes are being read.
-    pub loading: bool,
-    /// IPv4 routes of the kernel, of all tables that count.
-    pub routes: u64,
-    /// Prefixes in the table of XDP, neighbours on the link among them.
-    pub prefixes: u64,
-    /// Bytes that a lookup may read.
-    pub table_bytes: u64,
+    /// Of IPv4.
+    pub ipv4: FamilyRoutes,
+    /// Of IPv6.
+    pub ipv6: FamilyRoutes,
     /// What left by prefixes.
     pub routed: Packets,
     /// Packets that the kernel was given to confirm a next hop.
@@ -41,19 +32,37 @@ pub struct Routes {
     pub confirmed: u64,
     /// Those that left otherwise.
     pub contradicted: u64,
-    /// Prefixes that are the kernel's for such a packet's sake.
-    pub withdrawn: u64,
     /// Next hops.
     pub next_hops: Vec<NextHop>,
-    /// Prefixes that are the kernel's, by reason.
-    pub kept: Vec<KeptPrefixes>,
     /// Ports where packets come in that may leave by prefixes.
     pub ports: Vec<String>,
-    /// The other ports, and why.
+    /// The other ports, and why; of those above, why not both families.
     pub ports_kept: Vec<KeptPort>,
     /// Of the address that was asked for.
     #[serde(default)]
     pub answer: Option<RouteAnswer>,
+}
+
+/// Prefix paths of a family.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FamilyRoutes {
+    /// Some port has prefix paths, and the table is in step with the kernel.
+    pub active: bool,
+    /// Why no port has them, if that is not for a port's sake.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// The kernel's routes are being read.
+    pub loading: bool,
+    /// Routes of the kernel, of all tables that count.
+    pub routes: u64,
+    /// Prefixes in the table of XDP, neighbours on the link among them.
+    pub prefixes: u64,
+    /// Bytes that a lookup may read.
+    pub table_bytes: u64,
+    /// Prefixes that are the kernel's since it sent a packet otherwise.
+    pub withdrawn: u64,
+    /// Prefixes that are the kernel's, by reason.
+    pub kept: Vec<KeptPrefixes>,
 }
 
 /// Where prefixes lead.
@@ -62,7 +71,7 @@ pub struct NextHop {
     /// The port where packets leave.
     pub port: String,
     /// The neighbour's address.
-    pub neighbour: Ipv4Addr,
+    pub neighbour: IpAddr,
     /// Its MAC address.
     pub mac: String,
     /// The longest packet.
@@ -110,7 +119,7 @@ pub struct KeptPrefixes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteAnswer {
     /// The address.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// The kernel's route that they take, as it is known here; absent: none.
     #[serde(default)]
     pub prefix: Option<String>,
@@ -119,7 +128,7 @@ pub struct RouteAnswer {
     pub port: Option<String>,
     /// The neighbour that they are sent to.
     #[serde(default)]
-    pub neighbour: Option<Ipv4Addr>,
+    pub neighbour: Option<IpAddr>,
     /// XDP forwards them, at the ports of `ports`.
     pub fast: bool,
     /// Why the kernel does.
@@ -130,7 +139,7 @@ pub struct RouteAnswer {
     pub kernel_port: Option<String>,
     /// The neighbour by `ip route get`.
     #[serde(default)]
-    pub kernel_neighbour: Option<Ipv4Addr>,
+    pub kernel_neighbour: Option<IpAddr>,
     /// Both are the same, or the kernel alone decides.
     pub agrees: bool,
 }

@@ -212,7 +212,7 @@ pub async fn run(
             }
             Turn::Explained => engine.finish_explanation(),
             Turn::Loaded(loaded) => engine.scrub_loaded(*loaded)?,
-            Turn::Routes(loaded) => engine.routes_loaded(loaded)?,
+            Turn::Routes(loaded) => engine.routes_loaded(loaded),
             Turn::Listed(page) => engine.accounting.listed(page, &engine.datapath),
             Turn::Walk => engine.walk()?,
         }
@@ -565,7 +565,7 @@ impl Engine {
         if routed {
             self.update_routes()?;
         }
-        self.follow_routes()?;
+        self.follow_routes();
         if overrun {
             self.counts.overruns += 1;
             self.resync()?;

@@ -27,7 +27,7 @@ pub use error::DatapathError;
 pub use events::{DataplaneEvent, Events};
 pub use object::{Datapath, FLOWS_DEFAULT, FLOWS_MAX, LoadOptions, PortFault, ProgramSize};
 pub use ratelimit::{Front, NativeLimiter, Offender, PACKETS_PER_S_MAX, RateLimiter, SourceRate};
-pub use routes::{RouteTable, TableFull};
+pub use routes::{RouteTable, RoutedFamily, TableFull};
 pub use scrub::{ScrubKey, Scrubber};
 pub use shared::{Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots};
 pub use tap::{Tap, TapCounts, TapReader, TapRing};

@@ -4,13 +4,15 @@
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use freeway_abi::{
-    FW_HOPS, FW_LEAVES, FW_OWN_BITS, FW_ST_ACTIVE, Pod, fw_config, fw_hop, fw_route_config,
-    fw_route_count, fw_route_here, fw_routes,
+    FW_HOPS, FW_LEAVES, FW_LEAVES6, FW_OWN_BITS, FW_ROUTE_BLOCKS, FW_ROUTES_IPV4, FW_ROUTES_IPV6,
+    FW_ST_ACTIVE, Pod, fw_config, fw_hop, fw_route_config, fw_route_count, fw_route_here,
+    fw_routes,
 };
-use freeway_prefix::{NextHop, Prefix4, Table4, fw_prefix4};
+use freeway_prefix::{Family, NextHop, Prefix, Table};
 use libbpf_rs::Object;
 
 use crate::DatapathError;
@@ -23,7 +25,8 @@ static ROUTE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/route.o"));
 
 const NAME: &str = "route";
 const NEXT: &str = "fw_route_next";
-const PREFIXES: &str = ".data.prefixes";
+const PREFIXES4: &str = ".data.prefixes4";
+const PREFIXES6: &str = ".data.prefixes6";
 const ROUTES: &str = ".data.routes";
 const COUNTS: &str = ".data.counts";
 const HERE: &str = ".data.here";
@@ -34,12 +37,97 @@ const REST: Duration = Duration::from_secs(2);
 /// There is no room for the prefixes; nothing is in force.
 pub use freeway_prefix::Full as TableFull;
 
-/// The table, and the programs that look into it.
-pub struct RouteTable {
-    /// Of the memory that is mapped as `_prefixes`.
-    table: Table4,
-    _prefixes: Shared<fw_route_count>,
+/// A family in the data plane.
+pub trait RoutedFamily: Family {
+    /// Its bit in `fw_routes.valid` and `fw_route_here.families`.
+    const BIT: u32;
+    /// The number of its first leaf. What is below the first one of a next hop is the same for all.
+    const FIRST_LEAF: NextHop;
+
+    #[doc(hidden)]
+    fn prefixes(table: &RouteTable) -> &Prefixes<Self>;
+
+    #[doc(hidden)]
+    fn prefixes_mut(table: &mut RouteTable) -> &mut Prefixes<Self>;
+
+    /// The data plane's leaf of a family's.
+    #[must_use]
+    fn leaf(leaf: NextHop) -> NextHop {
+        match u32::from(leaf) < freeway_abi::FW_LEAF_FIRST {
+            true => leaf,
+            false => leaf + Self::FIRST_LEAF,
+        }
+    }
+}
+
+impl RoutedFamily for u32 {
+    const BIT: u32 = FW_ROUTES_IPV4;
+    const FIRST_LEAF: NextHop = 0;
+
+    fn prefixes(table: &RouteTable) -> &Prefixes<u32> {
+        &table.prefixes4
+    }
+
+    fn prefixes_mut(table: &mut RouteTable) -> &mut Prefixes<u32> {
+        &mut table.prefixes4
+    }
+}
+
+impl RoutedFamily for u128 {
+    const BIT: u32 = FW_ROUTES_IPV6;
+    const FIRST_LEAF: NextHop = FW_LEAVES6 as NextHop;
+
+    fn prefixes(table: &RouteTable) -> &Prefixes<u128> {
+        &table.prefixes6
+    }
+
+    fn prefixes_mut(table: &mut RouteTable) -> &mut Prefixes<u128> {
+        &mut table.prefixes6
+    }
+}
+
+/// The prefixes of a family.
+pub struct Prefixes<A: Family> {
+    /// Of the memory that is mapped.
+    table: Table<A>,
+    _memory: Shared<fw_route_count>,
     grace: Grace,
+}
+
+impl<A: Family> Prefixes<A> {
+    fn map(maps: &MapByName, name: &'static str) -> Result<Self, DatapathError> {
+        // elements of any size will do: the table knows what is there
+        let elements = size_of::<A::Memory>() / size_of::<fw_route_count>();
+        let memory = Shared::<fw_route_count>::map(get(maps, name)?, name, elements as u32)?;
+        // SAFETY: the map was just made, and so is zero; pages are aligned; the mapping lives as long as the table, and
+        // programs only read.
+        let table = unsafe { Table::at(memory.base().cast()) };
+        let grace = Grace::start().map_err(|source| DatapathError::Mmap { map: name, source })?;
+        Ok(Self {
+            table,
+            _memory: memory,
+            grace,
+        })
+    }
+
+    fn set(
+        &mut self,
+        changes: impl IntoIterator<Item = (Prefix<A>, Option<NextHop>)>,
+    ) -> Result<(), TableFull> {
+        for (prefix, leaf) in changes {
+            self.table.set(prefix, leaf);
+        }
+        self.table.release(self.grace.passed());
+        let done = self.table.commit();
+        self.grace.ask(self.table.commits());
+        done.map(drop)
+    }
+}
+
+/// The tables, and the programs that look into them.
+pub struct RouteTable {
+    prefixes4: Prefixes<u32>,
+    prefixes6: Prefixes<u128>,
     shared: Shared<fw_routes>,
     hops: Shared<fw_hop>,
     counts: Shared<fw_route_count>,
@@ -90,22 +178,12 @@ impl RouteTable {
         let first = load_route(config, count_mask, control)?;
         let mut maps = handles(&first)?;
         lead_to(&maps, NEXT, next)?;
-        // elements of any size will do: the table knows what is there
-        let elements = size_of::<fw_prefix4>() / size_of::<fw_route_count>();
-        let prefixes =
-            Shared::<fw_route_count>::map(get(&maps, PREFIXES)?, PREFIXES, elements as u32)?;
-        // SAFETY: the map was just made, and so is zero; pages are aligned; the mapping lives as long as the table, and
-        // programs only read.
-        let table = unsafe { Table4::at(prefixes.base().cast()) };
+        let prefixes4 = Prefixes::map(&maps, PREFIXES4)?;
+        let prefixes6 = Prefixes::map(&maps, PREFIXES6)?;
         maps.remove(HERE);
-        let grace = Grace::start().map_err(|source| DatapathError::Mmap {
-            map: PREFIXES,
-            source,
-        })?;
         Ok(Self {
-            table,
-            _prefixes: prefixes,
-            grace,
+            prefixes4,
+            prefixes6,
             shared: Shared::map(get(&maps, ROUTES)?, ROUTES, 1)?,
             hops: Shared::map(get(&maps, HOPS)?, HOPS, config.hop_mask + 1)?,
             counts: Shared::map(get(&maps, COUNTS)?, COUNTS, count_mask + 1)?,
@@ -148,21 +226,26 @@ impl RouteTable {
         self.ahead.prog_ids()
     }
 
-    /// Nothing is forwarded by prefixes unless it is true.
-    pub fn set_valid(&self, valid: bool) {
+    /// Nothing of a family is forwarded by prefixes unless it is true.
+    pub fn set_valid<A: RoutedFamily>(&self, valid: bool) {
         let at = std::mem::offset_of!(fw_routes, valid);
-        self.shared.store(0, at, valid.into());
+        if let Some(word) = self.shared.atomic(0, at) {
+            match valid {
+                true => word.fetch_or(A::BIT, Ordering::AcqRel),
+                false => word.fetch_and(!A::BIT, Ordering::AcqRel),
+            };
+        }
     }
 
     /// What it is now.
     #[must_use]
-    pub fn valid(&self) -> bool {
+    pub fn valid<A: RoutedFamily>(&self) -> bool {
         let at = std::mem::offset_of!(fw_routes, valid);
         let valid = self.shared.atomic(0, at);
-        valid.is_some_and(|valid| valid.load(std::sync::atomic::Ordering::Acquire) != 0)
+        valid.is_some_and(|valid| valid.load(Ordering::Acquire) & A::BIT != 0)
     }
 
-    /// The router's own addresses: the kernel refuses packets that claim to come from there.
+    /// The router's own addresses of IPv4: the kernel refuses packets that claim to come from there.
     pub fn set_own(&self, addresses: impl IntoIterator<Item = Ipv4Addr>) {
         let mut bits = [0u32; (1 << FW_OWN_BITS) / 32];
         for address in addresses {
@@ -200,7 +283,7 @@ impl RouteTable {
             Some(record)
         });
         let at = std::mem::offset_of!(fw_routes, record) + 4 * usize::from(leaf);
-        std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
+        std::sync::atomic::fence(Ordering::Release);
         self.shared.store(0, at, record.unwrap_or(0));
         self.records[usize::from(leaf)] = record.unwrap_or(0);
         self.owners[usize::from(leaf)] = match record {
@@ -253,7 +336,7 @@ impl RouteTable {
             self.hops.store(record, at, value);
         }
         let due = std::mem::offset_of!(fw_routes, due_tick);
-        for block in 0..freeway_abi::FW_ROUTE_BLOCKS as usize {
+        for block in 0..FW_ROUTE_BLOCKS as usize {
             self.shared.store(0, due + 4 * block, due_tick);
         }
     }
@@ -266,33 +349,29 @@ impl RouteTable {
         }
     }
 
-    /// Has prefixes changed, all at once. On failure nothing is valid any more.
-    pub fn set_prefixes(
+    /// Has prefixes changed, all at once; leaves are the data plane's. On failure nothing of the family is valid any more.
+    pub fn set_prefixes<A: RoutedFamily>(
         &mut self,
-        changes: impl IntoIterator<Item = (Prefix4, Option<NextHop>)>,
+        changes: impl IntoIterator<Item = (Prefix<A>, Option<NextHop>)>,
     ) -> Result<(), TableFull> {
-        for (prefix, leaf) in changes {
-            self.table.set(prefix, leaf);
-        }
-        self.table.release(self.grace.passed());
-        let done = self.table.commit();
+        let done = A::prefixes_mut(self).set(changes);
         if done.is_err() {
-            self.set_valid(false);
+            self.set_valid::<A>(false);
         }
-        self.grace.ask(self.table.commits());
-        done.map(drop)
+        done
     }
 
-    /// What an address leads to.
+    /// The leaf that an address leads to.
     #[must_use]
-    pub fn lookup(&self, address: Ipv4Addr) -> NextHop {
-        self.table.lookup(address.into())
+    pub fn lookup<A: RoutedFamily>(&self, address: A) -> NextHop {
+        A::prefixes(self).table.lookup(address)
     }
 
-    /// Prefixes in the table, and bytes that lookups read.
+    /// Prefixes in the table of a family, and bytes that lookups read.
     #[must_use]
-    pub fn size(&self) -> (usize, usize) {
-        (self.table.prefixes(), self.table.bytes())
+    pub fn size<A: RoutedFamily>(&self) -> (usize, usize) {
+        let table = &A::prefixes(self).table;
+        (table.prefixes(), table.bytes())
     }
 
     /// What left by a leaf.

@@ -5,15 +5,15 @@
 
 mod support;
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 
 use freeway_abi::{
-    FW_LEAF_FIRST, FW_MISSES_MAX, FW_R_ROUTE_ASKED, FW_RP_LOOSE, FW_RP_OFF, FW_RP_STRICT, fw_hop,
-    fw_route_here,
+    FW_LEAF_FIRST, FW_LEAVES6, FW_MISSES_MAX, FW_R_ROUTE_ASKED, FW_ROUTES_IPV4, FW_ROUTES_IPV6,
+    FW_RP_LOOSE, FW_RP_OFF, FW_RP_STRICT, fw_hop, fw_route_here,
 };
-use freeway_datapath::{Datapath, LoadOptions, RouteTable};
-use freeway_prefix::{NextHop, Prefix4, Trie};
+use freeway_datapath::{Datapath, LoadOptions, RouteTable, RoutedFamily};
+use freeway_prefix::{NextHop, Prefix, Prefix4, Prefix6, Trie};
 use support::frame::{Frame, mac};
 use support::random::Random;
 use support::run::run;
@@ -27,6 +27,7 @@ const MAC: &str = "02:00:00:00:00:01";
 const NEXT: &str = "02:00:00:00:00:aa";
 const OWN: &str = "02:00:00:00:00:bb";
 const LEAF: NextHop = FW_LEAF_FIRST as NextHop;
+const LEAF6: NextHop = (FW_LEAVES6 + FW_LEAF_FIRST) as NextHop;
 const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
 
@@ -53,7 +54,7 @@ impl Bench {
             mac: mac(MAC),
             rp_filter: FW_RP_OFF as u16,
             port: PORT,
-            ..fw_route_here::default()
+            families: FW_ROUTES_IPV4 | FW_ROUTES_IPV6,
         };
         let mut bench = Bench {
             datapath,
@@ -63,9 +64,13 @@ impl Bench {
         bench.datapath.control.set_on(true);
         bench.datapath.control.set_deadline(bench.tick(1_000_000));
         bench.set("198.51.100.0/24", Some(LEAF));
+        bench.set("2001:db8:100::/48", Some(LEAF6));
         assert!(bench.table.set_hop(LEAF, 0, Some(hop(OUT, 1500))));
-        bench.table.set_valid(true);
+        assert!(bench.table.set_hop(LEAF6, 0, Some(hop6(OUT, 1500))));
+        bench.table.set_valid::<u32>(true);
+        bench.table.set_valid::<u128>(true);
         bench.confirm(LEAF);
+        bench.confirm(LEAF6);
         Some(bench)
     }
 
@@ -79,7 +84,17 @@ impl Bench {
     }
 
     fn set(&mut self, prefix: &str, leaf: Option<NextHop>) {
-        self.table.set_prefixes([(parse(prefix), leaf)]).unwrap();
+        let (address, length) = prefix.split_once('/').unwrap();
+        let length = length.parse().unwrap();
+        match address.parse().unwrap() {
+            IpAddr::V4(address) => self.set_prefix(address.to_bits(), length, leaf),
+            IpAddr::V6(address) => self.set_prefix(address.to_bits(), length, leaf),
+        }
+    }
+
+    fn set_prefix<A: RoutedFamily>(&mut self, address: A, length: u8, leaf: Option<NextHop>) {
+        let prefix = Prefix::new(address, length).unwrap();
+        self.table.set_prefixes([(prefix, leaf)]).unwrap();
     }
 
     fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
@@ -130,15 +145,23 @@ fn hop(port: u32, len_max: u16) -> fw_hop {
     hop
 }
 
-fn parse(prefix: &str) -> Prefix4 {
-    let (address, length) = prefix.split_once('/').unwrap();
-    let address: Ipv4Addr = address.parse().unwrap();
-    Prefix4::new(address.into(), length.parse().unwrap()).unwrap()
+fn hop6(port: u32, len_max: u16) -> fw_hop {
+    let mut hop = hop(port, len_max);
+    hop.l2[12..].copy_from_slice(&[0x86, 0xdd]);
+    hop
 }
 
 fn to(dst: [u8; 4]) -> Frame {
     Frame {
         dst: dst.into(),
+        ..Frame::default()
+    }
+}
+
+fn to6(dst: &str) -> Frame {
+    Frame {
+        src: Ipv6Addr::new(0x2001, 0xdb8, 7, 0, 0, 0, 0, 1).into(),
+        dst: dst.parse().unwrap(),
         ..Frame::default()
     }
 }
@@ -189,6 +212,117 @@ fn what_is_plain_leaves_as_the_kernel_would_send_it() {
     let count = bench.table.count(LEAF);
     assert!(count.packets > 250, "{count:?}");
     assert!(count.bytes > count.packets * 60, "{count:?}");
+}
+
+#[test]
+fn what_is_plain_of_ipv6_leaves_as_the_kernel_would_send_it() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    let plain = to6("2001:db8:100::2");
+    bench.sends(&plain);
+    // whatever it carries: what only its destination reads, too
+    for proto in [1, 6, 17, 43, 44, 50, 58, 59, 60, 255] {
+        bench.sends(&Frame {
+            proto,
+            ..plain.clone()
+        });
+    }
+    for ttl in [2, 255] {
+        bench.sends(&Frame {
+            ttl,
+            ..plain.clone()
+        });
+    }
+    for (tos, flow_label) in [(1, 0), (0xb8, 0xfffff), (0, 1)] {
+        bench.sends(&Frame {
+            tos,
+            flow_label,
+            ..plain.clone()
+        });
+    }
+    bench.sends(&Frame {
+        padding: 7,
+        ..plain.clone()
+    });
+    let count = bench.table.count(LEAF6);
+    assert!(count.packets > 15, "{count:?}");
+    assert_eq!(bench.table.count(LEAF).packets, 0);
+}
+
+#[test]
+fn what_is_not_plain_of_ipv6_is_the_kernels() {
+    let Some(mut bench) = Bench::new() else {
+        return;
+    };
+    let plain = to6("2001:db8:100::2");
+    let from = |src: &str| Frame {
+        src: src.parse().unwrap(),
+        ..plain.clone()
+    };
+    let frames = [
+        to6("2001:db8:101::2"),
+        Frame {
+            dst_mac: "02:00:00:00:00:09".into(),
+            ..plain.clone()
+        },
+        Frame {
+            dst_mac: "33:33:00:00:00:01".into(),
+            ..plain.clone()
+        },
+        Frame {
+            ethertype: Some(0x0800),
+            ..plain.clone()
+        },
+        Frame {
+            version: 4,
+            ..plain.clone()
+        },
+        Frame {
+            ttl: 1,
+            ..plain.clone()
+        },
+        Frame {
+            ttl: 0,
+            ..plain.clone()
+        },
+        // hop-by-hop options
+        Frame {
+            proto: 0,
+            ..plain.clone()
+        },
+        Frame {
+            ip_len: Some(2000),
+            ..plain.clone()
+        },
+        Frame {
+            payload: 1453,
+            ..plain.clone()
+        },
+        Frame {
+            cut: Some(53),
+            ..plain.clone()
+        },
+        from("::"),
+        from("::1"),
+        from("::ffff:192.0.2.1"),
+        from("fe80::1"),
+        from("febf::1"),
+        from("ff02::1"),
+    ];
+    for frame in frames {
+        assert!(!bench.passes(&frame), "{frame:?}");
+    }
+    bench.sends(&from("fec0::1"));
+    bench.sends(&from("fd00::1"));
+    bench.sends(&plain);
+    // a port that has prefix paths for IPv4 alone
+    bench.here.families = FW_ROUTES_IPV4;
+    assert!(!bench.passes(&plain));
+    bench.sends(&to([198, 51, 100, 2]));
+    bench.here.families = FW_ROUTES_IPV6;
+    bench.sends(&plain);
+    assert!(!bench.passes(&to([198, 51, 100, 2])));
 }
 
 #[test]
@@ -371,11 +505,18 @@ fn switches_give_everything_to_the_kernel() {
     };
     let plain = to([198, 51, 100, 2]);
     bench.sends(&plain);
-    bench.table.set_valid(false);
+    let plain6 = to6("2001:db8:100::2");
+    bench.table.set_valid::<u32>(false);
     assert!(!bench.passes(&plain));
-    bench.table.set_valid(true);
+    bench.sends(&plain6);
+    bench.table.set_valid::<u32>(true);
+    bench.table.set_valid::<u128>(false);
+    bench.sends(&plain);
+    assert!(!bench.passes(&plain6));
+    bench.table.set_valid::<u128>(true);
     bench.datapath.control.set_on(false);
     assert!(!bench.passes(&plain));
+    assert!(!bench.passes(&plain6));
     bench.datapath.control.set_on(true);
     bench.datapath.control.set_deadline(bench.tick(-1));
     assert!(!bench.passes(&plain));
@@ -383,15 +524,21 @@ fn switches_give_everything_to_the_kernel() {
     bench.sends(&plain);
 }
 
-#[test]
-fn random_tables_answer_as_a_trie_does() {
+/// Of random tables, near to each other.
+fn answers_as_a_trie<A: RoutedFamily>(
+    first: NextHop,
+    hop: fn(u32, u16) -> fw_hop,
+    prefix: impl Fn(&mut Random) -> Prefix<A>,
+    frame: impl Fn(A) -> Frame,
+) {
     let Some(mut bench) = Bench::new() else {
         return;
     };
     let mut random = Random(0x5eed);
     let mut trie = Trie::default();
     bench.set("198.51.100.0/24", None);
-    let leaves: Vec<NextHop> = (0..6).map(|n| LEAF + n).collect();
+    bench.set("2001:db8:100::/48", None);
+    let leaves: Vec<NextHop> = (0..6).map(|n| first + n).collect();
     for leaf in &leaves {
         let port = OUT + u32::from(*leaf);
         bench.table.set_hop(*leaf, 0, Some(hop(port, 1500)));
@@ -400,26 +547,48 @@ fn random_tables_answer_as_a_trie_does() {
     for _ in 0..40 {
         let mut changes = Vec::new();
         for _ in 0..20 {
-            let address = 0x0a00_0000 | random.next() as u32 & 0x0003_ffff;
-            let prefix = Prefix4::new(address, 14 + random.below(19) as u8).unwrap();
+            let prefix = prefix(&mut random);
             let leaf = (!random.one_in(4)).then(|| random.pick(&leaves));
             trie.set(prefix, leaf);
             changes.push((prefix, leaf));
         }
         bench.table.set_prefixes(changes.iter().copied()).unwrap();
         for (prefix, _) in &changes {
-            for address in [prefix.first(), prefix.last(), prefix.first() ^ 1] {
+            let beside = !A::mask(prefix.length())
+                & A::mask(prefix.length().saturating_add(1).min(A::LENGTH));
+            for address in [prefix.first(), prefix.last(), prefix.first() | beside] {
                 let before: Vec<u64> = leaves
                     .iter()
                     .map(|l| bench.table.count(*l).packets)
                     .collect();
-                let (verdict, _) = bench.run(&to(address.to_be_bytes()).bytes());
+                let (verdict, _) = bench.run(&frame(address).bytes());
                 let went = leaves.iter().zip(before);
                 let mut went = went.filter(|(l, before)| bench.table.count(**l).packets > *before);
                 let went = went.next().map_or(0, |(leaf, _)| *leaf);
-                assert_eq!(went, trie.lookup(address), "{address:x}");
+                assert_eq!(went, trie.lookup(address), "{address:x?}");
                 assert_eq!(verdict == XDP_REDIRECT, went != 0);
             }
         }
     }
+}
+
+#[test]
+fn random_tables_answer_as_a_trie_does() {
+    let prefix = |random: &mut Random| {
+        let address = 0x0a00_0000 | random.next() as u32 & 0x0003_ffff;
+        Prefix4::new(address, 14 + random.below(19) as u8).unwrap()
+    };
+    answers_as_a_trie(LEAF, hop, prefix, |address| to(address.to_be_bytes()));
+}
+
+#[test]
+fn random_tables_of_ipv6_answer_as_a_trie_does() {
+    let prefix = |random: &mut Random| {
+        let [site, below, host] = [(); 3].map(|()| u128::from(random.next()));
+        let address = 0x2001 << 112 | (site & 0xff) << 80 | (below & 3) << 62 | host & 3;
+        Prefix6::new(address, 16 + random.below(113) as u8).unwrap()
+    };
+    answers_as_a_trie(LEAF6, hop6, prefix, |address: u128| {
+        to6(&Ipv6Addr::from(address).to_string())
+    });
 }

@@ -252,9 +252,9 @@ pub struct StatusArgs {
 /// Arguments of `routes`.
 #[derive(Debug, Args)]
 pub struct RoutesArgs {
-    /// An IPv4 address
+    /// An address
     #[arg(value_name = "ADDRESS")]
-    pub address: Option<std::net::Ipv4Addr>,
+    pub address: Option<std::net::IpAddr>,
     #[command(flatten)]
     pub watch: WatchArg,
     #[command(flatten)]

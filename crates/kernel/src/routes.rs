@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All routes of IPv4, one after the other, for whoever keeps them in few bytes.
+//! All routes of a family, one after the other, for whoever keeps them in few bytes.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 use crate::decode;
 use crate::error::Result;
 use crate::message::Message;
-use crate::model::Route;
+use crate::model::{Family, Route};
 use crate::nla::Writer;
 use crate::socket::{Channel, Dump};
 
-/// Lists the IPv4 routes of all tables, in the calling thread's network namespace. False: some changed meanwhile, so that
+/// Lists the routes of all tables of a family, in the calling thread's network namespace. False: some changed meanwhile, so that
 /// others may be missing.
-pub fn read(mut each: impl FnMut(Route)) -> Result<bool> {
+pub fn read(family: Family, mut each: impl FnMut(Route)) -> Result<bool> {
     let mut channel = Channel::open(libc::NETLINK_ROUTE)?;
     settle(&mut channel)?;
     let mut message = |message: Message<'_>| {
@@ -22,7 +22,7 @@ pub fn read(mut each: impl FnMut(Route)) -> Result<bool> {
     };
     let body = |writer: &mut Writer| {
         let mut header = [0; 12];
-        header[0] = libc::AF_INET as u8;
+        header[0] = family.number();
         writer.raw(&header);
     };
     let dump = channel.dump("list the routes", libc::RTM_GETROUTE, body, &mut message)?;
@@ -44,7 +44,7 @@ fn settle(channel: &mut Channel) -> Result<()> {
 }
 
 /// The route that the kernel itself takes for an address, as `ip route get fibmatch` has it; `None`: none.
-pub fn get(address: Ipv4Addr) -> Result<Option<Route>> {
+pub fn get(address: IpAddr) -> Result<Option<Route>> {
     const RTA_DST: u16 = 1;
     /// In rtm_flags: the route, not what came of it.
     const RTM_F_FIB_MATCH: u32 = 0x2000;
@@ -52,11 +52,18 @@ pub fn get(address: Ipv4Addr) -> Result<Option<Route>> {
     let mut found = None;
     let body = |writer: &mut Writer| {
         let mut header = [0; 12];
-        header[0] = libc::AF_INET as u8;
-        header[1] = 32;
+        let (family, length) = match address {
+            IpAddr::V4(_) => (libc::AF_INET, 32),
+            IpAddr::V6(_) => (libc::AF_INET6, 128),
+        };
+        header[0] = family as u8;
+        header[1] = length;
         header[8..].copy_from_slice(&RTM_F_FIB_MATCH.to_ne_bytes());
         writer.raw(&header);
-        writer.attr(RTA_DST, &address.octets());
+        match address {
+            IpAddr::V4(address) => writer.attr(RTA_DST, &address.octets()),
+            IpAddr::V6(address) => writer.attr(RTA_DST, &address.octets()),
+        }
     };
     let mut each = |message: Message<'_>| found = decode::route::route(message.payload);
     match channel.request("ask for a route", libc::RTM_GETROUTE, body, &mut each) {

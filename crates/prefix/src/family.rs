@@ -47,10 +47,8 @@ pub struct Words {
     pub words: *mut u64,
 }
 
-/// A family's structure.
-pub trait Family {
-    /// Of its addresses.
-    type Address: Address;
+/// The structure of a family, by its addresses.
+pub trait Family: Address {
     /// What readers see; all of it is zero at first.
     type Memory;
     /// Words of a root, of which there are two.
@@ -77,41 +75,34 @@ pub trait Family {
     unsafe fn begin(memory: *mut Self::Memory) -> u32;
 
     /// The chunks that a prefix concerns.
-    fn chunks_of(prefix: &Prefix<Self::Address>) -> RangeInclusive<u32>;
+    fn chunks_of(prefix: &Prefix<Self>) -> RangeInclusive<u32>;
 
     /// The first address of a chunk.
-    fn first_of(chunk: u32) -> Self::Address;
+    fn first_of(chunk: u32) -> Self;
 
     /// A chunk, by its first address, of prefixes longer than it; what they leave free leads to `outside`.
-    fn chunk(
-        first: Self::Address,
-        outside: NextHop,
-        within: Vec<(Prefix<Self::Address>, NextHop)>,
-    ) -> Chunk;
+    fn chunk(first: Self, outside: NextHop, within: Vec<(Prefix<Self>, NextHop)>) -> Chunk;
 
     /// # Safety
     ///
     /// The memory is that of a table.
-    unsafe fn lookup(memory: *const Self::Memory, address: Self::Address) -> NextHop;
+    unsafe fn lookup(memory: *const Self::Memory, address: Self) -> NextHop;
 
     /// # Safety
     ///
     /// The memory is that of a table.
     unsafe fn lookup_burst(
         memory: *const Self::Memory,
-        addresses: &[Self::Address],
+        addresses: &[Self],
         next_hops: &mut [NextHop],
     );
 }
 
-/// IPv4: a ranked bitmap.
-pub struct V4;
-
 /// Bits of an address that tell where it is in its chunk.
 const SHIFT4: u32 = FW_P4_CHUNK_BITS;
 
-impl Family for V4 {
-    type Address = u32;
+/// IPv4: a ranked bitmap.
+impl Family for u32 {
     type Memory = fw_prefix4;
     const CHUNKS: u32 = FW_P4_CHUNKS;
     const WORDS: u32 = FW_P4_WORDS;
@@ -177,14 +168,11 @@ impl Family for V4 {
     }
 }
 
-/// IPv6: intervals in trees of cache lines.
-pub struct V6;
-
-/// Bits of an address that tell where it is in its chunk.
+/// Likewise.
 const SHIFT6: u32 = u128::BITS - FW_P6_CHUNK_BITS;
 
-impl Family for V6 {
-    type Address = u128;
+/// IPv6: intervals in trees of cache lines.
+impl Family for u128 {
     type Memory = fw_prefix6;
     const CHUNKS: u32 = FW_P6_CHUNKS;
     const WORDS: u32 = FW_P6_WORDS;

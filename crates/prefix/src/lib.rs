@@ -22,7 +22,7 @@ mod room;
 mod table;
 mod trie;
 
-pub use family::{Family, V4, V6};
+pub use family::Family;
 pub use prefix::{Address, NextHop, Prefix, Prefix4, Prefix6};
 pub use ranges::{Range, ranges};
 pub use raw::{fw_prefix4, fw_prefix6};

@@ -7,10 +7,10 @@ use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use crate::family::{Chunk, Family, Set, V4, V6};
+use crate::family::{Chunk, Family, Set};
 use crate::raw::FW_P4_NEXTHOP_MAX;
 use crate::room::{Room, Run};
-use crate::{Address, NextHop, Prefix};
+use crate::{NextHop, Prefix};
 
 /// The greatest number of a next hop.
 pub const NEXT_HOP_MAX: NextHop = FW_P4_NEXTHOP_MAX as NextHop;
@@ -25,10 +25,10 @@ pub struct Full;
 /// One writer. Readers may look up at any time, wherever the memory is mapped: [`Table::commit`] has all
 /// changes since the last one in force with one word. What it replaced is used again only after [`Table::release`], which
 /// is to be called when no lookup that began before the commit is still under way.
-pub struct Table<F: Family> {
-    memory: NonNull<F::Memory>,
+pub struct Table<A: Family> {
+    memory: NonNull<A::Memory>,
     owned: bool,
-    routes: Set<F::Address>,
+    routes: Set<A>,
     /// Chunks.
     changed: Vec<RangeInclusive<u32>>,
     /// Of each chunk. Those that their word of the root tells all of, or that share what is empty, take no place.
@@ -42,9 +42,9 @@ pub struct Table<F: Family> {
 }
 
 /// IPv4's: a ranked bitmap.
-pub type Table4 = Table<V4>;
+pub type Table4 = Table<u32>;
 /// IPv6's: intervals in trees of cache lines.
-pub type Table6 = Table<V6>;
+pub type Table6 = Table<u128>;
 
 #[derive(Clone, Copy, Default)]
 struct Place {
@@ -54,28 +54,28 @@ struct Place {
 }
 
 // SAFETY: the memory is reached by this alone, but for readers, who expect changes at any time.
-unsafe impl<F: Family> Send for Table<F> {}
+unsafe impl<A: Family> Send for Table<A> {}
 
-impl<F: Family> Default for Table<F> {
+impl<A: Family> Default for Table<A> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<F: Family> Drop for Table<F> {
+impl<A: Family> Drop for Table<A> {
     fn drop(&mut self) {
         if self.owned {
             // SAFETY: allocated so by new().
-            unsafe { dealloc(self.memory.as_ptr().cast(), Layout::new::<F::Memory>()) };
+            unsafe { dealloc(self.memory.as_ptr().cast(), Layout::new::<A::Memory>()) };
         }
     }
 }
 
-impl<F: Family> Table<F> {
+impl<A: Family> Table<A> {
     /// Empty, in memory of its own.
     #[must_use]
     pub fn new() -> Self {
-        let layout = Layout::new::<F::Memory>();
+        let layout = Layout::new::<A::Memory>();
         // SAFETY: the layout is not empty.
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(memory) = NonNull::new(memory.cast()) else {
@@ -93,31 +93,31 @@ impl<F: Family> Table<F> {
     ///
     /// The memory is zero, aligned, outlives the table, and nobody else writes it.
     #[must_use]
-    pub unsafe fn at(memory: NonNull<F::Memory>) -> Self {
+    pub unsafe fn at(memory: NonNull<A::Memory>) -> Self {
         // SAFETY: as the caller says; nobody reads it yet.
-        let fixed = unsafe { F::begin(memory.as_ptr()) };
+        let fixed = unsafe { A::begin(memory.as_ptr()) };
         Self {
             memory,
             owned: false,
             routes: Set::new(),
             changed: Vec::new(),
-            places: vec![Place::default(); F::CHUNKS as usize],
+            places: vec![Place::default(); A::CHUNKS as usize],
             replaced: VecDeque::new(),
             commits: 0,
             fixed,
-            room: Room::new(fixed, F::WORDS),
+            room: Room::new(fixed, A::WORDS),
         }
     }
 
     /// Sets a prefix, or with `None` removes it, from the next commit on. Of a next hop, only the 15 bits of
     /// [`NEXT_HOP_MAX`] are kept.
-    pub fn set(&mut self, prefix: Prefix<F::Address>, next_hop: Option<NextHop>) {
+    pub fn set(&mut self, prefix: Prefix<A>, next_hop: Option<NextHop>) {
         let before = match next_hop {
             Some(next_hop) => self.routes.insert(prefix, next_hop & NEXT_HOP_MAX),
             None => self.routes.remove(&prefix),
         };
         if before != next_hop {
-            self.changed.push(F::chunks_of(&prefix));
+            self.changed.push(A::chunks_of(&prefix));
         }
     }
 
@@ -128,7 +128,7 @@ impl<F: Family> Table<F> {
     }
 
     /// All that are set, in order.
-    pub fn routes(&self) -> impl Iterator<Item = (Prefix<F::Address>, NextHop)> {
+    pub fn routes(&self) -> impl Iterator<Item = (Prefix<A>, NextHop)> {
         self.routes
             .iter()
             .map(|(prefix, next_hop)| (*prefix, *next_hop))
@@ -157,10 +157,10 @@ impl<F: Family> Table<F> {
             }
         }
         // SAFETY: within the memory, where readers read each word at once.
-        let words = unsafe { F::words(self.memory.as_ptr()) };
+        let words = unsafe { A::words(self.memory.as_ptr()) };
         // SAFETY: as above.
         let generation = unsafe { AtomicU32::from_ptr(words.generation) };
-        let new = F::CHUNKS - generation.load(Ordering::Relaxed);
+        let new = A::CHUNKS - generation.load(Ordering::Relaxed);
         fence(Ordering::Release);
         // a reader that was held up may still read this root: each of its words is a chunk that is there
         for (number, place) in self.places.iter().enumerate() {
@@ -191,20 +191,20 @@ impl<F: Family> Table<F> {
 
     /// The next hop of an address in host order, or 0.
     #[must_use]
-    pub fn lookup(&self, address: F::Address) -> NextHop {
+    pub fn lookup(&self, address: A) -> NextHop {
         // SAFETY: the memory is a table.
-        unsafe { F::lookup(self.memory.as_ptr(), address) }
+        unsafe { A::lookup(self.memory.as_ptr(), address) }
     }
 
     /// Of many addresses; as many are looked up as both have room for.
-    pub fn lookup_burst(&self, addresses: &[F::Address], next_hops: &mut [NextHop]) {
+    pub fn lookup_burst(&self, addresses: &[A], next_hops: &mut [NextHop]) {
         // SAFETY: the memory is a table.
-        unsafe { F::lookup_burst(self.memory.as_ptr(), addresses, next_hops) };
+        unsafe { A::lookup_burst(self.memory.as_ptr(), addresses, next_hops) };
     }
 
     /// What readers see.
     #[must_use]
-    pub fn memory(&self) -> NonNull<F::Memory> {
+    pub fn memory(&self) -> NonNull<A::Memory> {
         self.memory
     }
 
@@ -213,7 +213,7 @@ impl<F: Family> Table<F> {
     pub fn bytes(&self) -> usize {
         let places = self.places.iter();
         let words: u32 = places.map(|place| place.run.count).sum::<u32>() + self.fixed;
-        F::FIXED_BYTES + size_of::<u64>() * words as usize
+        A::FIXED_BYTES + size_of::<u64>() * words as usize
     }
 
     /// Chunks that follow each other, as they are to be, at places that nobody reads. Those that stay as they are are not
@@ -223,8 +223,8 @@ impl<F: Family> Table<F> {
         numbers: &RangeInclusive<u32>,
         built: &mut Vec<(u32, Place)>,
     ) -> Result<(), Full> {
-        let first = F::first_of(*numbers.start());
-        let around = (0..=F::CHUNK_LENGTH).filter_map(|length| Prefix::new(first, length));
+        let first = A::first_of(*numbers.start());
+        let around = (0..=A::CHUNK_LENGTH).filter_map(|length| Prefix::new(first, length));
         let (before, here): (Vec<_>, Vec<_>) = around.partition(|prefix| prefix.first() < first);
         let Some(from) = here.first() else {
             return Ok(());
@@ -232,14 +232,14 @@ impl<F: Family> Table<F> {
         // those around what comes next, the innermost last
         let before = before.iter();
         let before = before.filter_map(|prefix| Some((prefix.last(), *self.routes.get(prefix)?)));
-        let mut open: Vec<(F::Address, NextHop)> = before.collect();
+        let mut open: Vec<(A, NextHop)> = before.collect();
         let mut routes = self.routes.range(*from..).peekable();
         for number in numbers.clone() {
-            let first = F::first_of(number);
-            let last = first | !F::Address::mask(F::CHUNK_LENGTH);
+            let first = A::first_of(number);
+            let last = first | !A::mask(A::CHUNK_LENGTH);
             while open.pop_if(|(last, _)| *last < first).is_some() {}
             while let Some((prefix, next_hop)) = routes.next_if(|(prefix, _)| {
-                prefix.first() == first && prefix.length() <= F::CHUNK_LENGTH
+                prefix.first() == first && prefix.length() <= A::CHUNK_LENGTH
             }) {
                 open.push((prefix.last(), *next_hop));
             }
@@ -250,18 +250,18 @@ impl<F: Family> Table<F> {
             {
                 within.push((*prefix, *next_hop));
             }
-            let Chunk { words, root } = F::chunk(first, outside, within);
+            let Chunk { words, root } = A::chunk(first, outside, within);
             let before = self.places[number as usize];
             if words.is_empty() && before.run.count == 0 && before.root == root {
                 continue;
             }
-            let count = (words.len() as u32).next_multiple_of(F::ALIGN_WORDS);
+            let count = (words.len() as u32).next_multiple_of(A::ALIGN_WORDS);
             let run = self.room.take(count).ok_or(Full)?;
             // SAFETY: the place is as long, within the array, and nobody reads it.
             unsafe {
                 copy(
                     &words,
-                    F::words(self.memory.as_ptr()).words.add(run.at as usize),
+                    A::words(self.memory.as_ptr()).words.add(run.at as usize),
                 )
             };
             let root = run.at + root;

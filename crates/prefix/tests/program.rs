@@ -2,7 +2,7 @@
 //! The lookups as the BPF verifier takes them, and as the kernel runs them.
 #![allow(clippy::unwrap_used)]
 
-use freeway_prefix::{Address, Family, NextHop, Prefix, Prefix4, Prefix6, Table, V4, V6};
+use freeway_prefix::{Address, Family, NextHop, Prefix, Prefix4, Prefix6, Table};
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lookup.o"));
@@ -17,14 +17,14 @@ fn object() -> Option<Object> {
 }
 
 /// The program's answers are the library's.
-fn answers_alike<F: Family>(
+fn answers_alike<A: Family>(
     object: &Object,
     names: (&str, &str),
-    routes: impl IntoIterator<Item = (Prefix<F::Address>, NextHop)>,
-    addresses: impl IntoIterator<Item = F::Address>,
-    octets: impl Fn(F::Address) -> [u8; 16],
+    routes: impl IntoIterator<Item = (Prefix<A>, NextHop)>,
+    addresses: impl IntoIterator<Item = A>,
+    octets: impl Fn(A) -> [u8; 16],
 ) {
-    let mut table = Table::<F>::new();
+    let mut table = Table::<A>::new();
     for (prefix, next_hop) in routes {
         table.set(prefix, Some(next_hop));
     }
@@ -87,7 +87,7 @@ fn a_program_answers_as_the_library() {
         0x0a01_02ff,
     ];
     addresses.extend((0..20_000_u32).map(|index| index.wrapping_mul(0x85eb_ca6b)));
-    answers_alike::<V4>(
+    answers_alike::<u32>(
         &object,
         ("prefixes4", "lookup4"),
         named.chain(many),
@@ -123,7 +123,7 @@ fn a_program_of_ipv6_answers_as_the_library() {
         let before = !(!address).next();
         [address, address ^ 1, before, address ^ (1 << 80)]
     });
-    answers_alike::<V6>(
+    answers_alike::<u128>(
         &object,
         ("prefixes6", "lookup6"),
         named.into_iter().chain(many),

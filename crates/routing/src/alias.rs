@@ -9,13 +9,14 @@ pub struct Alias {
     pub priority: u32,
     /// A number of [`crate::term::Terms`].
     pub term: u32,
-    pub tos: u8,
+    /// As [`crate::Told::only`].
+    pub only: u8,
 }
 
 impl Alias {
     /// The kernel tells only one of both apart from others by NLM_F_REPLACE.
     pub fn rivals(&self, other: &Alias) -> bool {
-        (self.tos, self.priority) == (other.tos, other.priority)
+        (self.only, self.priority) == (other.only, other.priority)
     }
 }
 
@@ -44,7 +45,7 @@ impl Cell {
         self.aliases().contains(alias)
     }
 
-    /// How many have its TOS and priority.
+    /// How many it cannot be told from by the kernel's words for one.
     pub fn rivals(&self, alias: &Alias) -> usize {
         let rivals = self.aliases().iter().filter(|other| other.rivals(alias));
         rivals.count()
@@ -68,12 +69,12 @@ impl Cell {
         gone
     }
 
-    /// The term of the route that every packet takes. Which one that is may depend on the packet's TOS, or on the order in
-    /// which equal ones were made.
+    /// The term of the route that every packet takes. Which one that is may depend on the packet's TOS or source, or on the
+    /// order in which equal ones were made.
     pub fn choice(&self) -> Result<u32, Why> {
         let aliases = self.aliases();
-        if aliases.iter().any(|alias| alias.tos != 0) {
-            return Err(Why::Tos);
+        if aliases.iter().any(|alias| alias.only != 0) {
+            return Err(Why::Some);
         }
         let lowest = aliases.iter().map(|alias| alias.priority).min();
         let mut first = aliases.iter().filter(|a| Some(a.priority) == lowest);

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use freeway_prefix::{NextHop, Prefix4};
+use freeway_prefix::{NextHop, Prefix};
 
 use crate::hops::Hop;
+use crate::ip::Ip;
 use crate::route::Way;
 
 /// Why the kernel decides on a prefix.
@@ -19,8 +20,8 @@ pub enum Why {
     Kind,
     /// Several hops, encapsulation, and the like.
     Special,
-    /// It has routes for one TOS.
-    Tos,
+    /// It has routes for one TOS, or for some sources.
+    Some,
     /// It has several routes of the lowest priority.
     Equals,
     /// Its addresses are on the link: each neighbour has a prefix of its own.
@@ -44,7 +45,7 @@ impl Why {
             Why::Special => {
                 "its route has several hops, or does more than send packets on as they are"
             }
-            Why::Tos => "a route of it is for one TOS only",
+            Why::Some => "a route of it is for one TOS, or for some sources only",
             Why::Equals => "it has several routes of the same priority",
             Why::OnLink => "it is on the link, and no neighbour has been resolved",
             Why::Full => "there are too many next hops",
@@ -56,29 +57,29 @@ impl Why {
 
 /// What the table says of an address, and what it is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Answer<A: Ip> {
     /// The longest prefix of the table that has it.
-    pub prefix: Prefix4,
+    pub prefix: Prefix<A>,
     /// The number there.
     pub leaf: NextHop,
     /// Why it is the kernel's, if it is.
     pub why: Option<Why>,
     /// What is sent by the number, if it can be now.
-    pub hop: Option<Hop>,
+    pub hop: Option<Hop<A>>,
     /// The kernel's route as far as it is known: table, prefix; and where it leads, unless that depends on the packet.
-    pub route: Option<(u32, Prefix4, Option<Way>)>,
+    pub route: Option<(u32, Prefix<A>, Option<Way<A>>)>,
 }
 
 /// What is to be brought into the data plane: hops first, then prefixes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes<A: Ip> {
     /// What is sent by a number from now on; `None`: nothing, the kernel has these packets.
-    pub hops: Vec<(NextHop, Option<Hop>)>,
+    pub hops: Vec<(NextHop, Option<Hop<A>>)>,
     /// The number of a prefix from now on; `None`: that of the one around it.
-    pub prefixes: Vec<(Prefix4, Option<NextHop>)>,
+    pub prefixes: Vec<(Prefix<A>, Option<NextHop>)>,
 }
 
-impl Changes {
+impl<A: Ip> Changes<A> {
     /// Nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -3,32 +3,37 @@
 
 use std::collections::BTreeMap;
 
-use freeway_prefix::Prefix4;
+use freeway_prefix::Prefix;
+
+use crate::ip::Ip;
 
 /// How many whole loads make up for a contradiction. At the first one the cause may still be there, unseen.
 const LOADS_OF_WITHDRAWN: u8 = 2;
 
 /// Prefixes of which it is not known what the kernel has, or that it contradicted.
-#[derive(Clone, Debug, Default)]
-pub struct Doubts {
+#[derive(Clone, Debug)]
+pub struct Doubts<A: Ip> {
     /// The load that began last.
     load: u32,
     /// By the load that had begun last.
-    doubted: BTreeMap<Prefix4, u32>,
+    doubted: BTreeMap<Prefix<A>, u32>,
     /// Likewise, and how many whole loads are wanting.
-    withdrawn: BTreeMap<Prefix4, (u32, u8)>,
+    withdrawn: BTreeMap<Prefix<A>, (u32, u8)>,
     /// Everything is unsure, likewise.
     all: Option<u32>,
     /// Something is to be read again, likewise.
     stale: Option<u32>,
 }
 
-impl Doubts {
+impl<A: Ip> Doubts<A> {
     /// Nothing has been read.
     pub fn of_all() -> Self {
         Self {
+            load: 0,
+            doubted: BTreeMap::new(),
+            withdrawn: BTreeMap::new(),
             all: Some(0),
-            ..Self::default()
+            stale: None,
         }
     }
 
@@ -57,7 +62,7 @@ impl Doubts {
         self.all = Some(self.load);
     }
 
-    pub fn doubt(&mut self, prefix: Prefix4) {
+    pub fn doubt(&mut self, prefix: Prefix<A>) {
         self.doubted.insert(prefix, self.load);
     }
 
@@ -66,17 +71,17 @@ impl Doubts {
         self.stale = Some(self.load);
     }
 
-    pub fn withdraw(&mut self, prefix: Prefix4) {
+    pub fn withdraw(&mut self, prefix: Prefix<A>) {
         self.withdrawn
             .insert(prefix, (self.load, LOADS_OF_WITHDRAWN));
         self.stale();
     }
 
-    pub fn is_doubted(&self, prefix: Prefix4) -> bool {
+    pub fn is_doubted(&self, prefix: Prefix<A>) -> bool {
         self.doubted.contains_key(&prefix)
     }
 
-    pub fn is_withdrawn(&self, prefix: Prefix4) -> bool {
+    pub fn is_withdrawn(&self, prefix: Prefix<A>) -> bool {
         self.withdrawn.contains_key(&prefix)
     }
 
@@ -94,7 +99,7 @@ impl Doubts {
     }
 
     /// All that it knows.
-    pub fn prefixes(&self) -> impl Iterator<Item = Prefix4> {
+    pub fn prefixes(&self) -> impl Iterator<Item = Prefix<A>> {
         self.doubted.keys().chain(self.withdrawn.keys()).copied()
     }
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's three tables, without their order.
+//! The kernel's tables, without their order.
 
-use freeway_prefix::Prefix4;
+use freeway_prefix::Prefix;
 
 use crate::alias::{Alias, Cell};
 use crate::change::{Change, Kind};
+use crate::ip::Ip;
 use crate::longest::Longest;
-use crate::route::{Route4, Way};
+use crate::route::{Told, Way};
 use crate::term::{Term, Terms};
 
 /// A table that the kernel looks into, in the order in which it does.
@@ -21,8 +22,10 @@ impl Place {
     pub const ALL: [Place; 3] = [Place::Local, Place::Main, Place::Default];
 
     /// That of a table's number. Others need a policy rule to be looked into.
-    pub fn of(table: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|place| place.table() == table)
+    pub fn of<A: Ip>(table: u32) -> Option<Self> {
+        let all = Self::ALL.into_iter();
+        let mut looked_into = all.filter(|place| A::HAS_DEFAULT || *place != Place::Default);
+        looked_into.find(|place| place.table() == table)
     }
 
     pub fn table(self) -> u32 {
@@ -39,21 +42,31 @@ impl Place {
 pub enum Mode {
     /// As it happens.
     Now,
-    /// What was read may have it already, and what came after it. True: afterwards it was the only one of its TOS and priority.
+    /// What was read may have it already, and what came after it. True: afterwards it was the only one of its rank.
     Again(bool),
 }
 
 /// Routes by table and prefix.
-#[derive(Clone, Debug, Default)]
-pub struct Fib {
-    tables: [Longest<Cell>; 3],
-    terms: Terms,
+#[derive(Clone, Debug)]
+pub struct Fib<A> {
+    tables: [Longest<A, Cell>; 3],
+    terms: Terms<A>,
     routes: usize,
 }
 
-impl Fib {
+impl<A> Default for Fib<A> {
+    fn default() -> Self {
+        Self {
+            tables: Default::default(),
+            terms: Terms::default(),
+            routes: 0,
+        }
+    }
+}
+
+impl<A: Ip> Fib<A> {
     /// Of all routes, of which the same may be there more than once.
-    pub fn of(mut staged: Vec<(Place, Prefix4, Alias)>, terms: Terms) -> Self {
+    pub fn of(mut staged: Vec<(Place, Prefix<A>, Alias)>, terms: Terms<A>) -> Self {
         staged.sort_by_key(|(place, prefix, _)| (*place, *prefix));
         let mut fib = Self {
             terms,
@@ -62,7 +75,7 @@ impl Fib {
         for place in Place::ALL {
             let begin = staged.partition_point(|(at, ..)| *at < place);
             let end = staged.partition_point(|(at, ..)| *at <= place);
-            let mut cells: Vec<(Prefix4, Cell)> = Vec::with_capacity(end - begin);
+            let mut cells: Vec<(Prefix<A>, Cell)> = Vec::with_capacity(end - begin);
             for (_, prefix, alias) in &staged[begin..end] {
                 match cells.last_mut() {
                     Some((last, cell)) if last == prefix && cell.contains(alias) => {
@@ -79,11 +92,11 @@ impl Fib {
         fib
     }
 
-    pub fn table(&self, place: Place) -> &Longest<Cell> {
+    pub fn table(&self, place: Place) -> &Longest<A, Cell> {
         &self.tables[place as usize]
     }
 
-    pub fn terms(&self) -> &Terms {
+    pub fn terms(&self) -> &Terms<A> {
         &self.terms
     }
 
@@ -92,23 +105,23 @@ impl Fib {
     }
 
     /// Where a term leads.
-    pub fn way(&self, term: u32) -> Way {
+    pub fn way(&self, term: u32) -> Way<A> {
         self.terms.get(term).way
     }
 
-    /// True if the route is the only one of its TOS and priority.
-    pub fn is_alone(&self, place: Place, route: &Route4) -> bool {
+    /// True if the route is the only one of its rank.
+    pub fn is_alone(&self, place: Place, route: &Told<A>) -> bool {
         let alias = Alias {
             priority: route.priority,
             term: 0,
-            tos: route.tos,
+            only: route.only,
         };
         let cell = self.table(place).get(route.prefix);
         cell.is_some_and(|cell| cell.rivals(&alias) == 1)
     }
 
     /// False if it does not say enough, so that it is not known what the kernel has.
-    pub fn apply(&mut self, place: Place, change: &Change, mode: Mode) -> bool {
+    pub fn apply(&mut self, place: Place, change: &Change<A>, mode: Mode) -> bool {
         let Change { kind, route } = change;
         let term = Term::of(route);
         let known = self.terms.find(&term);
@@ -116,7 +129,7 @@ impl Fib {
             priority: route.priority,
             // of none
             term: known.unwrap_or(u32::MAX),
-            tos: route.tos,
+            only: route.only,
         };
         let cell = self.tables[place as usize].get(route.prefix);
         let there = known.is_some() && cell.is_some_and(|cell| cell.contains(&alias));
@@ -143,7 +156,7 @@ impl Fib {
         sure
     }
 
-    fn push(&mut self, place: Place, prefix: Prefix4, alias: Alias) {
+    fn push(&mut self, place: Place, prefix: Prefix<A>, alias: Alias) {
         let table = &mut self.tables[place as usize];
         match table.get_mut(prefix) {
             Some(cell) => cell.push(alias),
@@ -154,7 +167,7 @@ impl Fib {
         self.routes += 1;
     }
 
-    fn take(&mut self, place: Place, prefix: Prefix4, which: impl Fn(&Alias) -> bool) {
+    fn take(&mut self, place: Place, prefix: Prefix<A>, which: impl Fn(&Alias) -> bool) {
         let table = &mut self.tables[place as usize];
         let Some(cell) = table.get_mut(prefix) else {
             return;

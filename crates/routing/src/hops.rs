@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 
 use freeway_prefix::NextHop;
 
+use crate::ip::Ip;
 use crate::reach::Reach;
 
 /// The kernel decides, and may do anything.
@@ -17,11 +18,11 @@ pub const HOP_MAX: NextHop = 4095;
 
 /// What packets leave with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hop {
+pub struct Hop<A> {
     /// The interface.
     pub oif: u32,
     /// The neighbour's address.
-    pub gateway: u32,
+    pub gateway: A,
     /// The neighbour's MAC address.
     pub dst_mac: [u8; 6],
     /// The interface's.
@@ -32,17 +33,17 @@ pub struct Hop {
 
 /// Where packets are to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Target {
+pub struct Target<A> {
     pub oif: u32,
     /// The neighbour's address.
-    pub gateway: u32,
+    pub gateway: A,
     /// Path MTU of the route; 0: none.
     pub mtu: u16,
 }
 
-impl Target {
+impl<A: Ip> Target<A> {
     /// What is sent now; `None`: nothing can be.
-    pub fn hop(&self, reach: &Reach) -> Option<Hop> {
+    pub fn hop(&self, reach: &Reach<A>) -> Option<Hop<A>> {
         let link = reach.link(self.oif)?;
         let port = reach.port(self.oif)?;
         let mac = reach.neighbour(self.gateway, self.oif)?;
@@ -64,29 +65,41 @@ impl Target {
 }
 
 #[derive(Clone, Debug)]
-struct Slot {
-    target: Target,
+struct Slot<A> {
+    target: Target<A>,
     /// Prefixes that have it.
     users: u32,
-    told: Option<Hop>,
+    told: Option<Hop<A>>,
 }
 
 /// Targets and their numbers. A number that no prefix has any more is given to another target two calls of
 /// [`Hops::changes`] later: until the first one's changes are in force, packets are still sent by it.
-#[derive(Clone, Debug, Default)]
-pub struct Hops {
-    numbers: BTreeMap<Target, NextHop>,
+#[derive(Clone, Debug)]
+pub struct Hops<A> {
+    numbers: BTreeMap<Target<A>, NextHop>,
     /// By number.
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<Slot<A>>>,
     free: VecDeque<NextHop>,
     resting: Vec<NextHop>,
     /// What may differ from what was told.
     dirty: BTreeSet<NextHop>,
 }
 
-impl Hops {
+impl<A> Default for Hops<A> {
+    fn default() -> Self {
+        Self {
+            numbers: BTreeMap::new(),
+            slots: Vec::new(),
+            free: VecDeque::new(),
+            resting: Vec::new(),
+            dirty: BTreeSet::new(),
+        }
+    }
+}
+
+impl<A: Ip> Hops<A> {
     /// One more prefix has it; `None`: there is no number left.
-    pub fn take(&mut self, target: Target) -> Option<NextHop> {
+    pub fn take(&mut self, target: Target<A>) -> Option<NextHop> {
         let number = match self.numbers.get(&target) {
             Some(number) => *number,
             None => self.add(target)?,
@@ -97,7 +110,7 @@ impl Hops {
         Some(number)
     }
 
-    fn add(&mut self, target: Target) -> Option<NextHop> {
+    fn add(&mut self, target: Target<A>) -> Option<NextHop> {
         let number = match self.free.pop_front() {
             Some(number) => number,
             None if self.is_full() => return None,
@@ -132,15 +145,15 @@ impl Hops {
 
     /// A link or port changed.
     pub fn changed_link(&mut self, oif: u32) {
-        self.changed(target(oif, 0, 0)..=target(oif, u32::MAX, u16::MAX));
+        self.changed(target(oif, A::ENDS.0, 0)..=target(oif, A::ENDS.1, u16::MAX));
     }
 
     /// A neighbour changed.
-    pub fn changed_neighbour(&mut self, oif: u32, address: u32) {
+    pub fn changed_neighbour(&mut self, oif: u32, address: A) {
         self.changed(target(oif, address, 0)..=target(oif, address, u16::MAX));
     }
 
-    fn changed(&mut self, range: RangeInclusive<Target>) {
+    fn changed(&mut self, range: RangeInclusive<Target<A>>) {
         let numbers = self.numbers.range(range).map(|(_, number)| *number);
         self.dirty.extend(numbers);
     }
@@ -154,12 +167,12 @@ impl Hops {
         self.slots.len() > usize::from(HOP_MAX)
     }
 
-    fn slot(&mut self, number: NextHop) -> Option<&mut Slot> {
+    fn slot(&mut self, number: NextHop) -> Option<&mut Slot<A>> {
         self.slots.get_mut(usize::from(number))?.as_mut()
     }
 
     /// What differs from what was told.
-    pub fn changes(&mut self, reach: &Reach) -> Vec<(NextHop, Option<Hop>)> {
+    pub fn changes(&mut self, reach: &Reach<A>) -> Vec<(NextHop, Option<Hop<A>>)> {
         let mut changes = Vec::new();
         let mut retired = Vec::new();
         for number in std::mem::take(&mut self.dirty) {
@@ -190,12 +203,12 @@ impl Hops {
     }
 
     /// What is sent by a number now.
-    pub fn hop(&self, number: NextHop, reach: &Reach) -> Option<Hop> {
+    pub fn hop(&self, number: NextHop, reach: &Reach<A>) -> Option<Hop<A>> {
         let slot = self.slots.get(usize::from(number))?.as_ref()?;
         slot.target.hop(reach)
     }
 }
 
-fn target(oif: u32, gateway: u32, mtu: u16) -> Target {
+fn target<A>(oif: u32, gateway: A, mtu: u16) -> Target<A> {
     Target { oif, gateway, mtu }
 }

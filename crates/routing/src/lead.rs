@@ -1,61 +1,57 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the table is to say of a prefix.
 
-use freeway_prefix::Prefix4;
+use freeway_prefix::Prefix;
 
 use crate::alias::Cell;
 use crate::answer::Why;
 use crate::doubt::Doubts;
 use crate::fib::{Fib, Place};
 use crate::hops::Target;
+use crate::ip::Ip;
 use crate::reach::Reach;
 use crate::route::Way;
 
 /// Where a prefix leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lead {
+pub enum Lead<A> {
     /// To the kernel.
     Kernel(Why),
     /// To the kernel, by a unicast route.
     Unicast(Why),
     /// There.
-    To(Target),
+    To(Target<A>),
 }
-
-/// Addresses that `ip_route_input_slow()` treats apart, as first address and length.
-const RESERVED: [(u32, u8); 4] = [
-    (0, 8),
-    (0x7f00_0000, 8),
-    (0xe000_0000, 4),
-    (0xffff_ffff, 32),
-];
 
 /// Prefixes that are the kernel's whatever the routes are.
-pub fn reserved() -> impl Iterator<Item = Prefix4> {
-    let all = RESERVED.into_iter();
-    all.filter_map(|(address, length)| Prefix4::new(address, length))
+pub fn reserved<A: Ip>() -> impl Iterator<Item = Prefix<A>> {
+    let all = A::RESERVED.iter();
+    all.filter_map(|(address, length)| Prefix::new(*address, *length))
 }
 
-fn is_within(inner: Prefix4, outer: Prefix4) -> bool {
+fn is_within<A: Ip>(inner: Prefix<A>, outer: Prefix<A>) -> bool {
     outer.first() <= inner.first() && inner.last() <= outer.last()
 }
 
 /// What is known.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
-    pub fib: &'a Fib,
-    pub doubts: &'a Doubts,
-    pub reach: &'a Reach,
+pub struct View<'a, A: Ip> {
+    pub fib: &'a Fib<A>,
+    pub doubts: &'a Doubts<A>,
+    pub reach: &'a Reach<A>,
 }
 
-impl View<'_> {
+impl<A: Ip> View<'_, A> {
     /// `None`: the prefix is to be as the one around it, and the table does without it.
-    pub fn lead(&self, prefix: Prefix4) -> Option<Lead> {
+    pub fn lead(&self, prefix: Prefix<A>) -> Option<Lead<A>> {
         self.lead_of(prefix, self.fib.table(Place::Main).get(prefix))
     }
 
     /// The same of prefixes in order, each in one step.
-    pub fn leads(&self, prefixes: &[Prefix4]) -> impl Iterator<Item = (Prefix4, Option<Lead>)> {
+    pub fn leads(
+        &self,
+        prefixes: &[Prefix<A>],
+    ) -> impl Iterator<Item = (Prefix<A>, Option<Lead<A>>)> {
         let mut main = self.fib.table(Place::Main).iter().peekable();
         prefixes.iter().map(move |prefix| {
             while main.next_if(|(at, _)| at < prefix).is_some() {}
@@ -65,7 +61,7 @@ impl View<'_> {
     }
 
     /// With what main has there.
-    fn lead_of(&self, prefix: Prefix4, in_main: Option<&Cell>) -> Option<Lead> {
+    fn lead_of(&self, prefix: Prefix<A>, in_main: Option<&Cell>) -> Option<Lead<A>> {
         if self.doubts.is_withdrawn(prefix) {
             return Some(Lead::Kernel(Why::Withdrawn));
         }
@@ -93,17 +89,13 @@ impl View<'_> {
         self.of_host(prefix)
     }
 
-    fn of_cell(&self, prefix: Prefix4, cell: &Cell) -> Lead {
+    fn of_cell(&self, prefix: Prefix<A>, cell: &Cell) -> Lead<A> {
         match cell.choice() {
             Err(why) => Lead::Kernel(why),
             Ok(term) => match self.fib.way(term) {
                 Way::Kernel => Lead::Kernel(Why::Kind),
                 Way::Unicast { .. } => Lead::Unicast(Why::Special),
-                Way::Via {
-                    oif,
-                    gateway: 0,
-                    mtu,
-                } => self
+                Way::Via { oif, gateway, mtu } if gateway == A::default() => self
                     .neighbour(prefix, oif, mtu)
                     .map_or(Lead::Unicast(Why::OnLink), Lead::To),
                 Way::Via { oif, gateway, mtu } => Lead::To(Target { oif, gateway, mtu }),
@@ -112,32 +104,30 @@ impl View<'_> {
     }
 
     /// A neighbour at a link whose route has its address.
-    fn of_host(&self, prefix: Prefix4) -> Option<Lead> {
+    fn of_host(&self, prefix: Prefix<A>) -> Option<Lead<A>> {
         let address = prefix.first();
-        if prefix.length() != 32 || self.reach.neighbours(address, address).next().is_none() {
+        if !prefix.is_host() || self.reach.neighbours(address, address).next().is_none() {
             return None;
         }
-        let [main, default] =
-            [Place::Main, Place::Default].map(|place| self.fib.table(place).longest(address, 32));
+        let [main, default] = [Place::Main, Place::Default]
+            .map(|place| self.fib.table(place).longest(address, A::LENGTH));
         let (outer, cell) = main.or(default)?;
         if self.doubts.is_withdrawn(outer) || self.doubts.is_doubted(outer) {
             return None;
         }
         match self.fib.way(cell.choice().ok()?) {
-            Way::Via {
-                oif,
-                gateway: 0,
-                mtu,
-            } => self.neighbour(prefix, oif, mtu).map(Lead::To),
+            Way::Via { oif, gateway, mtu } if gateway == A::default() => {
+                self.neighbour(prefix, oif, mtu).map(Lead::To)
+            }
             _ => None,
         }
     }
 
-    fn neighbour(&self, prefix: Prefix4, oif: u32, mtu: u16) -> Option<Target> {
+    fn neighbour(&self, prefix: Prefix<A>, oif: u32, mtu: u16) -> Option<Target<A>> {
         let gateway = prefix.first();
         self.reach
             .neighbour(gateway, oif)
-            .filter(|_| prefix.length() == 32)?;
+            .filter(|_| prefix.is_host())?;
         Some(Target { oif, gateway, mtu })
     }
 }

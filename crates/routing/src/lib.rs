@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kernel's IPv4 routes, and what XDP is to do by them. No I/O, no clock, no threads.
+//! The kernel's routes, and what XDP is to do by them, for each family. No I/O, no clock, no threads.
 //!
 //! [`Routing`] is told of routes, links, addresses and neighbours, and says which number, a *leaf*, each prefix of a table
-//! of longest prefix match has ([`freeway_prefix::Table4`]), and what is sent by each number. The answer for an address is the
-//! kernel's own, with the three tables that it looks into (local, main, default), or one of two that leave the packet
+//! of longest prefix match has ([`freeway_prefix::Table`]), and what is sent by each number. The answer for an address is the
+//! kernel's own, with the tables that it looks into (local, main, and of IPv4 default), or one of two that leave the packet
 //! to it: [`LEAF_KERNEL`] and [`LEAF_UNICAST`].
 //!
 //! The kernel deletes routes without telling (`fib_sync_down_dev`, `fib_sync_down_addr`, `nexthop_flush_dev`). What may have
@@ -19,6 +19,7 @@ mod change;
 mod doubt;
 mod fib;
 mod hops;
+mod ip;
 mod lead;
 mod load;
 mod longest;
@@ -34,6 +35,7 @@ mod tests;
 
 pub use answer::{Answer, Changes, Counts, Why};
 pub use hops::{HOP_MAX, Hop, LEAF_KERNEL, LEAF_UNICAST};
+pub use ip::Ip;
 pub use reach::Exit;
-pub use route::{Route4, Way};
+pub use route::{Told, Way};
 pub use routing::Routing;

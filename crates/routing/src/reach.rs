@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Links, ports, addresses and neighbours: whether something can be sent, and with which MAC addresses.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-
 use freeway_kernel::model::{Addr, Link, Mac, Neigh};
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::ip::Ip;
 
 /// A port by which packets may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// Its own MAC address.
     pub mac: [u8; 6],
-    /// The link's MTU.
+    /// The link's MTU, or the family's there.
     pub mtu: u32,
 }
 
@@ -39,24 +39,28 @@ impl LinkState {
 }
 
 /// What there is around this machine.
-#[derive(Clone, Debug, Default)]
-pub struct Reach {
+#[derive(Clone, Debug)]
+pub struct Reach<A> {
     links: BTreeMap<u32, LinkState>,
     ports: BTreeMap<u32, Exit>,
     /// By address and interface: those that packets may be sent to.
-    neighbours: BTreeMap<(u32, u32), Mac>,
+    neighbours: BTreeMap<(A, u32), Mac>,
     /// With interface and length.
-    addresses: BTreeSet<(u32, u32, u8)>,
+    addresses: BTreeSet<(A, u32, u8)>,
 }
 
-fn v4(ip: IpAddr) -> Option<u32> {
-    match ip {
-        IpAddr::V4(ip) => Some(ip.to_bits()),
-        IpAddr::V6(_) => None,
+impl<A> Default for Reach<A> {
+    fn default() -> Self {
+        Self {
+            links: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            neighbours: BTreeMap::new(),
+            addresses: BTreeSet::new(),
+        }
     }
 }
 
-impl Reach {
+impl<A: Ip> Reach<A> {
     /// What was known of it before, and what is.
     pub fn set_link(&mut self, link: &Link) -> (Option<LinkState>, LinkState) {
         let now = LinkState::of(link);
@@ -85,15 +89,15 @@ impl Reach {
     }
 
     pub fn add_address(&mut self, addr: &Addr) {
-        if let Some(address) = v4(addr.local) {
+        if let Some(address) = A::of(addr.local) {
             self.addresses
                 .insert((address, addr.ifindex, addr.prefix_len));
         }
     }
 
-    /// The address, if it is one of IPv4, and whether the interface has none left.
-    pub fn remove_address(&mut self, addr: &Addr) -> Option<(u32, bool)> {
-        let address = v4(addr.local)?;
+    /// The address, if it is one of the family, and whether the interface has none left.
+    pub fn remove_address(&mut self, addr: &Addr) -> Option<(A, bool)> {
+        let address = A::of(addr.local)?;
         self.addresses
             .remove(&(address, addr.ifindex, addr.prefix_len));
         let left = self.addresses.iter();
@@ -102,8 +106,8 @@ impl Reach {
     }
 
     /// In order.
-    pub fn addresses(&self) -> Vec<u32> {
-        let mut all: Vec<u32> = self
+    pub fn addresses(&self) -> Vec<A> {
+        let mut all: Vec<A> = self
             .addresses
             .iter()
             .map(|(address, ..)| *address)
@@ -113,8 +117,8 @@ impl Reach {
     }
 
     /// Its address, if where it is changed or whether it is there.
-    pub fn set_neighbour(&mut self, neigh: &Neigh, there: bool) -> Option<u32> {
-        let address = v4(neigh.ip)?;
+    pub fn set_neighbour(&mut self, neigh: &Neigh, there: bool) -> Option<A> {
+        let address = A::of(neigh.ip)?;
         let key = (address, neigh.ifindex);
         let fit = |mac: &Mac| !mac.is_multicast() && *mac != Mac::default();
         let mac = neigh
@@ -127,12 +131,12 @@ impl Reach {
         (before != mac).then_some(address)
     }
 
-    pub fn neighbour(&self, address: u32, ifindex: u32) -> Option<&Mac> {
+    pub fn neighbour(&self, address: A, ifindex: u32) -> Option<&Mac> {
         self.neighbours.get(&(address, ifindex))
     }
 
     /// The addresses of neighbours among these, in order.
-    pub fn neighbours(&self, first: u32, last: u32) -> impl Iterator<Item = u32> {
+    pub fn neighbours(&self, first: A, last: A) -> impl Iterator<Item = A> {
         let mut before = None;
         let all = self.neighbours.range((first, 0)..=(last, u32::MAX));
         all.filter_map(move |((address, _), _)| {

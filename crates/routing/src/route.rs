@@ -2,49 +2,50 @@
 //! A route as it is told.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{IpAddr, Ipv4Addr};
 
-use freeway_kernel::model::{Family, Route};
-use freeway_prefix::Prefix4;
+use freeway_kernel::model::Route;
+use freeway_prefix::Prefix;
+
+use crate::ip::Ip;
 
 /// RTN_UNICAST.
 const UNICAST: u8 = 1;
 
-/// What an IPv4 route says, in few bytes. Addresses are in host order, 0 is none.
+/// What a route says, in few bytes. Addresses are in host order, 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Route4 {
+pub struct Told<A> {
     /// Its table: 255 local, 254 main, 253 default.
     pub table: u32,
     /// Its destinations.
-    pub prefix: Prefix4,
-    /// The TOS that it is for; 0: any.
-    pub tos: u8,
+    pub prefix: Prefix<A>,
+    /// Not 0: it is for some packets alone, those of one TOS, or of some sources (RTA_SRC).
+    pub only: u8,
     /// Metric, lower wins.
     pub priority: u32,
     /// Where it leads.
-    pub way: Way,
+    pub way: Way<A>,
     /// Preferred source address.
-    pub prefsrc: u32,
+    pub prefsrc: A,
     /// Nexthop object.
     pub nexthop_id: u32,
-    /// Differs, as good as always, if anything else does. So routes of one prefix, TOS and priority are told apart.
+    /// Differs, as good as always, if anything else does. So routes of one prefix and rank are told apart.
     pub rest: u32,
 }
 
 /// Where a route leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum Way<A> {
     /// One way out, and nothing else happens.
     Via {
         /// The interface.
         oif: u32,
         /// The next router; 0: each destination is on the link.
-        gateway: u32,
+        gateway: A,
         /// Path MTU metric; 0: none.
         mtu: u16,
     },
-    /// Packets are forwarded, in a way that is the kernel's: several hops, encapsulation, an IPv6 gateway, realms, a locked
-    /// path MTU.
+    /// Packets are forwarded, in a way that is the kernel's: several hops, encapsulation, a gateway of the other family,
+    /// realms, a locked path MTU, a time at which it ends.
     Unicast {
         /// The interfaces: of each, the bit of its index modulo 32.
         links: u32,
@@ -53,7 +54,7 @@ pub enum Way {
     Kernel,
 }
 
-impl Way {
+impl<A: Ip> Way<A> {
     /// True if it may be by a link.
     pub(crate) fn may_leave_by(&self, ifindex: u32) -> bool {
         match self {
@@ -68,44 +69,34 @@ fn bit(ifindex: u32) -> u32 {
     1 << (ifindex % 32)
 }
 
-fn bits(ip: IpAddr) -> Option<u32> {
-    match ip {
-        IpAddr::V4(ip) => Some(ip.to_bits()),
-        IpAddr::V6(_) => None,
-    }
-}
-
-impl Route4 {
-    /// `None` if it is not of IPv4.
+impl<A: Ip> Told<A> {
+    /// `None` if it is not of the family.
     #[must_use]
     pub fn of(route: &Route) -> Option<Self> {
-        let prefix = match (route.family, route.dst.addr) {
-            (Family::Ipv4, IpAddr::V4(address)) => Prefix4::new(address.to_bits(), route.dst.len)?,
-            _ => return None,
-        };
+        let prefix = Prefix::new(A::of(route.dst.addr)?, route.dst.len)?;
         let mut hasher = DefaultHasher::new();
         (route.kind, route.protocol, route.scope, route.mtu).hash(&mut hasher);
-        (route.special, &route.hops).hash(&mut hasher);
+        (route.special, &route.hops, route.src).hash(&mut hasher);
         Some(Self {
             table: route.table,
             prefix,
-            tos: route.tos,
+            only: route.tos | u8::from(route.src.is_some()),
             priority: route.priority,
             way: way(route),
-            prefsrc: route.prefsrc.and_then(bits).unwrap_or(0),
+            prefsrc: route.prefsrc.and_then(A::of).unwrap_or_default(),
             nexthop_id: route.nexthop_id.unwrap_or(0),
             rest: hasher.finish() as u32,
         })
     }
 }
 
-fn way(route: &Route) -> Way {
+fn way<A: Ip>(route: &Route) -> Way<A> {
     if route.kind != UNICAST {
         return Way::Kernel;
     }
     if let [hop] = route.hops.as_slice()
         && let (Some(oif), false) = (hop.oif, route.special)
-        && let Some(gateway) = bits(hop.gateway.unwrap_or(Ipv4Addr::UNSPECIFIED.into()))
+        && let Some(gateway) = hop.gateway.map_or(Some(A::default()), A::of)
     {
         let mtu = route.mtu.unwrap_or(0);
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);

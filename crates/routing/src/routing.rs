@@ -4,36 +4,37 @@
 use std::collections::BTreeMap;
 
 use freeway_kernel::model::{Addr, Event, Link, Neigh, Source};
-use freeway_prefix::Prefix4;
+use freeway_prefix::Prefix;
 
 use crate::answer::{Answer, Changes, Counts};
 use crate::change::{Change, Kind};
 use crate::doubt::Doubts;
 use crate::fib::{Fib, Mode, Place};
 use crate::hops::{Hops, LEAF_UNICAST};
+use crate::ip::Ip;
 use crate::lead::{View, reserved};
 use crate::load::Load;
 use crate::reach::{Exit, LinkState, Reach};
-use crate::route::{Route4, Way};
+use crate::route::{Told, Way};
 use crate::sweep::Sweep;
 use crate::table::Table;
 use crate::term::Term;
 
-/// The kernel's IPv4 routes, and what XDP is to do by them.
+/// The kernel's routes of one family, and what XDP is to do by them.
 #[derive(Clone, Debug)]
-pub struct Routing {
-    fib: Fib,
-    doubts: Doubts,
-    reach: Reach,
-    table: Table,
-    hops: Hops,
-    load: Option<Load>,
+pub struct Routing<A: Ip> {
+    fib: Fib<A>,
+    doubts: Doubts<A>,
+    reach: Reach<A>,
+    table: Table<A>,
+    hops: Hops<A>,
+    load: Option<Load<A>>,
     /// What went since the last call of [`Routing::changes`]. Events of routes come by another socket: what is heard of a
     /// route now may be from before.
-    sweeps: Vec<Sweep>,
+    sweeps: Vec<Sweep<A>>,
 }
 
-impl Default for Routing {
+impl<A: Ip> Default for Routing<A> {
     fn default() -> Self {
         Self::new()
     }
@@ -50,7 +51,7 @@ macro_rules! view {
     };
 }
 
-impl Routing {
+impl<A: Ip> Routing<A> {
     /// Nothing is known.
     #[must_use]
     pub fn new() -> Self {
@@ -82,7 +83,7 @@ impl Routing {
     }
 
     /// Routes that were read.
-    pub fn load(&mut self, routes: impl IntoIterator<Item = Route4>) {
+    pub fn load(&mut self, routes: impl IntoIterator<Item = Told<A>>) {
         if let Some(load) = &mut self.load {
             routes.into_iter().for_each(|route| load.add(&route));
         }
@@ -128,9 +129,9 @@ impl Routing {
         match event {
             Event::RouteChanged(route, replaced) => {
                 let kind = if *replaced { Kind::Replaced } else { Kind::New };
-                self.route(kind, Route4::of(route));
+                self.route(kind, Told::of(route));
             }
-            Event::RouteGone(route) => self.route(Kind::Gone, Route4::of(route)),
+            Event::RouteGone(route) => self.route(Kind::Gone, Told::of(route)),
             Event::NexthopChanged { id } => self.sweep(Sweep::Object(*id)),
             Event::LinkChanged(link) => self.link(link),
             Event::LinkGone { ifindex } => {
@@ -160,7 +161,7 @@ impl Routing {
     /// The kernel did something else with an address than the table says. The prefix that decided is the kernel's until all
     /// routes have been read twice; it is returned, unless it was the kernel's already. Of the two only the first is asked for by
     /// [`Routing::wants_load`], so that what goes wrong again and again does not have routes read all the time.
-    pub fn withdraw(&mut self, address: u32) -> Option<Prefix4> {
+    pub fn withdraw(&mut self, address: A) -> Option<Prefix<A>> {
         let (prefix, entry) = self.table.longest(address)?;
         if entry.leaf <= LEAF_UNICAST {
             return None;
@@ -173,7 +174,7 @@ impl Routing {
     /// What changed since the last call, which must be in force by now. Of a new one, hops come first, then prefixes.
     ///
     /// To be called when all events of one [`Mirror::read`](freeway_kernel::mirror::Mirror::read) have been told, not between them.
-    pub fn changes(&mut self) -> Changes {
+    pub fn changes(&mut self) -> Changes<A> {
         self.sweeps.clear();
         self.table.settle_crowded(view!(self), &mut self.hops);
         Changes {
@@ -184,9 +185,10 @@ impl Routing {
 
     /// What the table says of an address; `None`: nothing, there is no route.
     #[must_use]
-    pub fn lookup(&self, address: u32) -> Option<Answer> {
+    pub fn lookup(&self, address: A) -> Option<Answer<A>> {
         let (prefix, entry) = self.table.longest(address)?;
-        let longest = |place: Place| Some((place, self.fib.table(place).longest(address, 32)?));
+        let longest =
+            |place: Place| Some((place, self.fib.table(place).longest(address, A::LENGTH)?));
         let route = Place::ALL.into_iter().find_map(longest);
         let route = route.map(|(place, (prefix, cell))| {
             let way = cell.choice().ok().map(|term| self.fib.way(term));
@@ -216,13 +218,13 @@ impl Routing {
 
     /// The addresses of this machine, in order: the kernel takes no packets from them.
     #[must_use]
-    pub fn own_addresses(&self) -> Vec<u32> {
+    pub fn own_addresses(&self) -> Vec<A> {
         self.reach.addresses()
     }
 
-    fn route(&mut self, kind: Kind, route: Option<Route4>) {
+    fn route(&mut self, kind: Kind, route: Option<Told<A>>) {
         let Some(route) = route else { return };
-        let Some(place) = Place::of(route.table) else {
+        let Some(place) = Place::of::<A>(route.table) else {
             return;
         };
         let change = Change { kind, route };
@@ -276,7 +278,7 @@ impl Routing {
     fn neighbour(&mut self, neigh: &Neigh, there: bool) {
         if let Some(address) = self.reach.set_neighbour(neigh, there) {
             self.hops.changed_neighbour(neigh.ifindex, address);
-            self.settle(Prefix4::host(address));
+            self.settle(Prefix::host(address));
         }
     }
 
@@ -287,7 +289,7 @@ impl Routing {
     }
 
     /// Doubts all routes that may have gone with it, from now on.
-    fn sweep(&mut self, sweep: Sweep) {
+    fn sweep(&mut self, sweep: Sweep<A>) {
         self.sweeps.push(sweep);
         for prefix in self.mark(|term| sweep.meets(term)) {
             self.settle_around(prefix);
@@ -295,7 +297,7 @@ impl Routing {
     }
 
     /// Those of the local table are the kernel's as they are.
-    fn mark(&mut self, which: impl Fn(&Term) -> bool) -> Vec<Prefix4> {
+    fn mark(&mut self, which: impl Fn(&Term<A>) -> bool) -> Vec<Prefix<A>> {
         let Some(marks) = self.fib.terms().select(which) else {
             return Vec::new();
         };
@@ -305,41 +307,41 @@ impl Routing {
             let mut aliases = cell.aliases().iter();
             aliases.any(|alias| marks[alias.term as usize])
         });
-        let marked: Vec<Prefix4> = marked.map(|(prefix, _)| prefix).collect();
+        let marked: Vec<Prefix<A>> = marked.map(|(prefix, _)| prefix).collect();
         for prefix in &marked {
             self.doubts.doubt(*prefix);
         }
         marked
     }
 
-    fn settle(&mut self, prefix: Prefix4) {
+    fn settle(&mut self, prefix: Prefix<A>) {
         self.table.settle(prefix, view!(self), &mut self.hops);
     }
 
     /// A prefix of main or default, and what may depend on it: neighbours, and what default has there.
-    fn settle_around(&mut self, prefix: Prefix4) {
+    fn settle_around(&mut self, prefix: Prefix<A>) {
         self.settle(prefix);
         let neighbours = self.reach.neighbours(prefix.first(), prefix.last());
-        let mut inner: Vec<Prefix4> = neighbours.map(Prefix4::host).collect();
+        let mut inner: Vec<Prefix<A>> = neighbours.map(Prefix::host).collect();
         let default = self.fib.table(Place::Default);
         inner.extend(default.within(prefix).map(|(prefix, _)| prefix));
         inner.into_iter().for_each(|prefix| self.settle(prefix));
     }
 
     /// A prefix of the local table, and all within it.
-    fn settle_within(&mut self, prefix: Prefix4) {
+    fn settle_within(&mut self, prefix: Prefix<A>) {
         self.settle_around(prefix);
         let main = self.fib.table(Place::Main).within(prefix);
-        let inner: Vec<Prefix4> = main.map(|(prefix, _)| prefix).collect();
+        let inner: Vec<Prefix<A>> = main.map(|(prefix, _)| prefix).collect();
         inner.into_iter().for_each(|prefix| self.settle(prefix));
     }
 
     fn settle_all(&mut self) {
         let tables = Place::ALL.map(|place| self.fib.table(place).iter());
         let routes = tables.into_iter().flatten().map(|(prefix, _)| prefix);
-        let mut prefixes: Vec<Prefix4> = routes.collect();
-        let neighbours = self.reach.neighbours(0, u32::MAX);
-        prefixes.extend(neighbours.map(Prefix4::host));
+        let mut prefixes: Vec<Prefix<A>> = routes.collect();
+        let neighbours = self.reach.neighbours(A::ENDS.0, A::ENDS.1);
+        prefixes.extend(neighbours.map(Prefix::host));
         prefixes.extend(self.doubts.prefixes().chain(reserved()));
         // all are runs in order
         prefixes.sort();
@@ -350,7 +352,7 @@ impl Routing {
 }
 
 /// True of a route that the kernel cannot have as its link is.
-fn is_lost(reach: &Reach, term: &Term) -> bool {
+fn is_lost<A: Ip>(reach: &Reach<A>, term: &Term<A>) -> bool {
     // of several ways out, others may be left
     let Way::Via { oif, .. } = term.way else {
         return false;

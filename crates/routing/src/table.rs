@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use freeway_prefix::{NextHop, Prefix4};
+use freeway_prefix::{NextHop, Prefix};
 
 use crate::answer::Why;
 use crate::hops::{Hops, LEAF_KERNEL, LEAF_UNICAST};
+use crate::ip::Ip;
 use crate::lead::{Lead, View};
 use crate::longest::Longest;
 
@@ -19,19 +20,30 @@ pub struct Entry {
 }
 
 /// Prefixes and their leaves.
-#[derive(Clone, Debug, Default)]
-pub struct Table {
-    entries: Longest<Entry>,
+#[derive(Clone, Debug)]
+pub struct Table<A> {
+    entries: Longest<A, Entry>,
     /// What was told, of those that may differ from it.
-    told: BTreeMap<Prefix4, Option<NextHop>>,
+    told: BTreeMap<Prefix<A>, Option<NextHop>>,
     /// Those that found no number of a next hop.
-    crowded: BTreeSet<Prefix4>,
+    crowded: BTreeSet<Prefix<A>>,
     kept: BTreeMap<Why, usize>,
 }
 
-impl Table {
+impl<A> Default for Table<A> {
+    fn default() -> Self {
+        Self {
+            entries: Longest::default(),
+            told: BTreeMap::new(),
+            crowded: BTreeSet::new(),
+            kept: BTreeMap::new(),
+        }
+    }
+}
+
+impl<A: Ip> Table<A> {
     /// Has a prefix be as what is known says.
-    pub fn settle(&mut self, prefix: Prefix4, view: View<'_>, hops: &mut Hops) {
+    pub fn settle(&mut self, prefix: Prefix<A>, view: View<'_, A>, hops: &mut Hops<A>) {
         let entry = self.entry(prefix, view.lead(prefix), hops);
         let old = match entry {
             Some(entry) => self.entries.insert(prefix, entry),
@@ -41,7 +53,7 @@ impl Table {
     }
 
     /// Has all of it be as what is known says. Prefixes are in order, each once, and all that may say anything are among them.
-    pub fn settle_all(&mut self, prefixes: &[Prefix4], view: View<'_>, hops: &mut Hops) {
+    pub fn settle_all(&mut self, prefixes: &[Prefix<A>], view: View<'_, A>, hops: &mut Hops<A>) {
         let mut entries = Vec::with_capacity(prefixes.len());
         let mut old = std::mem::take(&mut self.entries).into_iter().peekable();
         for (prefix, lead) in view.leads(prefixes) {
@@ -63,7 +75,12 @@ impl Table {
     }
 
     /// What it is to have, with a number taken.
-    fn entry(&mut self, prefix: Prefix4, lead: Option<Lead>, hops: &mut Hops) -> Option<Entry> {
+    fn entry(
+        &mut self,
+        prefix: Prefix<A>,
+        lead: Option<Lead<A>>,
+        hops: &mut Hops<A>,
+    ) -> Option<Entry> {
         self.crowded.remove(&prefix);
         let entry = match lead? {
             Lead::Kernel(why) => Entry {
@@ -91,10 +108,10 @@ impl Table {
     /// Gives the old number back, counts, and notes what is to be told.
     fn replaced(
         &mut self,
-        prefix: Prefix4,
+        prefix: Prefix<A>,
         old: Option<Entry>,
         new: Option<Entry>,
-        hops: &mut Hops,
+        hops: &mut Hops<A>,
     ) {
         if let Some(old) = old {
             hops.give(old.leaf);
@@ -114,7 +131,7 @@ impl Table {
     }
 
     /// Tries again what found no number.
-    pub fn settle_crowded(&mut self, view: View<'_>, hops: &mut Hops) {
+    pub fn settle_crowded(&mut self, view: View<'_, A>, hops: &mut Hops<A>) {
         while hops.has_room()
             && let Some(prefix) = self.crowded.first().copied()
         {
@@ -123,19 +140,19 @@ impl Table {
     }
 
     /// What differs from what was told.
-    pub fn changes(&mut self) -> Vec<(Prefix4, Option<NextHop>)> {
+    pub fn changes(&mut self) -> Vec<(Prefix<A>, Option<NextHop>)> {
         let told = std::mem::take(&mut self.told).into_iter();
         let now = told.map(|(prefix, told)| (prefix, told, self.leaf(prefix)));
         let changed = now.filter(|(_, told, now)| told != now);
         changed.map(|(prefix, _, now)| (prefix, now)).collect()
     }
 
-    fn leaf(&self, prefix: Prefix4) -> Option<NextHop> {
+    fn leaf(&self, prefix: Prefix<A>) -> Option<NextHop> {
         self.entries.get(prefix).map(|entry| entry.leaf)
     }
 
-    pub fn longest(&self, address: u32) -> Option<(Prefix4, Entry)> {
-        let (prefix, entry) = self.entries.longest(address, 32)?;
+    pub fn longest(&self, address: A) -> Option<(Prefix<A>, Entry)> {
+        let (prefix, entry) = self.entries.longest(address, A::LENGTH)?;
         Some((prefix, *entry))
     }
 

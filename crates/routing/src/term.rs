@@ -3,19 +3,20 @@
 
 use std::collections::HashMap;
 
-use crate::route::{Route4, Way};
+use crate::ip::Ip;
+use crate::route::{Told, Way};
 
 /// All of a route but where it is and its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Term {
-    pub way: Way,
-    pub prefsrc: u32,
+pub struct Term<A> {
+    pub way: Way<A>,
+    pub prefsrc: A,
     pub nexthop_id: u32,
     pub rest: u32,
 }
 
-impl Term {
-    pub fn of(route: &Route4) -> Self {
+impl<A: Ip> Term<A> {
+    pub fn of(route: &Told<A>) -> Self {
         Self {
             way: route.way,
             prefsrc: route.prefsrc,
@@ -26,21 +27,31 @@ impl Term {
 }
 
 /// Numbers of terms, each with how many routes have it.
-#[derive(Clone, Debug, Default)]
-pub struct Terms {
-    list: Vec<(Term, u32)>,
-    numbers: HashMap<Term, u32>,
+#[derive(Clone, Debug)]
+pub struct Terms<A> {
+    list: Vec<(Term<A>, u32)>,
+    numbers: HashMap<Term<A>, u32>,
     free: Vec<u32>,
 }
 
-impl Terms {
+impl<A> Default for Terms<A> {
+    fn default() -> Self {
+        Self {
+            list: Vec::new(),
+            numbers: HashMap::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<A: Ip> Terms<A> {
     /// The number of a term, if any route has it.
-    pub fn find(&self, term: &Term) -> Option<u32> {
+    pub fn find(&self, term: &Term<A>) -> Option<u32> {
         self.numbers.get(term).copied()
     }
 
     /// One more route has it.
-    pub fn take(&mut self, term: Term) -> u32 {
+    pub fn take(&mut self, term: Term<A>) -> u32 {
         let number = match self.numbers.get(&term) {
             Some(&number) => number,
             None => {
@@ -67,12 +78,12 @@ impl Terms {
         }
     }
 
-    pub fn get(&self, number: u32) -> &Term {
+    pub fn get(&self, number: u32) -> &Term<A> {
         &self.list[number as usize].0
     }
 
     /// Of each number, whether routes have it and `which` holds; `None` if it holds of none.
-    pub fn select(&self, which: impl Fn(&Term) -> bool) -> Option<Vec<bool>> {
+    pub fn select(&self, which: impl Fn(&Term<A>) -> bool) -> Option<Vec<bool>> {
         let list = self.list.iter();
         let marks: Vec<bool> = list
             .map(|(term, users)| *users > 0 && which(term))

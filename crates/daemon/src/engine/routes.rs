@@ -5,19 +5,16 @@ mod answer;
 mod follow;
 mod judge;
 mod loader;
+mod side;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use freeway_datapath::RouteTable;
-use freeway_kernel::model::Event;
-use freeway_prefix::{NextHop, Prefix4};
-use freeway_routing::{Hop, Routing};
+use freeway_kernel::model::{Event, Family};
 
-use self::loader::Loader;
-
-/// Prefixes that one turn brings into the table: more are brought piece by piece, and nothing is valid until all are.
-const PREFIXES_PER_TURN: usize = 16_384;
+use self::judge::Device6;
+use self::side::Side;
 
 /// A prefix that is withdrawn is tried again once all routes were read, and were read once more so much later.
 const WITHDRAWN: Duration = Duration::from_secs(60);
@@ -27,8 +24,8 @@ const WITHDRAWN: Duration = Duration::from_secs(60);
 pub(super) struct Routes {
     /// None: no port has them.
     table: Option<Table>,
-    /// Why no port has.
-    reason: Option<String>,
+    /// Why no port has, by family.
+    reasons: Reasons,
     ports_kept: BTreeMap<String, String>,
     /// What forwarded packets meet in the firewall, as it was last read.
     rules: Option<String>,
@@ -37,22 +34,36 @@ pub(super) struct Routes {
     /// Why there can be no table.
     failed: Option<String>,
     strayed: u64,
+    /// What nothing tells of, as ports were last judged by it.
+    devices6: BTreeMap<u32, Device6>,
 }
 
-/// The table, and what it is made of.
+/// Why no port has prefix paths of a family.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Reasons {
+    ipv4: Option<String>,
+    ipv6: Option<String>,
+}
+
+impl Reasons {
+    fn of(&self, family: Family) -> &Option<String> {
+        match family {
+            Family::Ipv4 => &self.ipv4,
+            Family::Ipv6 => &self.ipv6,
+        }
+    }
+
+    /// None has any, and why; of both IPv4's.
+    fn of_both(&self) -> Option<&String> {
+        self.ipv4.as_ref().filter(|_| self.ipv6.is_some())
+    }
+}
+
+/// The data plane's tables, and what they are made of.
 struct Table {
-    routing: Routing,
     data: RouteTable,
-    loader: Loader,
-    /// Next hops by leaf.
-    neighbours: BTreeMap<NextHop, u32>,
-    /// Not yet in the data plane.
-    hops: BTreeMap<NextHop, Option<Hop>>,
-    prefixes: VecDeque<(Prefix4, Option<NextHop>)>,
-    /// The data plane has no room for all prefixes.
-    full: bool,
-    /// When a prefix was last withdrawn, if all routes were not read since.
-    withdrawn: Option<Instant>,
+    v4: Side<u32>,
+    v6: Side<u128>,
 }
 
 impl Routes {
@@ -65,7 +76,8 @@ impl Routes {
     /// Everything is the kernel's, for now.
     pub(super) fn invalidate(&self) {
         if let Some(table) = &self.table {
-            table.data.set_valid(false);
+            table.data.set_valid::<u32>(false);
+            table.data.set_valid::<u128>(false);
         }
     }
 
@@ -79,27 +91,32 @@ impl Routes {
     /// The kernel changed.
     pub(super) fn heard(&mut self, event: &Event) {
         if let Some(table) = &mut self.table {
-            table.routing.event(event);
-            if !table.routing.ready() {
-                table.data.set_valid(false);
-            }
+            table.v4.heard(event, &table.data);
+            table.v6.heard(event, &table.data);
         }
     }
 
     /// A piece of the kernel's routes; never without a table.
     pub(super) async fn loaded(&mut self) -> Loaded {
         match &mut self.table {
-            Some(table) => table.loader.next().await,
+            Some(table) => tokio::select! {
+                piece = table.v4.loaded() => Loaded::Ipv4(piece),
+                piece = table.v6.loaded() => Loaded::Ipv6(piece),
+            },
             None => std::future::pending().await,
         }
     }
 
     /// More is to be brought into the table than a turn has time for.
     pub(super) fn has_work(&self) -> bool {
-        self.table
-            .as_ref()
-            .is_some_and(|table| !table.prefixes.is_empty())
+        let table = self.table.as_ref();
+        table.is_some_and(|table| table.v4.has_work() || table.v6.has_work())
     }
 }
 
-pub(super) use loader::Loaded;
+/// A piece of a family's routes.
+#[derive(Debug)]
+pub(super) enum Loaded {
+    Ipv4(loader::Piece<u32>),
+    Ipv6(loader::Piece<u128>),
+}

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway routes`.
 
-use freeway_api::{NextHop, RouteAnswer, Routes};
+use std::net::IpAddr;
+
+use freeway_api::{FamilyRoutes, NextHop, RouteAnswer, Routes};
 use freeway_console::{Page, Terminal, bytes, count, plural};
 
 /// The whole page.
@@ -11,7 +13,9 @@ pub fn routes(routes: &Routes, terminal: Terminal) -> String {
         page.words("", &answered(answer));
         return page.finish();
     }
-    page.words("", &headline(routes));
+    for line in headlines(routes) {
+        page.words("", &line);
+    }
     if !routes.next_hops.is_empty() {
         page.head("By next hop");
         let rows: Vec<_> = routes.next_hops.iter().map(by_hop).collect();
@@ -24,14 +28,18 @@ pub fn routes(routes: &Routes, terminal: Terminal) -> String {
         );
         page.words("  ", &asked);
     }
-    if !routes.kept.is_empty() {
+    let (ipv4, ipv6) = (&routes.ipv4, &routes.ipv6);
+    if !(ipv4.kept.is_empty() && ipv6.kept.is_empty()) {
         page.head("Prefixes that are the kernel's");
-        for kept in &routes.kept {
-            let prefixes = count(kept.prefixes);
-            page.words("  ", &format!("{prefixes}: {}", kept.reason));
+        for (family, routes) in [("IPv4", ipv4), ("IPv6", ipv6)] {
+            for kept in &routes.kept {
+                let prefixes = count(kept.prefixes);
+                page.words("  ", &format!("{prefixes} of {family}: {}", kept.reason));
+            }
         }
     }
-    if routes.reason.is_none() && !routes.ports_kept.is_empty() {
+    let somewhere = ipv4.reason.is_none() || ipv6.reason.is_none();
+    if somewhere && !routes.ports_kept.is_empty() {
         page.head("Ports without prefix paths");
         for kept in &routes.ports_kept {
             page.words("  ", &format!("{}: {}", kept.port, kept.reason));
@@ -40,27 +48,40 @@ pub fn routes(routes: &Routes, terminal: Terminal) -> String {
     page.finish()
 }
 
-fn headline(routes: &Routes) -> String {
+fn headlines(routes: &Routes) -> Vec<String> {
     if !routes.enabled {
-        return "policy.routes is false: packets without a flow are the kernel's".into();
+        return vec!["policy.routes is false: packets without a flow are the kernel's".into()];
     }
+    let mut lines = vec![
+        format!("IPv4: {}", of_family(&routes.ipv4)),
+        format!("IPv6: {}", of_family(&routes.ipv6)),
+    ];
+    if routes.ipv4.active || routes.ipv6.active {
+        lines.push(format!(
+            "For what comes in at {}; {} left, {}, by {}",
+            routes.ports.join(", "),
+            plural(routes.routed.packets, "packet"),
+            bytes(routes.routed.bytes),
+            plural(routes.next_hops.len() as u64, "next hop"),
+        ));
+    }
+    lines
+}
+
+fn of_family(routes: &FamilyRoutes) -> String {
     if let Some(reason) = &routes.reason {
-        return format!("No port has prefix paths: {reason}");
+        return format!("no port has prefix paths: {reason}");
     }
     if routes.loading {
-        return "The kernel's routes are being read".into();
+        return "the kernel's routes are being read".into();
     }
     if !routes.active {
-        return "No port has prefix paths now".into();
+        return "no port has prefix paths now".into();
     }
     format!(
-        "{} in {}, {}, for what comes in at {}; {} left, {}",
+        "{} in {}",
         prefixes(routes.prefixes),
-        bytes(routes.table_bytes),
-        plural(routes.next_hops.len() as u64, "next hop"),
-        routes.ports.join(", "),
-        plural(routes.routed.packets, "packet"),
-        bytes(routes.routed.bytes)
+        bytes(routes.table_bytes)
     )
 }
 
@@ -84,12 +105,11 @@ fn by_hop(hop: &NextHop) -> Vec<String> {
 }
 
 fn answered(answer: &RouteAnswer) -> String {
-    let way =
-        |port: &Option<String>, neighbour: &Option<std::net::Ipv4Addr>| match (port, neighbour) {
-            (Some(port), Some(neighbour)) => format!("to {neighbour} at {port}"),
-            (Some(port), None) => format!("at {port}"),
-            _ => "nowhere".to_owned(),
-        };
+    let way = |port: &Option<String>, neighbour: &Option<IpAddr>| match (port, neighbour) {
+        (Some(port), Some(neighbour)) => format!("to {neighbour} at {port}"),
+        (Some(port), None) => format!("at {port}"),
+        _ => "nowhere".to_owned(),
+    };
     let prefix = answer.prefix.as_deref().unwrap_or("no route");
     let known = way(&answer.port, &answer.neighbour);
     let path = match (&answer.reason, answer.fast) {
@@ -122,10 +142,12 @@ mod tests {
         check_fits(&text);
         let text = flat(&text);
         for words in [
-            "950,001 prefixes in 3.40 MB, 1 next hop, for what comes in at lan0",
+            "IPv4: 950,001 prefixes in 3.40 MB",
+            "IPv6: no port has prefix paths: net.ipv6.conf.all.forwarding is not 1",
+            "For what comes in at lan0; 7,000,000 packets left, 448.00 MB, by 1 next hop",
             "198.51.100.1 02:00:00:00:00:fe confirmed 340 ms ago",
             "given 120 packets to confirm, and confirmed 118; 1 left otherwise",
-            "3: several next hops",
+            "3 of IPv4: several next hops",
             "ppp0: XDP does not run at the port itself",
         ] {
             assert!(text.contains(words), "{words}: {text}");
@@ -137,15 +159,18 @@ mod tests {
         let page = |routes: &Routes| flat(&super::routes(routes, Terminal::PIPE));
         let off = Routes::default();
         assert!(page(&off).starts_with("policy.routes is false"));
+        let tracked = FamilyRoutes {
+            reason: Some("connections are tracked".into()),
+            ..FamilyRoutes::default()
+        };
         let tracked = Routes {
             enabled: true,
-            reason: Some("connections are tracked".into()),
+            ipv4: tracked.clone(),
+            ipv6: tracked,
             ..Routes::default()
         };
-        assert_eq!(
-            page(&tracked),
-            "No port has prefix paths: connections are tracked"
-        );
+        let line = "no port has prefix paths: connections are tracked";
+        assert_eq!(page(&tracked), format!("IPv4: {line} IPv6: {line}"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;
 const RTA_MULTIPATH: u16 = 9;
 const RTA_FLOW: u16 = 11;
+const RTA_CACHEINFO: u16 = 12;
 const RTA_TABLE: u16 = 15;
 const RTA_VIA: u16 = 18;
 const RTA_ENCAP_TYPE: u16 = 21;
@@ -74,6 +75,10 @@ pub fn route(payload: &[u8]) -> Option<Route> {
                 route.mtu = metric(RTAX_MTU);
                 let locked = metric(RTAX_LOCK).unwrap_or(0);
                 route.special |= locked >> RTAX_MTU & 1 != 0;
+            }
+            // struct rta_cacheinfo: past that time it is as if it were not there
+            RTA_CACHEINFO => {
+                route.special |= attr.payload.get(8..12).is_some_and(|at| at != [0; 4])
             }
             RTA_FLOW | RTA_ENCAP_TYPE | RTA_ENCAP => route.special = true,
             RTA_TABLE => route.table = attr.u32()?,

@@ -9,25 +9,11 @@ pub fn rule(payload: &[u8]) -> Option<Rule> {
     let family = Family::from_number(u8_at(payload, 0)?)?;
     let (dst_len, src_len) = (u8_at(payload, 1)?, u8_at(payload, 2)?);
     let mut rule = Rule {
-        family,
-        priority: 0,
         action: u8_at(payload, 7)?,
         table: u32::from(u8_at(payload, 4)?),
         flags: u32_at(payload, 8)?,
-        src: None,
-        dst: None,
-        iif: None,
-        oif: None,
-        fwmark: None,
         tos: u8_at(payload, 3)?,
-        ip_proto: None,
-        sport: None,
-        dport: None,
-        goto: None,
-        l3mdev: false,
-        uid_range: None,
-        suppress_prefix_len: None,
-        suppress_ifgroup: None,
+        ..Rule::any(family)
     };
     let (mut mark, mut mask) = (None, None);
     for attr in attrs_after(payload, 12) {

@@ -68,7 +68,7 @@ pub struct Route {
     pub mtu: Option<u32>,
     /// Ways out: one, several for multipath, none for blackholes.
     pub hops: Vec<Hop>,
-    /// It does more than lead out: encapsulation, realms, a locked path MTU.
+    /// It does more than lead out: encapsulation, realms, a locked path MTU, a time at which it ends.
     pub special: bool,
 }
 
@@ -131,6 +131,34 @@ pub struct Rule {
     pub suppress_prefix_len: Option<u32>,
     /// suppress_ifgroup.
     pub suppress_ifgroup: Option<u32>,
+}
+
+impl Rule {
+    /// That of no action and table, for all packets of a family.
+    #[must_use]
+    pub fn any(family: Family) -> Self {
+        Self {
+            family,
+            priority: 0,
+            action: 0,
+            table: 0,
+            flags: 0,
+            src: None,
+            dst: None,
+            iif: None,
+            oif: None,
+            fwmark: None,
+            tos: 0,
+            ip_proto: None,
+            sport: None,
+            dport: None,
+            goto: None,
+            l3mdev: false,
+            uid_range: None,
+            suppress_prefix_len: None,
+            suppress_ifgroup: None,
+        }
+    }
 }
 
 /// A nexthop object (RTM_NEWNEXTHOP).

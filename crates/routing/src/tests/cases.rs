@@ -5,10 +5,10 @@ use freeway_kernel::model::{Event, Source};
 use freeway_prefix::Prefix4;
 
 use super::kernel::{How, Kernel, ip, link, route, way};
-use crate::{HOP_MAX, LEAF_UNICAST, Route4, Routing, Way, Why};
+use crate::{HOP_MAX, LEAF_UNICAST, Routing, Told, Way, Why};
 
 /// A kernel and what is known of it, with 10.0.0.0/24 on link 1 and a gateway there.
-fn world() -> (Kernel, Routing) {
+fn world() -> (Kernel, Routing<u32>) {
     let mut kernel = Kernel::new();
     let mut connected = route(0x0a00_0000, 24);
     connected.hops = vec![way(1, 0)];
@@ -23,13 +23,13 @@ fn world() -> (Kernel, Routing) {
     (kernel, routing)
 }
 
-fn load(kernel: &Kernel, routing: &mut Routing) {
+fn load(kernel: &Kernel, routing: &mut Routing<u32>) {
     routing.begin_load();
-    routing.load(kernel.routes.iter().filter_map(Route4::of));
+    routing.load(kernel.routes.iter().filter_map(Told::of));
     routing.end_load(true);
 }
 
-fn leaf(routing: &Routing, address: u32) -> (u16, Option<Why>) {
+fn leaf(routing: &Routing<u32>, address: u32) -> (u16, Option<Why>) {
     let answer = routing.lookup(address);
     answer.map_or((0, None), |answer| (answer.leaf, answer.why))
 }
@@ -40,7 +40,7 @@ fn prefix(address: u32, length: u8) -> Prefix4 {
 
 #[test]
 fn a_route_is_small() {
-    assert!(size_of::<Route4>() <= 48);
+    assert!(size_of::<Told<u32>>() <= 48);
     assert_eq!(size_of::<crate::alias::Cell>(), 16);
 }
 
@@ -137,7 +137,7 @@ fn a_contradiction_lasts_two_loads() {
     assert_eq!(routing.withdraw(0x0a00_0002), None);
     assert_eq!(leaf(&routing, 0x0a00_0002), (0, Some(Why::Withdrawn)));
     assert_eq!(routing.counts().withdrawn, 1);
-    routing.load(kernel.routes.iter().filter_map(Route4::of));
+    routing.load(kernel.routes.iter().filter_map(Told::of));
     routing.end_load(true);
     assert!(routing.wants_load());
     load(&kernel, &mut routing);
@@ -190,25 +190,28 @@ fn what_a_route_says() {
         gateway,
         mtu,
     };
-    let plain = Route4::of(&made).unwrap();
+    let plain = Told::<u32>::of(&made).unwrap();
     assert_eq!(plain.way, via(0x0a00_0001, 1400));
     made.protocol = 9;
-    let other = Route4::of(&made).unwrap();
+    let other = Told::<u32>::of(&made).unwrap();
     assert_ne!((plain.rest, plain), (other.rest, other));
     made.special = true;
     let unicast = |links| Way::Unicast { links };
-    assert_eq!(Route4::of(&made).unwrap().way, unicast(1 << 3));
+    assert_eq!(Told::<u32>::of(&made).unwrap().way, unicast(1 << 3));
     made.special = false;
     made.hops[0].gateway = Some("fe80::1".parse().unwrap());
-    assert_eq!(Route4::of(&made).unwrap().way, unicast(1 << 3));
+    assert_eq!(Told::<u32>::of(&made).unwrap().way, unicast(1 << 3));
     made.hops.push(way(33, 0));
-    assert_eq!(Route4::of(&made).unwrap().way, unicast(1 << 3 | 1 << 1));
+    assert_eq!(
+        Told::<u32>::of(&made).unwrap().way,
+        unicast(1 << 3 | 1 << 1)
+    );
     made.hops.clear();
-    assert_eq!(Route4::of(&made).unwrap().way, unicast(u32::MAX));
+    assert_eq!(Told::<u32>::of(&made).unwrap().way, unicast(u32::MAX));
     made.kind = 6;
-    assert_eq!(Route4::of(&made).unwrap().way, Way::Kernel);
+    assert_eq!(Told::<u32>::of(&made).unwrap().way, Way::Kernel);
     made.dst.addr = "fe80::".parse().unwrap();
-    assert_eq!(Route4::of(&made), None);
+    assert_eq!(Told::<u32>::of(&made), None);
 }
 
 #[test]
@@ -262,7 +265,7 @@ fn which_of_equal_routes_was_replaced_is_not_known() {
     let mut routing = Routing::new();
     routing.begin_load();
     events[2..].iter().for_each(|event| routing.event(event));
-    routing.load(kernel.routes.iter().filter_map(Route4::of));
+    routing.load(kernel.routes.iter().filter_map(Told::of));
     routing.end_load(true);
     assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Doubted)));
     assert!(routing.ready() && routing.wants_load());
@@ -275,7 +278,7 @@ fn what_is_read_at_first_stays_beside_what_is_heard() {
     let mut events = rivals(&mut kernel, &[0x0a00_0002, 0x0a00_0003], How::Append);
     routing.begin_load();
     routing.event(&events.pop().unwrap());
-    routing.load(kernel.routes.iter().filter_map(Route4::of));
+    routing.load(kernel.routes.iter().filter_map(Told::of));
     routing.end_load(true);
     assert_eq!(routing.counts().routes, 2);
     assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Equals)));
@@ -308,7 +311,7 @@ fn a_load_that_lost_events_is_none() {
     routing.begin_load();
     let source = Source::Link;
     routing.event(&Event::Overrun { source });
-    routing.load(kernel.routes.iter().filter_map(Route4::of));
+    routing.load(kernel.routes.iter().filter_map(Told::of));
     routing.end_load(true);
     assert!(!routing.ready() && routing.wants_load());
     routing.begin_load();
@@ -351,7 +354,7 @@ fn what_was_read_after_an_event_stays() {
     routing.event(&gone);
     let second = rivals(&mut kernel, &[0x0a00_0003], How::Add);
     routing.event(&second[0]);
-    routing.load(kernel.routes.iter().filter_map(Route4::of));
+    routing.load(kernel.routes.iter().filter_map(Told::of));
     routing.end_load(true);
     assert!(!routing.wants_load() && leaf(&routing, 0xc000_0201).0 > LEAF_UNICAST);
 }

@@ -20,7 +20,7 @@ pub enum Verdict {
     Other,
     /// Forwarded, in a way that only the kernel knows, or to a neighbour that it must resolve.
     Unicast,
-    To(Hop),
+    To(Hop<u32>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

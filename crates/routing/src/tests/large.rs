@@ -7,7 +7,7 @@ use freeway_kernel::model::Event;
 use freeway_prefix::Prefix4;
 
 use super::kernel::{Kernel, link};
-use crate::{Route4, Routing, Way};
+use crate::{Routing, Told, Way};
 
 /// What this thread had of a CPU.
 fn used() -> Duration {
@@ -32,10 +32,10 @@ fn many_routes() {
         let prefix = Prefix4::new(place << 8, 24 - (number % 3) as u8).unwrap();
         let oif = 1 + number % 2;
         let gateway = 0x0a00_0001 + number % 500;
-        Route4 {
+        Told {
             table: 254,
             prefix,
-            tos: 0,
+            only: 0,
             priority: number,
             way: Way::Via {
                 oif,

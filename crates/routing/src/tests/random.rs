@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::kernel::{How, Kernel, LINKS, Verdict, bits, route, way};
-use crate::{Hop, Route4, Routing, Why};
+use crate::{Hop, Routing, Told, Why};
 
 const ADDRESSES: [u32; 8] = [
     0x0a00_0001,
@@ -139,9 +139,9 @@ fn step() -> impl Strategy<Value = Step> {
 /// A kernel, what is known of it, and the data plane.
 struct World {
     kernel: Kernel,
-    routing: Routing,
+    routing: Routing<u32>,
     trie: Trie,
-    hops: BTreeMap<NextHop, Hop>,
+    hops: BTreeMap<NextHop, Hop<u32>>,
     /// What has not been heard yet. Routes have a socket of their own, which is read last.
     queue: Vec<Event>,
     /// Up to where routes were read.
@@ -190,7 +190,7 @@ impl World {
         let within = |address: u64| address >= begin && address < end;
         let routes = self.kernel.routes.iter();
         let routes = routes.filter(|route| within(u64::from(bits(route.dst.addr))));
-        self.routing.load(routes.filter_map(Route4::of));
+        self.routing.load(routes.filter_map(Told::of));
         self.cursor = Some(begin.max(end));
     }
 
@@ -362,7 +362,7 @@ impl World {
             return;
         }
         let why = answer.as_ref().and_then(|answer| answer.why);
-        let excused = [Why::Tos, Why::Equals].map(Some).contains(&why);
+        let excused = [Why::Some, Why::Equals].map(Some).contains(&why);
         if let Verdict::To(_) = verdicts[1]
             && !excused
             && self.is_plain(address)

@@ -1,37 +1,70 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is said of prefix paths.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use freeway_abi::{FW_R_ROUTE_ASKED, FW_R_ROUTE_CONFIRMED, fw_hop};
 use freeway_api::{
-    HopState, KeptPort, KeptPrefixes, NextHop, Packets, RouteAnswer, Routes, RoutesQuery,
+    FamilyRoutes, HopState, KeptPort, KeptPrefixes, NextHop, Packets, RouteAnswer, Routes,
+    RoutesQuery,
 };
+use freeway_datapath::RouteTable;
 use freeway_kernel::routes;
-use freeway_prefix::Prefix4;
-use freeway_routing::{HOP_MAX, Hop, Way};
+use freeway_prefix::Prefix;
+use freeway_routing::{HOP_MAX, Hop, Ip, Way};
 
 use super::super::Engine;
 use super::Table;
+use super::side::{Side, Sided};
 
-fn words(prefix: &Prefix4) -> String {
-    format!("{}/{}", Ipv4Addr::from(prefix.first()), prefix.length())
+/// As people write it.
+pub fn prefix_words<A: Ip>(prefix: &Prefix<A>) -> String {
+    format!("{}/{}", prefix.first().ip(), prefix.length())
 }
 
 fn mac_words(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
+fn routed_by<A: Sided>(data: &RouteTable) -> Packets {
+    let mut all = Packets::default();
+    for leaf in 0..=HOP_MAX {
+        let count = data.count(A::leaf(leaf));
+        all.packets += count.packets;
+        all.bytes += count.bytes;
+    }
+    all
+}
+
 impl Table {
     /// What left by prefixes.
     fn routed(&self) -> Packets {
-        let mut all = Packets::default();
-        for leaf in 0..=HOP_MAX {
-            let count = self.data.count(leaf);
-            all.packets += count.packets;
-            all.bytes += count.bytes;
-        }
+        // what is no next hop's is of neither
+        let (mut all, ipv6) = (routed_by::<u32>(&self.data), routed_by::<u128>(&self.data));
+        all.packets += ipv6.packets;
+        all.bytes += ipv6.bytes;
         all
+    }
+}
+
+fn family<A: Sided>(side: &Side<A>, data: &RouteTable) -> FamilyRoutes {
+    let counts = side.counts();
+    let (prefixes, bytes) = data.size::<A>();
+    let kept = counts.kept.into_iter();
+    FamilyRoutes {
+        active: data.valid::<A>(),
+        reason: None,
+        loading: side.is_loading(),
+        routes: counts.routes as u64,
+        prefixes: prefixes as u64,
+        table_bytes: bytes as u64,
+        withdrawn: counts.withdrawn as u64,
+        kept: kept
+            .map(|(why, prefixes)| KeptPrefixes {
+                reason: why.words().into(),
+                prefixes: prefixes as u64,
+            })
+            .collect(),
     }
 }
 
@@ -54,8 +87,7 @@ impl Engine {
             return None;
         }
         let kept = self.routes.ports_kept.get(name).cloned();
-        kept.or_else(|| self.routes.reason.clone())
-            .or_else(|| Some("it was not judged yet".into()))
+        kept.or_else(|| Some("it was not judged yet".into()))
     }
 
     /// `freeway routes`.
@@ -63,7 +95,6 @@ impl Engine {
         let known = &self.routes;
         let mut routes = Routes {
             enabled: self.config.policy.routes,
-            reason: known.reason.clone(),
             contradicted: known.strayed,
             ..Routes::default()
         };
@@ -82,31 +113,23 @@ impl Engine {
         routes.asked = reason(FW_R_ROUTE_ASKED);
         routes.confirmed = reason(FW_R_ROUTE_CONFIRMED);
         if let Some(table) = &known.table {
-            let counts = table.routing.counts();
-            routes.active = table.data.valid();
-            routes.loading = table.loader.busy || !table.prefixes.is_empty();
-            routes.routes = counts.routes as u64;
-            let (prefixes, bytes) = table.data.size();
-            routes.prefixes = prefixes as u64;
-            routes.table_bytes = bytes as u64;
+            routes.ipv4 = family(&table.v4, &table.data);
+            routes.ipv6 = family(&table.v6, &table.data);
             routes.routed = table.routed();
-            routes.withdrawn = counts.withdrawn as u64;
-            routes.next_hops = self.next_hops(table);
-            let kept = counts.kept.into_iter();
-            routes.kept = kept
-                .map(|(why, prefixes)| KeptPrefixes {
-                    reason: why.words().into(),
-                    prefixes: prefixes as u64,
-                })
-                .collect();
+            routes.next_hops = self.next_hops(&table.v4, &table.data);
+            let of_ipv6 = self.next_hops(&table.v6, &table.data);
+            routes.next_hops.extend(of_ipv6);
+            let busiest = |hop: &NextHop| std::cmp::Reverse(hop.routed.packets);
+            routes.next_hops.sort_by_key(busiest);
         }
+        routes.ipv4.reason.clone_from(&known.reasons.ipv4);
+        routes.ipv6.reason.clone_from(&known.reasons.ipv6);
         routes.answer = query.address.map(|address| self.route_of(address));
         routes
     }
 
     /// By which route XDP forwards packets to an address, if it does.
     pub(in crate::engine) fn route_words(&self, to: IpAddr) -> Option<String> {
-        let IpAddr::V4(to) = to else { return None };
         self.routes.table.as_ref()?;
         let answer = self.route_of(to);
         let (prefix, port) = answer.prefix.zip(answer.port).filter(|_| answer.fast)?;
@@ -115,35 +138,32 @@ impl Engine {
         ))
     }
 
-    fn next_hops(&self, table: &Table) -> Vec<NextHop> {
+    fn next_hops<A: Sided>(&self, side: &Side<A>, data: &RouteTable) -> Vec<NextHop> {
         let now = self.now_tick().unwrap_or(0);
         let epoch = self.manager.epoch();
-        let hops = (0..=HOP_MAX).filter_map(|leaf| Some((leaf, table.data.hop(leaf)?)));
-        let mut hops: Vec<NextHop> = hops
-            .map(|(leaf, hop)| {
-                let count = table.data.count(leaf);
-                let confirmed = hop.confirmed_tick != 0;
-                let ticks = now.wrapping_sub(hop.confirmed_tick);
-                NextHop {
-                    port: self.port_words(hop.port),
-                    neighbour: table.neighbours.get(&leaf).copied().unwrap_or(0).into(),
-                    mac: mac_of(&hop),
-                    len_max: hop.len_max,
-                    state: match hop.epoch == epoch {
-                        true => HopState::Confirmed,
-                        false => HopState::Unconfirmed,
-                    },
-                    confirmed_ms: confirmed
-                        .then(|| u64::from(ticks) * 1000 / u64::from(self.datapath.clock.hz())),
-                    routed: Packets {
-                        packets: count.packets,
-                        bytes: count.bytes,
-                    },
-                }
+        let hops = (0..=HOP_MAX).filter_map(|leaf| Some((leaf, data.hop(A::leaf(leaf))?)));
+        hops.filter_map(|(leaf, hop)| {
+            let count = data.count(A::leaf(leaf));
+            let confirmed = hop.confirmed_tick != 0;
+            let ticks = now.wrapping_sub(hop.confirmed_tick);
+            Some(NextHop {
+                port: self.port_words(hop.port),
+                neighbour: side.neighbour(leaf)?.ip(),
+                mac: mac_of(&hop),
+                len_max: hop.len_max,
+                state: match hop.epoch == epoch {
+                    true => HopState::Confirmed,
+                    false => HopState::Unconfirmed,
+                },
+                confirmed_ms: confirmed
+                    .then(|| u64::from(ticks) * 1000 / u64::from(self.datapath.clock.hz())),
+                routed: Packets {
+                    packets: count.packets,
+                    bytes: count.bytes,
+                },
             })
-            .collect();
-        hops.sort_by_key(|hop| std::cmp::Reverse(hop.routed.packets));
-        hops
+        })
+        .collect()
     }
 
     fn port_words(&self, ifindex: u32) -> String {
@@ -152,41 +172,54 @@ impl Engine {
     }
 
     /// What becomes of packets to an address.
-    fn route_of(&self, address: Ipv4Addr) -> RouteAnswer {
+    fn route_of(&self, address: IpAddr) -> RouteAnswer {
         let table = self.routes.table.as_ref();
-        let known = table.and_then(|table| table.routing.lookup(address.into()));
+        match address {
+            IpAddr::V4(ip) => self.route_by(ip.to_bits(), table.map(|table| &table.v4)),
+            IpAddr::V6(ip) => self.route_by(ip.to_bits(), table.map(|table| &table.v6)),
+        }
+    }
+
+    fn route_by<A: Sided>(&self, to: A, side: Option<&Side<A>>) -> RouteAnswer {
+        let address = to.ip();
+        let data = self.routes.table.as_ref().map(|table| &table.data);
+        let known = side.and_then(|side| side.routing().lookup(to));
         let kernel = routes::get(address).ok().flatten();
-        let gateway = |gateway: u32| (gateway != 0).then(|| Ipv4Addr::from(gateway));
         let (mut prefix, mut port, mut neighbour) = (None, None, None);
         if let Some((_, of, way)) = known.as_ref().and_then(|known| known.route) {
-            prefix = Some(words(&of));
+            prefix = Some(prefix_words(&of));
             if let Some(Way::Via {
                 oif, gateway: via, ..
             }) = way
             {
                 port = Some(self.port_words(oif));
-                neighbour = gateway(via).or(Some(address));
+                neighbour = Some(if via == A::default() {
+                    address
+                } else {
+                    via.ip()
+                });
             }
         }
         let kernel_port = kernel.as_ref().and_then(|route| route.oif());
         let kernel_port = kernel_port.map(|oif| self.port_words(oif));
         let kernel_neighbour = kernel.as_ref().and_then(|route| match route.gateway() {
-            Some(IpAddr::V4(gateway)) => Some(gateway),
-            Some(IpAddr::V6(_)) => None,
+            Some(gateway) => A::of(gateway).map(|_| gateway),
             None => route.oif().map(|_| address),
         });
-        let fast = |hop: &Hop| {
-            let confirmed = known.as_ref().and_then(|known| table?.data.hop(known.leaf));
+        let fast = |hop: &Hop<A>| {
+            let confirmed = known
+                .as_ref()
+                .and_then(|known| data?.hop(A::leaf(known.leaf)));
             confirmed.is_some_and(|record| {
                 record.port == hop.oif && record.epoch == self.manager.epoch()
             })
         };
         let hop = known.as_ref().and_then(|known| known.hop.as_ref());
-        let valid = table.is_some_and(|table| table.data.valid());
+        let valid = data.is_some_and(|data| data.valid::<A>());
         let why = known.as_ref().and_then(|known| known.why);
-        let reason = if let Some(reason) = self.routes.reason.clone() {
+        let reason = if let Some(reason) = self.routes.reasons.of(A::FAMILY).clone() {
             Some(reason)
-        } else if table.is_none() {
+        } else if data.is_none() {
             Some("no port has prefix paths".into())
         } else if !valid {
             Some("the kernel's routes are being read".into())

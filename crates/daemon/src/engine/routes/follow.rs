@@ -2,17 +2,17 @@
 //! Prefix paths follow ports, rules and routes.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 
-use freeway_abi::{fw_hop, fw_route_here, fw_strayed};
+use freeway_abi::{FW_AF_INET6, fw_route_here, fw_strayed};
 use freeway_datapath::Hook;
 use freeway_kernel::model::{Event, Family};
-use freeway_routing::{Hop, Routing};
 
 use super::super::Engine;
-use super::loader::{Loaded, Loader};
-use super::{PREFIXES_PER_TURN, Table, WITHDRAWN};
+use super::answer::prefix_words;
+use super::side::{Side, Sided};
+use super::{Loaded, Reasons, Table};
 use crate::DaemonError;
 use crate::error::failure;
 
@@ -23,40 +23,55 @@ impl Engine {
             return Ok(());
         }
         self.routes.invalidate();
-        let mut reason = self.unrouted();
+        self.routes.devices6 = self.devices6();
+        let mut reasons = Reasons {
+            ipv4: self.unrouted(Family::Ipv4),
+            ipv6: self.unrouted(Family::Ipv6),
+        };
         let (mut wanted, mut kept) = (BTreeMap::new(), BTreeMap::new());
         for link in self.business() {
-            let judged = match (&reason, self.ports.by_index.get(&link.ifindex)) {
-                (Some(reason), _) => Err(reason.clone()),
-                (None, Some(port)) => self.routed_here(link, port),
-                (None, None) => Err("it is new".into()),
+            let judged = match self.ports.by_index.get(&link.ifindex) {
+                Some(port) => self.routed_here(link, port, &reasons),
+                None => (None, Some("it is new".into())),
             };
-            match judged {
-                Ok(here) => drop(wanted.insert(link.ifindex, here)),
-                Err(reason) => drop(kept.insert(link.name.clone(), reason)),
+            let (here, reason) = judged;
+            if let Some(here) = here {
+                wanted.insert(link.ifindex, here);
+            }
+            if let Some(reason) = reason {
+                kept.insert(link.name.clone(), reason);
             }
         }
         if !wanted.is_empty() && self.routes.table.is_none() {
-            reason = self.make_routes();
-            wanted.retain(|_, _| reason.is_none());
-        }
-        self.routes.ports_kept = kept;
-        if self.routes.reason != reason {
-            match &reason {
-                Some(reason) => tracing::info!("no prefix paths: {reason}"),
-                None => tracing::info!("prefix paths at {} ports", wanted.len()),
+            if let Some(failed) = self.make_routes() {
+                reasons = Reasons {
+                    ipv4: Some(failed.clone()),
+                    ipv6: Some(failed),
+                };
+                wanted.clear();
             }
         }
-        self.routes.reason = reason;
+        self.routes.ports_kept = kept;
+        for (family, words) in [(Family::Ipv4, u32::NAME), (Family::Ipv6, u128::NAME)] {
+            if self.routes.reasons.of(family) != reasons.of(family) {
+                match reasons.of(family) {
+                    Some(reason) => tracing::info!("no prefix paths for {words}: {reason}"),
+                    None => tracing::info!("prefix paths for {words} where ports allow it"),
+                }
+            }
+        }
+        self.routes.reasons = reasons;
         self.place_routes(&wanted);
         if wanted.is_empty() {
             self.routes.table = None;
         }
-        let exits = self.exits();
+        let (exits4, exits6) = (self.exits(Family::Ipv4), self.exits(Family::Ipv6));
         if let Some(table) = &mut self.routes.table {
-            table.routing.set_ports(&exits);
+            table.v4.set_ports(&exits4);
+            table.v6.set_ports(&exits6);
         }
-        self.follow_routes()
+        self.follow_routes();
+        Ok(())
     }
 
     /// Makes the table; or says why the kernel cannot have it, which is not asked again.
@@ -76,24 +91,13 @@ impl Engine {
 
     /// A table with nothing in it, which is being filled.
     fn route_table(&mut self) -> Result<Table, DaemonError> {
-        let mut table = Table {
-            routing: Routing::new(),
-            data: self.datapath.route_table().map_err(failure)?,
-            loader: Loader::start()?,
-            neighbours: BTreeMap::new(),
-            hops: BTreeMap::new(),
-            prefixes: std::collections::VecDeque::new(),
-            full: false,
-            withdrawn: None,
-        };
-        for event in self.mirror.snapshot() {
-            if !matches!(event, Event::RouteChanged(..)) {
-                table.routing.event(&event);
-            }
-        }
-        table.routing.begin_load();
-        table.loader.load();
-        Ok(table)
+        let data = self.datapath.route_table().map_err(failure)?;
+        let there = self.mirror.snapshot();
+        Ok(Table {
+            data,
+            v4: Side::start(&there)?,
+            v6: Side::start(&there)?,
+        })
     }
 
     /// Each port's program as it was judged.
@@ -134,22 +138,15 @@ impl Engine {
     }
 
     /// Brings what changed into the data plane, and has it be used if all of it is there.
-    pub(in crate::engine) fn follow_routes(&mut self) -> Result<(), DaemonError> {
+    pub(in crate::engine) fn follow_routes(&mut self) {
         let Some(table) = &mut self.routes.table else {
-            return Ok(());
+            return;
         };
-        let changes = table.routing.changes();
-        for (leaf, hop) in changes.hops {
-            if let Some(hop) = &hop {
-                table.neighbours.insert(leaf, hop.gateway);
-            }
-            table.hops.insert(leaf, hop);
-        }
-        table.prefixes.extend(changes.prefixes);
-        let own = table.routing.own_addresses().into_iter();
+        table.v4.follow();
+        table.v6.follow();
+        let own = table.v4.routing().own_addresses().into_iter();
         table.data.set_own(own.map(Ipv4Addr::from));
         self.carry_routes();
-        Ok(())
     }
 
     /// A piece of it.
@@ -158,50 +155,27 @@ impl Engine {
         let Some(table) = &mut self.routes.table else {
             return;
         };
-        let data = &mut table.data;
-        table.hops.retain(|leaf, hop| {
-            let owner = hop.as_ref().map_or(0, owner_of);
-            let record = hop.as_ref().and_then(|hop| record(hop, slots(hop.oif)?));
-            // the leaf rests, or all records do: later
-            !data.set_hop(*leaf, owner, record)
-        });
-        let more = table.prefixes.len() > PREFIXES_PER_TURN;
-        let count = table.prefixes.len().min(PREFIXES_PER_TURN);
-        if more {
-            data.set_valid(false);
-        }
-        // one that is full has room again once what was replaced has rested
-        if count > 0 || table.full {
-            let full = data.set_prefixes(table.prefixes.drain(..count)).is_err();
-            if full != table.full {
-                match full {
-                    true => {
-                        tracing::warn!("no room for all prefixes: they are the kernel's for now")
-                    }
-                    false => tracing::info!("there is room for all prefixes again"),
-                }
-                table.full = full;
-            }
-        }
-        let known = self.routes.reason.is_none() && table.routing.ready();
-        data.set_valid(known && table.prefixes.is_empty() && !table.full);
+        let reasons = &self.routes.reasons;
+        table
+            .v4
+            .carry(&mut table.data, slots, reasons.ipv4.is_none());
+        table
+            .v6
+            .carry(&mut table.data, slots, reasons.ipv6.is_none());
     }
 
     /// A piece of the kernel's routes was read.
-    pub(in crate::engine) fn routes_loaded(&mut self, loaded: Loaded) -> Result<(), DaemonError> {
+    pub(in crate::engine) fn routes_loaded(&mut self, loaded: Loaded) {
         let Some(table) = &mut self.routes.table else {
-            return Ok(());
+            return;
         };
-        match loaded {
-            Loaded::Routes(routes) => table.routing.load(routes),
-            Loaded::End(whole) => {
-                table.loader.busy = false;
-                table.routing.end_load(whole);
-                tracing::debug!(whole, counts = ?table.routing.counts(), "the routes were read");
-                return self.follow_routes();
-            }
+        let end = match loaded {
+            Loaded::Ipv4(piece) => table.v4.load(piece),
+            Loaded::Ipv6(piece) => table.v6.load(piece),
+        };
+        if end {
+            self.follow_routes();
         }
-        Ok(())
     }
 
     /// What nothing tells of, and what waits.
@@ -209,16 +183,16 @@ impl Engine {
         if !self.config.policy.routes {
             return Ok(());
         }
-        if self.unrouted() != self.routes.reason {
+        let reasons = Reasons {
+            ipv4: self.unrouted(Family::Ipv4),
+            ipv6: self.unrouted(Family::Ipv6),
+        };
+        if reasons != self.routes.reasons || self.devices6() != self.routes.devices6 {
             self.update_routes()?;
         }
         if let Some(table) = &mut self.routes.table {
-            let withdrawn = table.withdrawn.is_some_and(|at| at.elapsed() >= WITHDRAWN);
-            if (table.routing.wants_load() || withdrawn) && !table.loader.busy {
-                table.withdrawn = table.withdrawn.filter(|_| !withdrawn);
-                table.routing.begin_load();
-                table.loader.load();
-            }
+            table.v4.look();
+            table.v6.look();
             self.carry_routes();
         }
         Ok(())
@@ -226,58 +200,57 @@ impl Engine {
 
     /// A packet left otherwise than by the next hop that it asked for.
     pub(in crate::engine) fn strayed(&mut self, strayed: &fw_strayed) -> Result<(), DaemonError> {
-        let address = u32::from_be(strayed.daddr_be);
         let Some(table) = &mut self.routes.table else {
             return Ok(());
         };
         // of a route that is no longer the table's, nothing is to be learned
         let leaf = table.data.leaf_of(strayed.ev.state);
-        if leaf != Some(table.data.lookup(address.into())) {
+        let octets = strayed.daddr_be.map(u32::to_ne_bytes);
+        let (to, known, withdrawn) = if strayed.family == FW_AF_INET6 {
+            let address = u128::from_be_bytes(octets.as_flattened().try_into().unwrap_or_default());
+            let known = leaf == Some(table.data.lookup(address));
+            let withdrawn = (known && strayed.changed == 0).then(|| table.v6.withdraw(address));
+            (
+                IpAddr::V6(address.into()),
+                known,
+                withdrawn.flatten().map(|p| prefix_words(&p)),
+            )
+        } else {
+            let address = u32::from_be_bytes(octets[0]);
+            let known = leaf == Some(table.data.lookup(address));
+            let withdrawn = (known && strayed.changed == 0).then(|| table.v4.withdraw(address));
+            (
+                IpAddr::V4(address.into()),
+                known,
+                withdrawn.flatten().map(|p| prefix_words(&p)),
+            )
+        };
+        if !known {
             return Ok(());
         }
         self.routes.strayed += 1;
-        let name = |ifindex: u32| {
-            let link = self.mirror.links().get(&ifindex);
-            link.map_or_else(|| ifindex.to_string(), |link| link.name.clone())
-        };
-        let (to, at) = (Ipv4Addr::from(address), name(strayed.port_out));
+        let link = self.mirror.links().get(&strayed.port_out);
+        let at = link.map_or_else(|| strayed.port_out.to_string(), |link| link.name.clone());
         if strayed.changed != 0 {
             let reason = format!("the kernel changed a packet to {to} that left at {at}");
             tracing::warn!("prefix paths: {reason}");
             self.routes.doubted = Some(reason);
             return self.update_routes();
         }
-        if let Some(prefix) = table.routing.withdraw(address) {
-            table.withdrawn = Some(std::time::Instant::now());
-            let prefix = format!("{}/{}", Ipv4Addr::from(prefix.first()), prefix.length());
+        if let Some(prefix) = withdrawn {
             tracing::warn!("the kernel sent a packet to {to} at {at}: prefix {prefix} is its own");
         }
-        self.follow_routes()
+        self.follow_routes();
+        Ok(())
     }
 
     /// True of an event after which ports are to be judged anew, beside those of links and rules of the firewall.
     pub(in crate::engine) fn may_change_routed(&self, event: &Event) -> bool {
         match event {
-            Event::RuleChanged(rule) => rule.family == Family::Ipv4,
+            Event::RuleChanged(_) => true,
+            // a device that has none left may not have the family any more
+            Event::AddrGone(address) => address.local.is_ipv6(),
             _ => false,
         }
     }
-}
-
-/// The same of two only if they are to the same neighbour.
-fn owner_of(hop: &Hop) -> u64 {
-    u64::from(hop.oif) << 32 | u64::from(hop.gateway)
-}
-
-fn record(hop: &Hop, devmap_slot: u32) -> Option<fw_hop> {
-    let mut record = fw_hop {
-        port: hop.oif,
-        len_max: hop.len_max,
-        devmap_slot,
-        ..fw_hop::default()
-    };
-    record.l2[..6].copy_from_slice(&hop.dst_mac);
-    record.l2[6..12].copy_from_slice(&hop.src_mac);
-    record.l2[12..].copy_from_slice(&[0x08, 0x00]);
-    Some(record)
 }

@@ -3,48 +3,51 @@
 
 use std::collections::BTreeMap;
 
-use freeway_abi::{FW_RP_LOOSE, fw_route_here};
-use freeway_kernel::model::{Family, Link, Rule};
+use freeway_abi::{FW_ROUTES_IPV4, FW_ROUTES_IPV6, FW_RP_LOOSE, FW_RP_OFF, fw_route_here};
+use freeway_kernel::model::{Family, Link, Netconf, Rule};
 use freeway_kernel::sysctl;
 use freeway_routing::Exit;
 
 use super::super::Engine;
 use super::super::ports::{Port, Within};
+use super::Reasons;
 
 /// FR_ACT_TO_TBL.
 const TO_TABLE: u8 = 1;
+/// FIB_RULE_PERMANENT: nobody may delete it. Others, FIB_RULE_INVERT among them, are of rules that choose.
+const PERMANENT: u32 = 1;
 
-/// A rule that everybody has: `ip rule` without any of the user's.
+/// What the kernel does not tell of an IPv6 device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device6 {
+    /// `net.ipv6.conf.DEVICE.mtu`, which routers' advertisements may have lowered.
+    mtu: u32,
+    /// `disable_ipv6` is not set.
+    enabled: bool,
+}
+
+/// Priority and table of a rule that everybody has: `ip rule` without any of the user's.
+fn ordinary(family: Family) -> &'static [(u32, u32)] {
+    match family {
+        Family::Ipv4 => &[(0, 255), (32_766, 254), (32_767, 253)],
+        Family::Ipv6 => &[(0, 255), (32_766, 254)],
+    }
+}
+
 fn is_ordinary(rule: &Rule) -> bool {
-    let tables = [(0, 255), (32_766, 254), (32_767, 253)];
-    tables.contains(&(rule.priority, rule.table))
-        && *rule
-            == Rule {
-                family: Family::Ipv4,
-                priority: rule.priority,
-                action: TO_TABLE,
-                table: rule.table,
-                flags: rule.flags,
-                src: None,
-                dst: None,
-                iif: None,
-                oif: None,
-                fwmark: None,
-                tos: 0,
-                ip_proto: None,
-                sport: None,
-                dport: None,
-                goto: None,
-                l3mdev: false,
-                uid_range: None,
-                suppress_prefix_len: None,
-                suppress_ifgroup: None,
-            }
+    let plain = Rule {
+        priority: rule.priority,
+        action: TO_TABLE,
+        table: rule.table,
+        flags: rule.flags & PERMANENT,
+        ..Rule::any(rule.family)
+    };
+    ordinary(rule.family).contains(&(rule.priority, rule.table)) && *rule == plain
 }
 
 impl Engine {
     /// Why no port has prefix paths.
-    pub(super) fn unrouted(&self) -> Option<String> {
+    pub(super) fn unrouted(&self, family: Family) -> Option<String> {
         let policy = &self.config.policy;
         if !policy.exclude.is_empty() {
             return Some("policy.exclude leaves some conversations to the kernel".into());
@@ -53,16 +56,16 @@ impl Engine {
             return Some("the policy leaves some protocols to the kernel".into());
         }
         let rules = self.mirror.rules().iter();
-        let mut ipv4 = rules.filter(|rule| rule.family == Family::Ipv4);
-        let extra = ipv4.clone().find(|rule| !is_ordinary(rule));
+        let mut rules = rules.filter(|rule| rule.family == family);
+        let extra = rules.clone().find(|rule| !is_ordinary(rule));
         if let Some(rule) = extra {
             return Some(format!(
                 "routing rule {} may send packets of one destination different ways",
                 rule.priority
             ));
         }
-        if ipv4.by_ref().count() != 3 {
-            return Some("one of the three ordinary routing rules is missing".into());
+        if rules.by_ref().count() != ordinary(family).len() {
+            return Some("one of the ordinary routing rules is missing".into());
         }
         if let Some(chain) = &self.routes.rules {
             return Some(format!(
@@ -74,25 +77,24 @@ impl Engine {
                 "netfilter hook {function} is not known and may have to see every packet"
             ));
         }
-        if self.ruleset_tracks4() {
+        if self.ruleset_tracks(family) {
             return Some("connections are tracked".into());
         }
         if self.mirror.xfrm_policies() > 0 {
             return Some("there are IPsec policies".into());
         }
-        if self.polled.sysctls.ip_forward_use_pmtu.unwrap_or(0) != 0 {
-            return Some("net.ipv4.ip_forward_use_pmtu is on: path MTUs decide, too".into());
-        }
         let mut confs = self.mirror.netconf().values();
-        if confs.any(|conf| conf.family == Family::Ipv4 && conf.ignore_linkdown == Some(true)) {
+        if confs.any(|conf| conf.family == family && conf.ignore_linkdown == Some(true)) {
             return Some(
                 "ignore_routes_with_linkdown is on: carriers decide on routes, too".into(),
             );
         }
-        if sysctl::number("ipv4/conf/all/accept_redirects").unwrap_or(1) != 0 {
-            return Some(
-                "net.ipv4.conf.all.accept_redirects is on: ICMP redirects decide, too".into(),
-            );
+        let of_family = match family {
+            Family::Ipv4 => self.unrouted4(),
+            Family::Ipv6 => self.unrouted6(),
+        };
+        if of_family.is_some() {
+            return of_family;
         }
         self.routes
             .doubted
@@ -100,8 +102,67 @@ impl Engine {
             .or_else(|| self.routes.failed.clone())
     }
 
-    /// Why a port has none, or what its program is to know.
-    pub(super) fn routed_here(&self, link: &Link, port: &Port) -> Result<fw_route_here, String> {
+    fn unrouted4(&self) -> Option<String> {
+        if self.polled.sysctls.ip_forward_use_pmtu.unwrap_or(0) != 0 {
+            return Some("net.ipv4.ip_forward_use_pmtu is on: path MTUs decide, too".into());
+        }
+        if sysctl::number("ipv4/conf/all/accept_redirects").unwrap_or(1) != 0 {
+            return Some(
+                "net.ipv4.conf.all.accept_redirects is on: ICMP redirects decide, too".into(),
+            );
+        }
+        None
+    }
+
+    fn unrouted6(&self) -> Option<String> {
+        if self.polled.sysctls.ipv6_forwarding != Some(1) {
+            return Some("net.ipv6.conf.all.forwarding is not 1".into());
+        }
+        let all = self.mirror.netconf().get(&(Family::Ipv6, -1));
+        if all.is_none_or(|conf| conf.proxy_neigh != Some(false)) {
+            return Some("net.ipv6.conf.all.proxy_ndp is on: some addresses are proxied".into());
+        }
+        None
+    }
+
+    /// What a port's program is to know, if it has prefix paths; why it has none, or not of both families.
+    pub(super) fn routed_here(
+        &self,
+        link: &Link,
+        port: &Port,
+        reasons: &Reasons,
+    ) -> (Option<fw_route_here>, Option<String>) {
+        if let Some(reason) = reasons.of_both() {
+            return (None, Some(reason.clone()));
+        }
+        let mac = match self.nothing_here(link, port) {
+            Ok(mac) => mac,
+            Err(reason) => return (None, Some(reason)),
+        };
+        let ipv4 = reasons
+            .ipv4
+            .clone()
+            .map_or_else(|| self.rp_filter_at(link), Err);
+        let ipv6 = reasons
+            .ipv6
+            .clone()
+            .map_or_else(|| self.routed6_at(link), Err);
+        let here = fw_route_here {
+            mac,
+            rp_filter: ipv4.clone().unwrap_or(FW_RP_OFF) as u16,
+            port: link.ifindex,
+            families: bit(FW_ROUTES_IPV4, &ipv4) | bit(FW_ROUTES_IPV6, &ipv6),
+        };
+        match (ipv4, ipv6) {
+            (Ok(_), Ok(())) => (Some(here), None),
+            (Err(ipv4), Ok(())) => (Some(here), Some(format!("IPv4: {ipv4}"))),
+            (Ok(_), Err(ipv6)) => (Some(here), Some(format!("IPv6: {ipv6}"))),
+            (Err(ipv4), Err(ipv6)) => (None, Some(format!("IPv4: {ipv4}; IPv6: {ipv6}"))),
+        }
+    }
+
+    /// Why a port can have none of either family, or its MAC address.
+    fn nothing_here(&self, link: &Link, port: &Port) -> Result<[u8; 6], String> {
         if let Some(why) = self.nothing_ahead(link, port) {
             return Err(why);
         }
@@ -111,34 +172,61 @@ impl Engine {
         if port.is_scrubbed() {
             return Err("what sets name is dropped there first".into());
         }
-        let Some(mac) = link.mac else {
-            return Err("it has no MAC address".into());
-        };
-        let conf = |index: i32| self.mirror.netconf().get(&(Family::Ipv4, index));
-        let here = conf(link.ifindex.cast_signed());
+        let mac = link.mac.map(|mac| mac.0);
+        mac.ok_or_else(|| "it has no MAC address".into())
+    }
+
+    fn conf_of(&self, family: Family, index: i32) -> Option<&Netconf> {
+        self.mirror.netconf().get(&(family, index))
+    }
+
+    /// What the kernel does with sources there, if it forwards IPv4.
+    fn rp_filter_at(&self, link: &Link) -> Result<u32, String> {
+        let here = self.conf_of(Family::Ipv4, link.ifindex.cast_signed());
         if here.and_then(|conf| conf.forwarding) != Some(true) {
             return Err("it does not forward IPv4".into());
         }
         // the stricter of both counts: IN_DEV_RPFILTER()
-        let filter =
-            |conf: Option<&freeway_kernel::model::Netconf>| conf.and_then(|conf| conf.rp_filter);
-        let (Some(own), Some(all)) = (filter(here), filter(conf(-1))) else {
+        let filter = |conf: Option<&Netconf>| conf.and_then(|conf| conf.rp_filter);
+        let all = self.conf_of(Family::Ipv4, -1);
+        let (Some(own), Some(all)) = (filter(here), filter(all)) else {
             return Err("its rp_filter is not known".into());
         };
-        let rp_filter = own.max(all);
-        if rp_filter > FW_RP_LOOSE {
-            return Err(format!("rp_filter {rp_filter} is not known"));
+        match own.max(all) {
+            rp_filter if rp_filter > FW_RP_LOOSE => {
+                Err(format!("rp_filter {rp_filter} is not known"))
+            }
+            rp_filter => Ok(rp_filter),
         }
-        Ok(fw_route_here {
-            mac: mac.0,
-            rp_filter: rp_filter as u16,
-            port: link.ifindex,
-            pad: 0,
-        })
     }
 
-    /// Where packets may leave by prefixes.
-    pub(super) fn exits(&self) -> BTreeMap<u32, Exit> {
+    fn routed6_at(&self, link: &Link) -> Result<(), String> {
+        let here = self.conf_of(Family::Ipv6, link.ifindex.cast_signed());
+        if here.and_then(|conf| conf.forwarding) != Some(true) {
+            return Err("it does not forward IPv6".into());
+        }
+        let device = self.routes.devices6.get(&link.ifindex);
+        match device.is_some_and(|device| device.enabled) {
+            true => Ok(()),
+            false => Err("IPv6 is disabled there".into()),
+        }
+    }
+
+    /// What is to be asked of each device.
+    pub(super) fn devices6(&self) -> BTreeMap<u32, Device6> {
+        let device = |link: &Link| {
+            let number = |name| sysctl::number(&format!("ipv6/conf/{}/{name}", link.name));
+            let device = Device6 {
+                mtu: u32::try_from(number("mtu")?).ok()?,
+                enabled: number("disable_ipv6") == Some(0),
+            };
+            Some((link.ifindex, device))
+        };
+        self.business().filter_map(device).collect()
+    }
+
+    /// Where packets of a family may leave by prefixes.
+    pub(super) fn exits(&self, family: Family) -> BTreeMap<u32, Exit> {
         let exit = |link: &Link| {
             let port = self.ports.by_index.get(&link.ifindex)?;
             let itself = port.carried.is_none()
@@ -150,9 +238,64 @@ impl Engine {
                 && !self.cores.serve(link.ifindex);
             port.slot.filter(|_| itself && port.xdp.output)?;
             let mac = link.mac?.0;
-            let mtu = link.mtu;
+            let mtu = match family {
+                Family::Ipv4 => link.mtu,
+                Family::Ipv6 => {
+                    let device = self.routes.devices6.get(&link.ifindex);
+                    link.mtu.min(device.filter(|device| device.enabled)?.mtu)
+                }
+            };
             Some((link.ifindex, Exit { mac, mtu }))
         };
         self.business().filter_map(exit).collect()
+    }
+}
+
+fn bit<T>(bit: u32, family: &Result<T, String>) -> u32 {
+    if family.is_ok() { bit } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_choose_are_not_ordinary() {
+        let main = Rule {
+            priority: 32_766,
+            action: TO_TABLE,
+            table: 254,
+            ..Rule::any(Family::Ipv6)
+        };
+        assert!(is_ordinary(&main));
+        let permanent = Rule {
+            priority: 0,
+            table: 255,
+            flags: PERMANENT,
+            ..main.clone()
+        };
+        assert!(is_ordinary(&permanent));
+        // FIB_RULE_INVERT
+        let inverted = Rule {
+            flags: 2,
+            ..main.clone()
+        };
+        assert!(!is_ordinary(&inverted));
+        let of_marks = Rule {
+            fwmark: Some((1, 1)),
+            ..main.clone()
+        };
+        assert!(!is_ordinary(&of_marks));
+        // there is no such table of IPv6
+        let default = Rule {
+            priority: 32_767,
+            table: 253,
+            ..main
+        };
+        assert!(!is_ordinary(&default));
+        assert!(is_ordinary(&Rule {
+            family: Family::Ipv4,
+            ..default
+        }));
     }
 }

@@ -4,9 +4,10 @@
 use std::sync::mpsc as ask;
 
 use freeway_kernel::routes::read;
-use freeway_routing::Route4;
+use freeway_routing::Told;
 use tokio::sync::mpsc;
 
+use super::side::Sided;
 use crate::DaemonError;
 use crate::error::failure;
 
@@ -16,29 +17,29 @@ const PIECES_MAX: usize = 4;
 
 /// A piece of the routes.
 #[derive(Debug)]
-pub enum Loaded {
+pub enum Piece<A> {
     /// Some of them.
-    Routes(Vec<Route4>),
+    Routes(Vec<Told<A>>),
     /// There are no more; whether all of one state were among them.
     End(bool),
 }
 
 /// The thread that reads. It was made by the daemon's main thread, and so is in the same network namespace.
 #[derive(Debug)]
-pub struct Loader {
+pub struct Loader<A> {
     jobs: ask::Sender<()>,
-    pieces: mpsc::Receiver<Loaded>,
+    pieces: mpsc::Receiver<Piece<A>>,
     /// A reading is under way.
     pub busy: bool,
 }
 
-impl Loader {
+impl<A: Sided> Loader<A> {
     pub fn start() -> Result<Self, DaemonError> {
         let (jobs, asked) = ask::channel();
         let (sender, pieces) = mpsc::channel(PIECES_MAX);
         let work = move || {
             while asked.recv().is_ok() {
-                if !load(&sender) {
+                if !load::<A>(&sender) {
                     break;
                 }
             }
@@ -57,7 +58,7 @@ impl Loader {
         self.busy = self.jobs.send(()).is_ok();
     }
 
-    pub async fn next(&mut self) -> Loaded {
+    pub async fn next(&mut self) -> Piece<A> {
         match self.pieces.recv().await {
             Some(piece) => piece,
             None => std::future::pending().await,
@@ -66,14 +67,14 @@ impl Loader {
 }
 
 /// False: nobody waits for them.
-fn load(sender: &mpsc::Sender<Loaded>) -> bool {
+fn load<A: Sided>(sender: &mpsc::Sender<Piece<A>>) -> bool {
     let mut piece = Vec::with_capacity(PIECE);
     let mut heard = true;
-    let whole = read(|route| {
-        piece.extend(Route4::of(&route));
+    let whole = read(A::FAMILY, |route| {
+        piece.extend(Told::of(&route));
         if piece.len() >= PIECE {
             let full = std::mem::replace(&mut piece, Vec::with_capacity(PIECE));
-            heard &= sender.blocking_send(Loaded::Routes(full)).is_ok();
+            heard &= sender.blocking_send(Piece::Routes(full)).is_ok();
         }
     });
     let whole = whole.unwrap_or_else(|error| {
@@ -81,6 +82,6 @@ fn load(sender: &mpsc::Sender<Loaded>) -> bool {
         false
     });
     heard
-        && sender.blocking_send(Loaded::Routes(piece)).is_ok()
-        && sender.blocking_send(Loaded::End(whole)).is_ok()
+        && sender.blocking_send(Piece::Routes(piece)).is_ok()
+        && sender.blocking_send(Piece::End(whole)).is_ok()
 }

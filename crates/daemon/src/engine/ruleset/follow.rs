@@ -112,9 +112,13 @@ impl Engine {
         self.execute(ops)
     }
 
-    /// Conntrack sees IPv4.
-    pub(in crate::engine) fn ruleset_tracks4(&self) -> bool {
-        self.ruleset.tracks[0]
+    /// Conntrack sees a family.
+    pub(in crate::engine) fn ruleset_tracks(&self, family: Family) -> bool {
+        let [ipv4, ipv6] = self.ruleset.tracks;
+        match family {
+            Family::Ipv4 => ipv4,
+            Family::Ipv6 => ipv6,
+        }
     }
 
     /// What was learned without a connection is learned anew, with one, once conntrack sees it.

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Prefix paths of IPv6.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, sum16};
+use freeway_testkit::random::Random;
+use freeway_testkit::*;
+use serde_json::Value;
+
+use super::{ON, PATIENCE, active_in, confirm, ip, left, routed, station, stations, wait};
+
+fn client() -> Ipv6Addr {
+    "2001:db8:1::2".parse().unwrap()
+}
+
+/// What is between IPv6 header and UDP: the first header's number, and their octets.
+type Headers = (u8, &'static [u8]);
+const NONE: Headers = (17, &[]);
+
+/// A packet that is like no other.
+fn packet(src: Ipv6Addr, dst: Ipv6Addr, number: u16) -> Vec<u8> {
+    with(src, dst, number, 64, NONE)
+}
+
+fn with(
+    src: Ipv6Addr,
+    dst: Ipv6Addr,
+    number: u16,
+    hop_limit: u8,
+    (first, headers): Headers,
+) -> Vec<u8> {
+    let mut udp = vec![0u8; 26];
+    udp[0..2].copy_from_slice(&number.to_be_bytes());
+    udp[2..4].copy_from_slice(&7000u16.to_be_bytes());
+    udp[4..6].copy_from_slice(&26u16.to_be_bytes());
+    let pseudo = [
+        &src.octets()[..],
+        &dst.octets(),
+        &[0, 0, 0, 26, 0, 0, 0, 17],
+        &udp,
+    ]
+    .concat();
+    let sum = !sum16(&pseudo);
+    udp[6..8].copy_from_slice(&sum.to_be_bytes());
+    let mut ip = vec![0x60, 0, (number >> 8) as u8, number as u8];
+    ip.extend(((headers.len() + udp.len()) as u16).to_be_bytes());
+    ip.extend([first, hop_limit]);
+    ip.extend(src.octets());
+    ip.extend(dst.octets());
+    [&MAC_LAN[..], &MAC_CLIENT, &[0x86, 0xdd], &ip, headers, &udp].concat()
+}
+
+fn strangers(count: u16) -> Vec<Vec<u8>> {
+    let dst = |n: u16| Ipv6Addr::new(0x2001, 0xdb8, 0x100, n % 7, 0, 0, n, 1);
+    (0..count)
+        .map(|n| packet(client(), dst(n), 1000 + n))
+        .collect()
+}
+
+/// A neighbour at the server's wire, which is nobody.
+fn neighbour(lab: &freeway_lab::Lab, last: u8) {
+    let words = format!(
+        "neigh replace 2001:db8:2::{last:x} lladdr 02:00:00:00:09:{last:02x} nud permanent dev wan0"
+    );
+    ip(lab, &words);
+}
+
+#[test]
+fn packets_of_ipv6_without_flows_leave_as_the_kernel_sends_them() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed6");
+    ip(&lab, "route add 2001:db8:100::/48 via 2001:db8:2::2");
+    let mut frames = strangers(1000);
+    let to = |last: &str| format!("2001:db8:100::{last}").parse().unwrap();
+    // what only its destination reads, and what each router reads: padding, a router alert
+    for headers in [
+        (43, &[17, 0, 4, 0, 0, 0, 0, 0][..]),
+        (44, &[17, 0, 0, 0, 0, 0, 0, 1]),
+        (60, &[17, 0, 1, 4, 0, 0, 0, 0]),
+        (0, &[17, 0, 1, 4, 0, 0, 0, 0]),
+        (0, &[17, 0, 5, 2, 0, 0, 1, 0]),
+    ] {
+        frames.push(with(client(), to("9"), 3000, 64, headers));
+    }
+    for (number, hop_limit) in (3100..).zip([0, 1, 2, 255]) {
+        frames.push(with(client(), to("9"), number, hop_limit, NONE));
+    }
+    let sources = [
+        "2001:db8:1::77",
+        "2001:db8:1::1",
+        "2001:db8:2::1",
+        "2001:db8:2::2",
+        "2001:db8:ffff::1",
+        "::",
+        "::1",
+        "::7",
+        "::ffff:192.0.2.1",
+        "fe80::9",
+        "fec0::9",
+        "ff02::9",
+    ];
+    for (number, src) in (3200..).zip(sources) {
+        frames.push(packet(src.parse().unwrap(), to("9"), number));
+    }
+    let destinations = [
+        "::",
+        "::1",
+        "::ffff:192.0.2.1",
+        "fe80::9",
+        "ff0e::9",
+        "2001:db8:1::9",
+        "2001:db8:2::1",
+        "2001:db8:1::1",
+        "2001:db8:ffff::9",
+    ];
+    for (number, dst) in (3300..).zip(destinations) {
+        frames.push(packet(client(), dst.parse().unwrap(), number));
+    }
+    let by_kernel = left(&lab, &frames);
+    let router = Router::start_with(&lab, ON);
+    wait(&router, "prefix paths", |routes| active_in("ipv6", routes));
+    confirm(&lab, &router, &frames[..20]);
+    let before = routed(&router);
+    let by_routes = left(&lab, &frames);
+    let fast = routed(&router) - before;
+    println!("{fast} of {} by prefixes", frames.len());
+    let either = by_kernel.keys().chain(by_routes.keys());
+    let mut either = either.filter(|frame| by_kernel.get(*frame) != by_routes.get(*frame));
+    if let Some(frame) = either.next() {
+        panic!("{frame:02x?}");
+    }
+    assert!(fast > 500, "{fast}");
+    let routes = router.json(&["routes"]);
+    assert_eq!(routes["contradicted"], 0, "{routes}");
+    let answer = &router.json(&["routes", "2001:db8:100::9"])["answer"];
+    assert_eq!(answer["prefix"], "2001:db8:100::/48", "{answer}");
+    assert_eq!(
+        (&answer["fast"], &answer["agrees"]),
+        (&true.into(), &true.into()),
+        "{answer}"
+    );
+    assert_eq!(answer["neighbour"], "2001:db8:2::2", "{answer}");
+}
+
+#[test]
+fn a_change_of_ipv6_is_one_here() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed6");
+    for last in 0x10..0x13 {
+        neighbour(&lab, last);
+    }
+    ip(&lab, "route add 2001:db8:100::/48 via 2001:db8:2::10");
+    let router = Router::start_with(&lab, ON);
+    wait(&router, "prefix paths", |routes| active_in("ipv6", routes));
+    let frames = strangers(100);
+    let all_to = |what: &str, wanted: Option<[u8; 6]>| {
+        // an event is on its way for some time
+        until(what, PATIENCE, || {
+            let there = stations(&left(&lab, &frames));
+            let only = there.keys().all(|mac| Some(*mac) == wanted);
+            let count: usize = there.values().sum();
+            let wanted = if wanted.is_some() { frames.len() } else { 0 };
+            (only && count == wanted).then_some(())
+        });
+    };
+    let fast = |what: &str, last: u8| {
+        all_to(what, Some(station(last)));
+        confirm(&lab, &router, &frames);
+        all_to(what, Some(station(last)));
+    };
+    let none = |why: &str| {
+        wait(&router, why, |routes| {
+            let reason = routes["ipv6"]["reason"].as_str().unwrap_or_default();
+            let kept = routes["ports_kept"].as_array().unwrap();
+            let at_a_port = |port: &Value| port["reason"].as_str().unwrap().contains(why);
+            reason.contains(why) || kept.iter().any(at_a_port)
+        });
+        let before = routed(&router);
+        left(&lab, &frames);
+        assert_eq!(routed(&router), before, "{why}");
+    };
+    fast("the first", 0x10);
+    ip(&lab, "route replace 2001:db8:100::/48 via 2001:db8:2::11");
+    fast("another gateway", 0x11);
+    ip(&lab, "route add 2001:db8:100::/49 via 2001:db8:2::12");
+    fast("a more specific route", 0x12);
+    ip(
+        &lab,
+        "neigh replace 2001:db8:2::12 lladdr 02:00:00:00:09:63 nud permanent dev wan0",
+    );
+    fast("another station", 0x63);
+    ip(&lab, "route replace blackhole 2001:db8:100::/49");
+    all_to("nowhere", None);
+    ip(&lab, "route del 2001:db8:100::/49");
+    fast("the shorter one again", 0x11);
+    // for some sources: the kernel's, and again when it has gone
+    ip(
+        &lab,
+        "route add 2001:db8:100::/48 from 2001:db8:1::/64 via 2001:db8:2::10",
+    );
+    all_to("a route of some sources", Some(station(0x10)));
+    let answer = &router.json(&["routes", "2001:db8:100::9"])["answer"];
+    assert_eq!(answer["fast"], false, "{answer}");
+    ip(&lab, "route del 2001:db8:100::/48 from 2001:db8:1::/64");
+    fast("of all sources", 0x11);
+    let tool = |line: &str| drop(lab.router().tool(line).unwrap());
+    // what routers advertise, and what is longer than it
+    tool("sysctl -qw net.ipv6.conf.wan0.mtu=1280");
+    until("a smaller MTU", PATIENCE, || {
+        let routes = router.json(&["routes"]);
+        let hops = routes["next_hops"].as_array().unwrap();
+        let of_ipv6 = |hop: &&Value| hop["neighbour"].as_str().unwrap().contains(':');
+        let hop = hops.iter().find(of_ipv6)?;
+        (hop["len_max"] == 1280).then_some(())
+    });
+    tool("ip -6 rule add from 2001:db8:9::/48 blackhole");
+    none("routing rule");
+    tool("ip -6 rule del from 2001:db8:9::/48 blackhole");
+    fast("without the rule", 0x11);
+    tool("sysctl -qw net.ipv6.conf.all.proxy_ndp=1");
+    none("proxy_ndp");
+    tool("sysctl -qw net.ipv6.conf.all.proxy_ndp=0");
+    fast("without proxies", 0x11);
+    tool("sysctl -qw net.ipv6.conf.all.forwarding=0");
+    none("forwarding is not 1");
+    assert_eq!(left(&lab, &frames).values().sum::<usize>(), 0);
+}
+
+/// Tables that change at random, and packets to their ends: each leaves where the kernel alone sends it.
+#[test]
+fn random_tables_of_ipv6_route_as_the_kernel_does() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed6");
+    for last in 0x10..0x18 {
+        neighbour(&lab, last);
+    }
+    let router = Router::start_with(&lab, ON);
+    wait(&router, "prefix paths", |routes| active_in("ipv6", routes));
+    let mut random = Random(0x5eed);
+    let rounds = if long() { 60 } else { 3 };
+    let mut there: BTreeMap<String, (u128, u8)> = BTreeMap::new();
+    let (mut number, mut fast, mut all) = (0u16, 0, 0);
+    for round in 0..rounds {
+        let mut batch = String::new();
+        for _ in 0..60 {
+            let len = 28 + random.below(101) as u8;
+            let site = u128::from(random.draw() & 0xff) << 80;
+            let below = u128::from(random.draw() & 3) << 62;
+            let address =
+                0x2001_0db8 << 96 | 0x100 << 80 | site | below | u128::from(random.draw() & 3);
+            let address = address >> (128 - len) << (128 - len);
+            let prefix = format!("{}/{len}", Ipv6Addr::from(address));
+            let hop = 0x10 + random.below(8);
+            let way = match random.below(12) {
+                0 => "blackhole",
+                1 => "unreachable",
+                _ => "",
+            };
+            let via = match (way, random.below(10)) {
+                ("", 0) => "dev wan0".to_owned(),
+                ("", 1) => {
+                    format!("nexthop via 2001:db8:2::{hop:x} nexthop via 2001:db8:2::10")
+                }
+                ("", 2) => format!("via 2001:db8:2::{hop:x} mtu 1280"),
+                ("", 3) => format!("via 2001:db8:2::{hop:x} expires 1000"),
+                ("", _) => format!("via 2001:db8:2::{hop:x}"),
+                _ => String::new(),
+            };
+            if there.contains_key(&prefix) && random.below(3) == 0 {
+                batch += &format!("route del {prefix}\n");
+                there.remove(&prefix);
+            } else {
+                batch += &format!("route replace {way} {prefix} {via}\n");
+                there.insert(prefix, (address, len));
+            }
+        }
+        let batched = lab
+            .router()
+            .tool_with_input("ip -6 -force -batch -", &batch);
+        if let Err(error) = batched {
+            println!("some changes of {batch} are none: {error}");
+        }
+        let mut frames = Vec::new();
+        for (first, len) in there.values() {
+            let last = first | u128::MAX.checked_shr((*len).into()).unwrap_or(0);
+            for address in [*first, last, first.wrapping_sub(1), last.wrapping_add(1)] {
+                number = number.wrapping_add(1);
+                frames.push(packet(client(), address.into(), number));
+            }
+        }
+        wait(&router, "in step", |routes| active_in("ipv6", routes));
+        // on the link nobody answers, and the kernel gives up after seconds: of these nothing arrives either way
+        assert!(router.run(&["off"]).status.success());
+        let by_kernel = left(&lab, &frames);
+        assert!(router.run(&["on"]).status.success());
+        wait(&router, "in step", |routes| active_in("ipv6", routes));
+        left(&lab, &frames);
+        let before = routed(&router);
+        let by_routes = left(&lab, &frames);
+        fast += routed(&router) - before;
+        all += frames.len() as u64;
+        let either = by_kernel.keys().chain(by_routes.keys());
+        let mut either = either.filter(|frame| by_kernel.get(*frame) != by_routes.get(*frame));
+        if let Some(frame) = either.next() {
+            let to: [u8; 16] = frame[38..54].try_into().unwrap();
+            let to = Ipv6Addr::from(to).to_string();
+            let known = &router.json(&["routes", &to])["answer"];
+            panic!("round {round}: {frame:02x?}: {known}");
+        }
+    }
+    println!("{fast} of {all} by prefixes");
+    assert!(fast * 10 > all, "{fast} of {all}");
+}
