@@ -71,10 +71,7 @@ fn boundaries<'a, A: Address + 'a>(prefixes: impl IntoIterator<Item = &'a Prefix
     all
 }
 
-fn is_as_the_trie<A: Family>(batches: &[Vec<Change<A>>]) -> Result<(), TestCaseError>
-where
-    A: LowerHex,
-{
+fn is_as_the_trie<A: Family + LowerHex>(batches: &[Vec<Change<A>>]) -> Result<(), TestCaseError> {
     let mut table = Table::<A>::new();
     let mut trie = Trie::default();
     let mut seen = BTreeMap::new();

@@ -42,14 +42,15 @@ impl Engine {
                 kept.insert(link.name.clone(), reason);
             }
         }
-        if !wanted.is_empty() && self.routes.table.is_none() {
-            if let Some(failed) = self.make_routes() {
-                reasons = Reasons {
-                    ipv4: Some(failed.clone()),
-                    ipv6: Some(failed),
-                };
-                wanted.clear();
-            }
+        if !wanted.is_empty()
+            && self.routes.table.is_none()
+            && let Some(failed) = self.make_routes()
+        {
+            reasons = Reasons {
+                ipv4: Some(failed.clone()),
+                ipv6: Some(failed),
+            };
+            wanted.clear();
         }
         self.routes.ports_kept = kept;
         for (family, words) in [(Family::Ipv4, u32::NAME), (Family::Ipv6, u128::NAME)] {
