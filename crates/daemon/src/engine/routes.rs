@@ -2,22 +2,20 @@
 //! Prefix paths: packets without a flow leave by the kernel's routes, at ports where nothing else decides.
 
 mod answer;
+mod family;
 mod follow;
+mod grounds;
 mod judge;
 mod loader;
 mod side;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use freeway_datapath::RouteTable;
-use freeway_kernel::model::{Event, Family};
+use freeway_kernel::model::Event;
 
-use self::judge::Device6;
+use self::grounds::{Device6, Reasons};
 use self::side::Side;
-
-/// A prefix that is withdrawn is tried again once all routes were read, and were read once more so much later.
-const WITHDRAWN: Duration = Duration::from_secs(60);
 
 /// What is known of prefix paths.
 #[derive(Default)]
@@ -36,27 +34,6 @@ pub(super) struct Routes {
     strayed: u64,
     /// What nothing tells of, as ports were last judged by it.
     devices6: BTreeMap<u32, Device6>,
-}
-
-/// Why no port has prefix paths of a family.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Reasons {
-    ipv4: Option<String>,
-    ipv6: Option<String>,
-}
-
-impl Reasons {
-    fn of(&self, family: Family) -> &Option<String> {
-        match family {
-            Family::Ipv4 => &self.ipv4,
-            Family::Ipv6 => &self.ipv6,
-        }
-    }
-
-    /// None has any, and why; of both IPv4's.
-    fn of_both(&self) -> Option<&String> {
-        self.ipv4.as_ref().filter(|_| self.ipv6.is_some())
-    }
 }
 
 /// The data plane's tables, and what they are made of.

@@ -15,7 +15,8 @@ use freeway_routing::{HOP_MAX, Hop, Ip, Way};
 
 use super::super::Engine;
 use super::Table;
-use super::side::{Side, Sided};
+use super::family::Sided;
+use super::side::Side;
 
 /// As people write it.
 pub fn prefix_words<A: Ip>(prefix: &Prefix<A>) -> String {

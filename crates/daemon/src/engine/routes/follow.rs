@@ -11,8 +11,10 @@ use freeway_kernel::model::{Event, Family};
 
 use super::super::Engine;
 use super::answer::prefix_words;
-use super::side::{Side, Sided};
-use super::{Loaded, Reasons, Table};
+use super::family::Sided;
+use super::grounds::Reasons;
+use super::side::Side;
+use super::{Loaded, Table};
 use crate::DaemonError;
 use crate::error::failure;
 

@@ -10,21 +10,12 @@ use freeway_routing::Exit;
 
 use super::super::Engine;
 use super::super::ports::{Port, Within};
-use super::Reasons;
+use super::grounds::{Device6, Reasons};
 
 /// FR_ACT_TO_TBL.
 const TO_TABLE: u8 = 1;
 /// FIB_RULE_PERMANENT: nobody may delete it. Others, FIB_RULE_INVERT among them, are of rules that choose.
 const PERMANENT: u32 = 1;
-
-/// What the kernel does not tell of an IPv6 device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Device6 {
-    /// `net.ipv6.conf.DEVICE.mtu`, which routers' advertisements may have lowered.
-    mtu: u32,
-    /// `disable_ipv6` is not set.
-    enabled: bool,
-}
 
 /// Priority and table of a rule that everybody has: `ip rule` without any of the user's.
 fn ordinary(family: Family) -> &'static [(u32, u32)] {

@@ -7,7 +7,7 @@ use freeway_kernel::routes::read;
 use freeway_routing::Told;
 use tokio::sync::mpsc;
 
-use super::side::Sided;
+use super::family::Sided;
 use crate::DaemonError;
 use crate::error::failure;
 

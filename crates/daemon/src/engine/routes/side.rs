@@ -2,54 +2,23 @@
 //! A family's routes: as the kernel has them, and what of them the data plane does not have yet.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use freeway_abi::fw_hop;
-use freeway_datapath::{RouteTable, RoutedFamily};
-use freeway_kernel::model::{Event, Family};
+use freeway_datapath::RouteTable;
+use freeway_kernel::model::Event;
 use freeway_prefix::{NextHop, Prefix};
-use freeway_routing::{Counts, Exit, Hop, Ip, Routing};
+use freeway_routing::{Counts, Exit, Hop, Routing};
 
-use super::WITHDRAWN;
+use super::family::Sided;
 use super::loader::{Loader, Piece};
 use crate::DaemonError;
 
 /// Prefixes that one turn brings into the table: more are brought piece by piece, and nothing is valid until all are.
 const PREFIXES_PER_TURN: usize = 16_384;
 
-/// What the daemon needs of a family.
-pub trait Sided: Ip + RoutedFamily {
-    const FAMILY: Family;
-    /// For people.
-    const NAME: &'static str;
-    const ETHERTYPE: [u8; 2];
-
-    /// Tells next hops apart: the same of two only if they are to the same neighbour.
-    fn owner(hop: &Hop<Self>) -> u64;
-}
-
-impl Sided for u32 {
-    const FAMILY: Family = Family::Ipv4;
-    const NAME: &'static str = "IPv4";
-    const ETHERTYPE: [u8; 2] = [0x08, 0x00];
-
-    fn owner(hop: &Hop<u32>) -> u64 {
-        u64::from(hop.oif) << 32 | u64::from(hop.gateway)
-    }
-}
-
-impl Sided for u128 {
-    const FAMILY: Family = Family::Ipv6;
-    const NAME: &'static str = "IPv6";
-    const ETHERTYPE: [u8; 2] = [0x86, 0xdd];
-
-    fn owner(hop: &Hop<u128>) -> u64 {
-        use std::hash::{DefaultHasher, Hash, Hasher};
-        let mut hasher = DefaultHasher::new();
-        (hop.oif, hop.gateway).hash(&mut hasher);
-        hasher.finish()
-    }
-}
+/// A prefix that is withdrawn is tried again once all routes were read, and were read once more so much later.
+const WITHDRAWN: Duration = Duration::from_secs(60);
 
 /// A family's routes. Leaves are the family's own.
 pub struct Side<A: Sided> {
