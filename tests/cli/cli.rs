@@ -61,7 +61,7 @@ fn bad_input_exits_with_64() {
         ),
         (&["explain", "tcp"], "<SRC[:PORT]>"),
         (&["flows", "colour", "red"], "is no filter"),
-        (&["routes", "2001:db8::1"], "IPv4"),
+        (&["routes", "2001:db8::g"], "invalid IP address"),
         (&["run", "--metrics", "here"], "--metrics"),
         (&["run", "--take-over"], "use `freeway upgrade`"),
         (&["upgrade", "--timeout", "0"], "--timeout"),

@@ -144,7 +144,7 @@ mod tests {
         for words in [
             "IPv4: 950,001 prefixes in 3.40 MB",
             "IPv6: no port has prefix paths: net.ipv6.conf.all.forwarding is not 1",
-            "For what comes in at lan0; 7,000,000 packets left, 448.00 MB, by 1 next hop",
+            "For what comes in at lan0; 7,000,000 packets left, 448 MB, by 1 next hop",
             "198.51.100.1 02:00:00:00:00:fe confirmed 340 ms ago",
             "given 120 packets to confirm, and confirmed 118; 1 left otherwise",
             "3 of IPv4: several next hops",
