@@ -141,7 +141,7 @@ impl Bench {
                 .map(|(router, port)| Capture::open(twins.end(router, port)).unwrap())
                 .collect()
         });
-        let router = &twins.routers()[FREEWAY];
+        let router = twins.routers()[FREEWAY];
         let path = match by {
             By::Path(path) => path,
             By::Engine | By::Routes => "auto",
@@ -330,7 +330,7 @@ impl Bench {
 
     /// Until the daemon has read the ruleset in force.
     fn wait_for_rules(&self) {
-        let wanted = generation(&self.twins.routers()[FREEWAY]);
+        let wanted = generation(self.twins.routers()[FREEWAY]);
         freeway_testkit::until("the ruleset's analysis", Duration::from_secs(10), || {
             let status = self.daemon.status();
             (status["ruleset"]["generation"].as_u64() == Some(wanted)).then_some(())

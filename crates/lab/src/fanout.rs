@@ -17,8 +17,6 @@ use std::fmt::Write;
 use std::iter::once;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use nix::unistd::geteuid;
-
 use crate::error::LabError;
 use crate::frame::{FlowSpec, group_mac, mac_text};
 use crate::lab::{batch, ports_toml, wait_for_carrier};
@@ -26,9 +24,9 @@ use crate::mroute::{MROUTE_PORTS, Mroute};
 use crate::netns::Netns;
 use crate::port::{Port, wire_port};
 use crate::reference::{ReferenceGuard, attach_broadcast};
+use crate::space::{Run, Space};
 use crate::topology::Family;
 use crate::twins::{ROUTER_SYSCTLS, host_mac, router_mac, write_sysctls};
-use crate::{owner, signal, sweep};
 
 /// Groups that are not of a link alone.
 const GROUP4: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
@@ -47,27 +45,6 @@ pub struct Fanout {
     _hosts: Space,
 }
 
-/// A namespace that goes when this is dropped.
-#[derive(Debug)]
-struct Space(Netns);
-
-impl Space {
-    fn create(run: u32, name: &str) -> Result<Self, LabError> {
-        // An error from here on removes what exists so far.
-        let space = Self(Netns::named(owner::netns_name(run, name)));
-        signal::create(&space.0)?;
-        Ok(space)
-    }
-}
-
-impl Drop for Space {
-    fn drop(&mut self) {
-        if let Err(error) = signal::remove(&self.0) {
-            eprintln!("cannot remove namespace {}: {error}", self.0.name());
-        }
-    }
-}
-
 impl Fanout {
     /// Builds it, with nobody served, each port with a MAC address of its own. Leftovers of killed runs are removed
     /// first.
@@ -84,40 +61,36 @@ impl Fanout {
         receivers: usize,
         router_mac: impl Fn(usize) -> [u8; 6],
     ) -> Result<Fanout, LabError> {
-        if !geteuid().is_root() {
-            return Err(LabError::NotRoot);
-        }
+        let run = Run::begin()?;
         if receivers >= MROUTE_PORTS {
             let most = MROUTE_PORTS - 1;
             let what = format!("{receivers} receivers: there can be {most}");
             return Err(LabError::Invalid(what));
         }
-        sweep::sweep();
-        let run = sweep::next_run();
-        let (router, hosts) = (Space::create(run, "router")?, Space::create(run, "hosts")?);
-        write_sysctls(&hosts.0, &[("net/ipv6/conf/default/disable_ipv6", "1")])?;
-        write_sysctls(&router.0, ROUTER_SYSCTLS)?;
+        let (router, hosts) = (run.space("router")?, run.space("hosts")?);
+        write_sysctls(&hosts, &[("net/ipv6/conf/default/disable_ipv6", "1")])?;
+        write_sysctls(&router, ROUTER_SYSCTLS)?;
         let names = once(["lan0".to_owned(), "s0".to_owned()])
             .chain((0..receivers).map(|i| [format!("wan{i}"), format!("r{i}")]));
         let names: Vec<_> = names.collect();
-        batch(&router.0, &links(&names, &hosts.0, &router_mac))?;
+        batch(&router, &links(&names, &hosts, &router_mac))?;
         let (mut near, mut far) = (Vec::new(), Vec::new());
         for (i, [port, host]) in names.iter().enumerate() {
             let mac = router_mac(i);
             near.push(Port {
                 mac,
-                ..wire_port(&router.0, port)?
+                ..wire_port(&router, port)?
             });
             let mac = host_mac(i);
             far.push(Port {
                 mac,
-                ..wire_port(&hosts.0, host)?
+                ..wire_port(&hosts, host)?
             });
         }
-        wait_for_carrier(&[&router.0, &hosts.0])?;
-        batch(&router.0, &addresses(receivers))?;
+        wait_for_carrier(&[&router, &hosts])?;
+        batch(&router, &addresses(receivers))?;
         let mroute = |family| {
-            let mut mroute = Mroute::open(&router.0, family)?;
+            let mut mroute = Mroute::open(&router, family)?;
             near.iter()
                 .try_for_each(|port| mroute.add_port(port.ifindex))?;
             Ok::<_, LabError>(mroute)
@@ -135,7 +108,7 @@ impl Fanout {
 
     /// The router's namespace.
     pub fn router(&self) -> &Netns {
-        &self.router.0
+        &self.router
     }
 
     /// Gives the port of a receiver another MAC address.
@@ -144,7 +117,7 @@ impl Fanout {
             return Err(LabError::Invalid(format!("receiver {receiver}")));
         };
         let line = format!("ip link set {} address {}", port.name, mac_text(mac));
-        self.router.0.tool(&line)?;
+        self.router.tool(&line)?;
         port.mac = mac;
         Ok(())
     }

@@ -6,8 +6,6 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::unistd::geteuid;
-
 use crate::error::LabError;
 use crate::frame::{
     Direction, FlowSpec, MAC_CLIENT, MAC_LAN, MAC_SERVER, MAC_WAN, Proto, mac_text,
@@ -19,9 +17,10 @@ use crate::port::{OFFLOADS_OF_A_WIRE, Port};
 use crate::pppoe::{self, Session};
 use crate::reference::{Reference, ReferenceGuard};
 use crate::ruleset::{FORWARDED, ruleset};
+use crate::space::{Run, Space};
 use crate::topology::{Family, Topology, offset};
 use crate::wire::{self, Wire};
-use crate::{owner, routes, signal, sweep};
+use crate::{routes, signal};
 
 /// How many client addresses flows may need: one for every 32,768.
 pub const CLIENT_ADDRESSES: u32 = 32;
@@ -49,24 +48,14 @@ struct Ports {
 
 #[derive(Debug)]
 struct Hosts {
-    client: Netns,
-    router: Netns,
-    server: Netns,
+    client: Space,
+    router: Space,
+    server: Space,
 }
 
 impl Hosts {
     fn all(&self) -> [&Netns; 3] {
         [&self.client, &self.router, &self.server]
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for netns in self.all() {
-            if let Err(error) = signal::remove(netns) {
-                eprintln!("cannot remove namespace {}: {error}", netns.name());
-            }
-        }
     }
 }
 
@@ -78,22 +67,13 @@ impl Lab {
 
     /// Builds a topology. Leftovers of killed runs are removed first.
     pub fn build(topology: &'static Topology, options: Options) -> Result<Lab, LabError> {
-        if !geteuid().is_root() {
-            return Err(LabError::NotRoot);
-        }
         options.check(topology)?;
-        sweep::sweep();
-        let run = sweep::next_run();
-        let host = |name| Netns::named(owner::netns_name(run, name));
-        // From here on an error takes down what exists so far.
+        let run = Run::begin()?;
         let hosts = Hosts {
-            client: host("client"),
-            router: host("router"),
-            server: host("server"),
+            client: run.space("client")?,
+            router: run.space("router")?,
+            server: run.space("server")?,
         };
-        for netns in hosts.all() {
-            signal::create(netns)?;
-        }
         set_sysctls(&hosts, topology)?;
         create_links(&hosts, &options)?;
         set_offloads(&hosts, &options)?;
@@ -108,7 +88,7 @@ impl Lab {
         set_addresses(&hosts, topology, &options)?;
         load_ruleset(&hosts.router, topology, &options)?;
         wait_for_carrier(&hosts.all())?;
-        let raise = |entries| signal::raise_limit(run, entries);
+        let raise = |entries| signal::raise_limit(run.0, entries);
         let conntrack_max = options.conntrack_max.map(raise).transpose()?;
         let port = |netns: &Netns, name: &str, mac| {
             let ifindex = netns.ifindex(name)?;

@@ -65,6 +65,7 @@ pub mod shell;
 pub mod signal;
 pub mod sink;
 mod skel;
+mod space;
 pub mod stream;
 pub mod sweep;
 pub mod tally;

@@ -16,15 +16,13 @@
 
 use std::fmt::Write;
 
-use nix::unistd::geteuid;
-
 use crate::error::LabError;
 use crate::frame::mac_text;
 use crate::lab::{batch, ports_toml, wait_for_carrier};
 use crate::netns::Netns;
 use crate::port::{OFFLOADS_OF_A_WIRE, Port};
+use crate::space::{Run, Space};
 use crate::twins::{ROUTER_SYSCTLS, write_sysctls};
-use crate::{owner, signal, sweep};
 
 /// The client has so many addresses, from 192.0.2.101 on.
 pub const CLIENTS: u8 = 8;
@@ -46,9 +44,9 @@ pub struct Pair {
 
 #[derive(Debug)]
 struct Spaces {
-    client: Netns,
-    server: Netns,
-    routers: [Netns; 2],
+    client: Space,
+    server: Space,
+    routers: [Space; 2],
 }
 
 impl Spaces {
@@ -62,33 +60,16 @@ impl Spaces {
     }
 }
 
-impl Drop for Spaces {
-    fn drop(&mut self) {
-        for netns in self.all() {
-            if let Err(error) = signal::remove(netns) {
-                eprintln!("cannot remove namespace {}: {error}", netns.name());
-            }
-        }
-    }
-}
-
 impl Pair {
     /// Builds it. Leftovers of killed runs are removed first.
     pub fn build() -> Result<Pair, LabError> {
-        if !geteuid().is_root() {
-            return Err(LabError::NotRoot);
-        }
-        sweep::sweep();
-        let run = sweep::next_run();
-        let named = |name| Netns::named(owner::netns_name(run, name));
-        // From here on an error takes down what exists so far.
+        let run = Run::begin()?;
         let spaces = Spaces {
-            client: named("client"),
-            server: named("server"),
-            routers: [named("first"), named("second")],
+            client: run.space("client")?,
+            server: run.space("server")?,
+            routers: [run.space("first")?, run.space("second")?],
         };
         for netns in spaces.all() {
-            signal::create(netns)?;
             netns.sysctl("net/ipv6/conf/default/disable_ipv6", "1")?;
         }
         for router in &spaces.routers {

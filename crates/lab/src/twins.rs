@@ -16,15 +16,13 @@
 use std::fmt::Write;
 use std::fs;
 
-use nix::unistd::geteuid;
-
 use crate::error::{Context, LabError};
 use crate::frame::mac_text;
 use crate::lab::{batch, wait_for_carrier};
 use crate::netns::Netns;
 use crate::port::Port;
 use crate::pppoe::{self, Session};
-use crate::{owner, signal, sweep};
+use crate::space::{Run, Space};
 
 /// The routers' ports.
 pub const PORTS: [&str; 3] = ["lan0", "wan0", "wan1"];
@@ -219,23 +217,13 @@ pub struct Twins {
 
 #[derive(Debug)]
 struct Spaces {
-    routers: [Netns; 2],
-    hosts: Netns,
+    routers: [Space; 2],
+    hosts: Space,
 }
 
 impl Spaces {
     fn all(&self) -> [&Netns; 3] {
         [&self.routers[0], &self.routers[1], &self.hosts]
-    }
-}
-
-impl Drop for Spaces {
-    fn drop(&mut self) {
-        for netns in self.all() {
-            if let Err(error) = signal::remove(netns) {
-                eprintln!("cannot remove namespace {}: {error}", netns.name());
-            }
-        }
     }
 }
 
@@ -251,20 +239,11 @@ impl Twins {
         kinds: [Kind; 3],
         take: &mut dyn FnMut(&Netns, &[Wire]),
     ) -> Result<Twins, LabError> {
-        if !geteuid().is_root() {
-            return Err(LabError::NotRoot);
-        }
-        sweep::sweep();
-        let run = sweep::next_run();
-        let named = |name| Netns::named(owner::netns_name(run, name));
-        // From here on an error takes down what exists so far.
+        let run = Run::begin()?;
         let spaces = Spaces {
-            routers: [named("router"), named("twin")],
-            hosts: named("hosts"),
+            routers: [run.space("router")?, run.space("twin")?],
+            hosts: run.space("hosts")?,
         };
-        for netns in spaces.all() {
-            signal::create(netns)?;
-        }
         write_sysctls(
             &spaces.hosts,
             &[("net/ipv6/conf/default/disable_ipv6", "1")],
@@ -303,8 +282,8 @@ impl Twins {
     }
 
     /// Both routers.
-    pub fn routers(&self) -> &[Netns; 2] {
-        &self.spaces.routers
+    pub fn routers(&self) -> [&Netns; 2] {
+        [&self.spaces.routers[0], &self.spaces.routers[1]]
     }
 
     /// What the ports are.

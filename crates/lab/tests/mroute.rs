@@ -34,7 +34,7 @@ struct Site {
 impl Site {
     fn build((family, group, other): (Family, &str, &str)) -> Site {
         let twins = Twins::build([Kind::Wire; 3]).unwrap();
-        let router = &twins.routers()[0];
+        let router = twins.routers()[0];
         let plan = family.plan();
         let address = format!("address add {}/{} dev lan0\n", plan.lan, plan.prefix_len);
         router.tool_with_input("ip -batch -", &address).unwrap();
@@ -65,7 +65,7 @@ impl Site {
     }
 
     fn router(&self) -> &Netns {
-        &self.twins.routers()[0]
+        self.twins.routers()[0]
     }
 
     fn set(&self, outputs: &[usize]) {
