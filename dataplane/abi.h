@@ -68,6 +68,8 @@ enum fw_const {
 	 * SEEN_REPLY, ASSURED, SEQ_ADJUST, NAT_CLASH, HELPER, OFFLOAD; rules see what
 	 * has been answered as established, before as new */
 	FW_CT_STATUS_KEEP = 1 << 1 | 1 << 2 | 1 << 6 | 1 << 12 | 1 << 13 | 1 << 14,
+	/* 2^32 by the golden ratio: a product's upper bits are a hash (Knuth, TAOCP 6.4) */
+	FW_GOLDEN = 0x9e3779b1,
 	FW_AF_INET = 4,
 	FW_AF_INET6 = 6,
 	/* Of a slot: a packet that asks for a prefix's next hop, the record `served`. */

@@ -96,7 +96,7 @@ static __always_inline __u32 fw_offer_way(const struct fw_observation_set *obser
 		if (i < ways && fw_offer_yields(&observed->seen[i], &offers->offer[i], now))
 			return i;
 	/* tokens count up, so the victim changes */
-	return (token ^ now) * 0x9e3779b1u >> 29 ? FW_OFFER_WAYS : token & (ways - 1);
+	return (token ^ now) * FW_GOLDEN >> 29 ? FW_OFFER_WAYS : token & (ways - 1);
 }
 
 /*

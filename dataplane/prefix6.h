@@ -106,8 +106,7 @@ static __always_inline __u32 fw_prefix6_lookup(const struct fw_prefix6 *table, _
 	/* the next digit is at the top */
 	high = high << 16 | low >> 48;
 	low <<= 16;
-	/* one loop for digits and levels: the verifier would go through each of their combinations
-	 */
+	/* one loop for both: the verifier would go through each combination of digits and levels */
 	for (step = 0; step < FW_P6_DIGITS * FW_P6_DEPTH_MAX; step++) {
 		rank = fw_p6_rank(fw_p6_line(table, begin + node * FW_P6_ALIGN_WORDS), high >> 32);
 		if (--depth) {

@@ -29,7 +29,7 @@ struct fw_routed {
 /* Sources that the kernel refuses wherever they come from, or judges by what is not known here. */
 static __always_inline int fw_source_refused4(__u32 saddr_be)
 {
-	__u32 bit = (saddr_be * 0x9e3779b1U) >> (32 - FW_OWN_BITS);
+	__u32 bit = (saddr_be * FW_GOLDEN) >> (32 - FW_OWN_BITS);
 	__u32 block = fw_ntohl(saddr_be) >> 24;
 
 	/* 0/8, multicast, class E and broadcast; loopback */
@@ -115,7 +115,7 @@ static __always_inline int fw_route_read6(struct xdp_md *ctx, const void *data, 
 	low = (__u64)fw_ntohl(ip->daddr_be[2]) << 32 | fw_ntohl(ip->daddr_be[3]);
 	packet->leaf = fw_prefix6_lookup(&fw_prefixes6, high, low) & (FW_LEAVES - 1);
 	packet->len = len;
-	packet->block = FW_ROUTE_BLOCKS6 + ((__u32)(high >> 32) * 0x9e3779b1U >> 24);
+	packet->block = FW_ROUTE_BLOCKS6 + ((__u32)(high >> 32) * FW_GOLDEN >> 24);
 	return 1;
 }
 

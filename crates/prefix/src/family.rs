@@ -2,6 +2,7 @@
 //! What differs between the tables of both families.
 
 use std::collections::BTreeMap;
+use std::mem::offset_of;
 use std::ops::RangeInclusive;
 
 use crate::chunk4::{chunk as chunk4, ranks};
@@ -40,13 +41,6 @@ pub struct Chunk {
     pub root: u32,
 }
 
-/// The words of a table, as pointers into its memory.
-pub struct Words {
-    pub generation: *mut u32,
-    pub root: *mut u32,
-    pub words: *mut u64,
-}
-
 /// The structure of a family, by its addresses.
 pub trait Family: Address {
     /// What readers see; all of it is zero at first.
@@ -55,17 +49,18 @@ pub trait Family: Address {
     const CHUNKS: u32;
     /// Words of chunks.
     const WORDS: u32;
+    /// Where in the memory the word that switches is, the two roots, and those of chunks.
+    const GENERATION_AT: usize;
+    /// See there.
+    const ROOT_AT: usize;
+    /// See there.
+    const WORDS_AT: usize;
     /// A chunk begins at a multiple of so many.
     const ALIGN_WORDS: u32;
     /// What the root and all that does not depend on routes take.
     const FIXED_BYTES: usize;
     /// Leading bits of an address that choose a chunk.
     const CHUNK_LENGTH: u8;
-
-    /// # Safety
-    ///
-    /// The memory is there. Its parts are not reached.
-    unsafe fn words(memory: *mut Self::Memory) -> Words;
 
     /// Writes what is always the same. How many of the words for chunks that takes.
     ///
@@ -107,20 +102,11 @@ impl Family for u32 {
     const CHUNKS: u32 = FW_P4_CHUNKS;
     const WORDS: u32 = FW_P4_WORDS;
     const ALIGN_WORDS: u32 = FW_P4_ALIGN_WORDS;
-    const FIXED_BYTES: usize =
-        std::mem::offset_of!(fw_prefix4, words) - std::mem::offset_of!(fw_prefix4, ranks);
+    const GENERATION_AT: usize = offset_of!(fw_prefix4, generation);
+    const ROOT_AT: usize = offset_of!(fw_prefix4, root);
+    const WORDS_AT: usize = offset_of!(fw_prefix4, words);
+    const FIXED_BYTES: usize = Self::WORDS_AT - offset_of!(fw_prefix4, ranks);
     const CHUNK_LENGTH: u8 = (32 - SHIFT4) as u8;
-
-    unsafe fn words(memory: *mut fw_prefix4) -> Words {
-        // SAFETY: as the caller says.
-        unsafe {
-            Words {
-                generation: &raw mut (*memory).generation,
-                root: (&raw mut (*memory).root).cast(),
-                words: (&raw mut (*memory).words).cast(),
-            }
-        }
-    }
 
     unsafe fn begin(memory: *mut fw_prefix4) -> u32 {
         // what all chunks without a route share
@@ -128,7 +114,7 @@ impl Family for u32 {
         // SAFETY: as the caller says; the chunk is shorter than the array.
         unsafe {
             (&raw mut (*memory).ranks).write(ranks());
-            let words = Self::words(memory).words;
+            let words = (&raw mut (*memory).words).cast();
             std::ptr::copy_nonoverlapping(empty.as_ptr(), words, empty.len());
         }
         (empty.len() as u32).next_multiple_of(Self::ALIGN_WORDS)
@@ -177,20 +163,11 @@ impl Family for u128 {
     const CHUNKS: u32 = FW_P6_CHUNKS;
     const WORDS: u32 = FW_P6_WORDS;
     const ALIGN_WORDS: u32 = FW_P6_ALIGN_WORDS;
-    const FIXED_BYTES: usize =
-        std::mem::offset_of!(fw_prefix6, words) - std::mem::offset_of!(fw_prefix6, root);
+    const GENERATION_AT: usize = offset_of!(fw_prefix6, generation);
+    const ROOT_AT: usize = offset_of!(fw_prefix6, root);
+    const WORDS_AT: usize = offset_of!(fw_prefix6, words);
+    const FIXED_BYTES: usize = Self::WORDS_AT - Self::ROOT_AT;
     const CHUNK_LENGTH: u8 = FW_P6_CHUNK_BITS as u8;
-
-    unsafe fn words(memory: *mut fw_prefix6) -> Words {
-        // SAFETY: as the caller says.
-        unsafe {
-            Words {
-                generation: &raw mut (*memory).generation,
-                root: (&raw mut (*memory).root).cast(),
-                words: (&raw mut (*memory).words).cast(),
-            }
-        }
-    }
 
     unsafe fn begin(_: *mut fw_prefix6) -> u32 {
         0

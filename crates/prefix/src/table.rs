@@ -33,6 +33,8 @@ pub struct Table<A: Family> {
     changed: Vec<RangeInclusive<u32>>,
     /// Of each chunk. Those that their word of the root tells all of, or that share what is empty, take no place.
     places: Vec<Place>,
+    /// Chunks of which the root that is not in force has another word.
+    behind: Vec<u32>,
     /// With the commit that replaced them.
     replaced: VecDeque<(u64, Run)>,
     commits: u64,
@@ -102,6 +104,7 @@ impl<A: Family> Table<A> {
             routes: Set::new(),
             changed: Vec::new(),
             places: vec![Place::default(); A::CHUNKS as usize],
+            behind: Vec::new(),
             replaced: VecDeque::new(),
             commits: 0,
             fixed,
@@ -149,27 +152,26 @@ impl<A: Family> Table<A> {
             }
         }
         self.commits += 1;
-        let count = built.len();
+        let mut numbers = Vec::with_capacity(built.len());
         for (number, place) in built {
             let before = std::mem::replace(&mut self.places[number as usize], place);
             if before.run.count > 0 {
                 self.replaced.push_back((self.commits, before.run));
             }
+            numbers.push(number);
         }
-        // SAFETY: within the memory, where readers read each word at once.
-        let words = unsafe { A::words(self.memory.as_ptr()) };
-        // SAFETY: as above.
-        let generation = unsafe { AtomicU32::from_ptr(words.generation) };
+        let generation = self.word(A::GENERATION_AT);
         let new = A::CHUNKS - generation.load(Ordering::Relaxed);
         fence(Ordering::Release);
-        // a reader that was held up may still read this root: each of its words is a chunk that is there
-        for (number, place) in self.places.iter().enumerate() {
-            let at = new as usize + number;
-            // SAFETY: as above; one of the two roots.
-            let word = unsafe { AtomicU32::from_ptr(words.root.add(at)) };
-            word.store(place.root, Ordering::Relaxed);
+        // It is as two commits ago. A reader that was held up may still read it: each of its words is a chunk that is there.
+        for number in self.behind.iter().chain(&numbers) {
+            let at = A::ROOT_AT + size_of::<u32>() * (new + number) as usize;
+            let root = self.places[*number as usize].root;
+            self.word(at).store(root, Ordering::Relaxed);
         }
         generation.store(new, Ordering::Release);
+        let count = numbers.len();
+        self.behind = numbers;
         Ok(count)
     }
 
@@ -216,6 +218,12 @@ impl<A: Family> Table<A> {
         A::FIXED_BYTES + size_of::<u64>() * words as usize
     }
 
+    /// A word that readers read, by where it is in the memory.
+    fn word(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: within the memory, where readers read each word at once.
+        unsafe { AtomicU32::from_ptr(self.memory.as_ptr().byte_add(at).cast()) }
+    }
+
     /// Chunks that follow each other, as they are to be, at places that nobody reads. Those that stay as they are are not
     /// among them.
     fn build(
@@ -233,6 +241,8 @@ impl<A: Family> Table<A> {
         let before = before.iter();
         let before = before.filter_map(|prefix| Some((prefix.last(), *self.routes.get(prefix)?)));
         let mut open: Vec<(A, NextHop)> = before.collect();
+        // SAFETY: within the memory.
+        let chunks: *mut u64 = unsafe { self.memory.as_ptr().byte_add(A::WORDS_AT).cast() };
         let mut routes = self.routes.range(*from..).peekable();
         for number in numbers.clone() {
             let first = A::first_of(number);
@@ -258,12 +268,7 @@ impl<A: Family> Table<A> {
             let count = (words.len() as u32).next_multiple_of(A::ALIGN_WORDS);
             let run = self.room.take(count).ok_or(Full)?;
             // SAFETY: the place is as long, within the array, and nobody reads it.
-            unsafe {
-                copy(
-                    &words,
-                    A::words(self.memory.as_ptr()).words.add(run.at as usize),
-                )
-            };
+            unsafe { copy(&words, chunks.add(run.at as usize)) };
             let root = run.at + root;
             built.push((number, Place { run, root }));
         }
