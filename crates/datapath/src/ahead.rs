@@ -3,12 +3,12 @@
 //! by a tail call.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{MapCore, MapFlags, Object};
 
 use crate::DatapathError;
-use crate::load::{MapByName, get, prog_fd};
+use crate::load::prog_fd;
 
 /// By ifindex. `T` is what a port has of its own.
 pub(crate) struct Ahead<T> {
@@ -23,15 +23,15 @@ struct At<T> {
     own: T,
 }
 
-/// Has programs go on to another one: the only element of that map.
+/// Has programs go on to another one: the only element of their map.
 pub(crate) fn lead_to(
-    maps: &MapByName,
-    map: &'static str,
-    next: &OwnedFd,
+    map: &impl MapCore,
+    name: &'static str,
+    next: BorrowedFd<'_>,
 ) -> Result<(), DatapathError> {
     let fd = next.as_raw_fd().to_ne_bytes();
-    let entered = get(maps, map)?.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY);
-    entered.map_err(|source| DatapathError::Map { map, source })
+    let entered = map.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY);
+    entered.map_err(|source| DatapathError::Map { map: name, source })
 }
 
 impl<T> Ahead<T> {
@@ -84,7 +84,7 @@ impl<T> Ahead<T> {
 
     /// What is a port's.
     pub(crate) fn own(&self, ifindex: u32) -> Option<&T> {
-        self.ports.get(&ifindex).map(|at| &at.own)
+        self.get(ifindex).map(|(_, own)| own)
     }
 
     /// The same of all, to be changed.

@@ -7,17 +7,17 @@ mod native;
 mod rate;
 
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use freeway_abi::{
     FW_RATELIMIT_OWNER_IP6, FW_RATELIMIT_OWNER_SHIFT, FW_RATELIMIT_SHIFT, FW_RATELIMIT_WAYS,
     FW_RATELIMITS, Pod, fw_ratelimit, fw_ratelimit_bucket, fw_ratelimit_config, fw_ratelimit_count,
     fw_ratelimit_here, fw_ratelimit_rule,
 };
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object};
+use libbpf_rs::{MapHandle, Object};
 
 use crate::DatapathError;
-use crate::ahead::Ahead;
+use crate::ahead::{Ahead, lead_to};
 use crate::load::{MapByName, get, handles, load, possible_cpus, random};
 use crate::shared::Shared;
 
@@ -75,9 +75,7 @@ impl Front {
 
     /// What is behind it from now on.
     pub fn lead_to(&self, behind: BorrowedFd<'_>) -> Result<(), DatapathError> {
-        let fd = behind.as_raw_fd().to_ne_bytes();
-        let entered = self.next.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY);
-        entered.map_err(|source| DatapathError::Map { map: NEXT, source })
+        lead_to(&self.next, NEXT, behind)
     }
 }
 

@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use freeway_abi::{
-    FW_HOPS, FW_LEAVES, FW_LEAVES6, FW_OWN_BITS, FW_ROUTE_BLOCKS, FW_ROUTES_IPV4, FW_ROUTES_IPV6,
-    FW_ST_ACTIVE, Pod, fw_config, fw_hop, fw_route_config, fw_route_count, fw_route_here,
-    fw_routes,
+    FW_GOLDEN, FW_HOPS, FW_LEAVES, FW_LEAVES6, FW_OWN_BITS, FW_ROUTE_BLOCKS, FW_ROUTES_IPV4,
+    FW_ROUTES_IPV6, FW_ST_ACTIVE, Pod, fw_config, fw_hop, fw_route_config, fw_route_count,
+    fw_route_here, fw_routes,
 };
 use freeway_prefix::{Family, NextHop, Prefix, Table};
 use libbpf_rs::Object;
@@ -177,7 +177,7 @@ impl RouteTable {
         let count_mask = possible_cpus().next_power_of_two() * FW_LEAVES - 1;
         let first = load_route(config, count_mask, control)?;
         let mut maps = handles(&first)?;
-        lead_to(&maps, NEXT, next)?;
+        lead_to(get(&maps, NEXT)?, NEXT, next.as_fd())?;
         let prefixes4 = Prefixes::map(&maps, PREFIXES4)?;
         let prefixes6 = Prefixes::map(&maps, PREFIXES6)?;
         maps.remove(HERE);
@@ -250,7 +250,7 @@ impl RouteTable {
         let mut bits = [0u32; (1 << FW_OWN_BITS) / 32];
         for address in addresses {
             let addr_be = u32::from_ne_bytes(address.octets());
-            let bit = addr_be.wrapping_mul(0x9e37_79b1) >> (32 - FW_OWN_BITS);
+            let bit = addr_be.wrapping_mul(FW_GOLDEN) >> (32 - FW_OWN_BITS);
             bits[bit as usize / 32] |= 1 << (bit % 32);
         }
         let own = std::mem::offset_of!(fw_routes, own);

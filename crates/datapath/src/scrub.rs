@@ -137,7 +137,7 @@ impl Scrubber {
         };
         let first = load_scrub(&config, control)?;
         let maps = handles(&first)?;
-        lead_to(&maps, NEXT, next)?;
+        lead_to(get(&maps, NEXT)?, NEXT, next.as_fd())?;
         Ok(Self {
             shared: Shared::map(get(&maps, ".data.scrub")?, ".data.scrub", 1)?,
             table4: Table4::map(&maps, &config)?,

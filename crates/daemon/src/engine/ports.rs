@@ -191,9 +191,14 @@ impl Port {
             || self.by_parts.is_some()
     }
 
-    /// XDP has a program at the port itself.
-    pub(super) fn runs_xdp(&self) -> bool {
-        self.xdp_program.is_some()
+    /// Why XDP has no program at the port itself; `None`: it has.
+    pub(super) fn without_xdp(&self) -> Option<String> {
+        if self.xdp_program.is_some() {
+            return None;
+        }
+        let none = "XDP does not run at the port itself";
+        let why = self.reasons.first();
+        Some(why.map_or_else(|| none.to_owned(), |why| format!("{none}: {why}")))
     }
 
     /// What is dropped ahead of the kernel is dropped here.

@@ -46,12 +46,8 @@ fn unlimited(link: &Link, port: &Port) -> Option<String> {
     if port.within != Within::Nothing {
         return Some("it is a part of a bridge or bond".into());
     }
-    if !port.runs_xdp() {
-        let none = "XDP does not run at the port itself";
-        let why = port.reasons.first();
-        return Some(why.map_or_else(|| none.to_owned(), |why| format!("{none}: {why}")));
-    }
-    link.mac.is_none().then(|| "it has no MAC address".into())
+    let no_mac = || link.mac.is_none().then(|| "it has no MAC address".into());
+    port.without_xdp().or_else(no_mac)
 }
 
 impl Limits {

@@ -10,7 +10,6 @@ use super::{Port, Within};
 impl Engine {
     /// Why it may not, at a port.
     pub(in crate::engine) fn nothing_ahead(&self, link: &Link, port: &Port) -> Option<String> {
-        let unfit = || port.reasons.first().cloned();
         if self.cores.serve(link.ifindex) {
             return Some("the engine on cores of its own has its frames".into());
         }
@@ -20,12 +19,12 @@ impl Engine {
         if port.stations_of.is_some() {
             return Some("it is a bridge, or above one".into());
         }
-        if !port.runs_xdp() {
-            let none = "XDP does not run at the port itself";
-            return Some(unfit().map_or_else(|| none.to_owned(), |why| format!("{none}: {why}")));
+        if let Some(none) = port.without_xdp() {
+            return Some(none);
         }
         if !port.xdp.input {
-            return Some(unfit().unwrap_or_else(|| "it is not fit for XDP".into()));
+            let unfit = port.reasons.first().cloned();
+            return Some(unfit.unwrap_or_else(|| "it is not fit for XDP".into()));
         }
         // their frames leave ahead of rules and routes, and may be another network namespace's
         let above = |upper: &&Link| {
