@@ -131,6 +131,50 @@ fn confirm(lab: &Lab, router: &Router, frames: &[Vec<u8>]) {
     });
 }
 
+/// Sends until all of it arrives at one station, or nothing anywhere: an event is on its way for some time.
+#[track_caller]
+fn all_to(lab: &Lab, frames: &[Vec<u8>], what: &str, wanted: Option<[u8; 6]>) {
+    until(what, PATIENCE, || {
+        let there = stations(&left(lab, frames));
+        let only = there.keys().all(|mac| Some(*mac) == wanted);
+        let count: usize = there.values().sum();
+        let wanted = if wanted.is_some() { frames.len() } else { 0 };
+        (only && count == wanted).then_some(())
+    });
+}
+
+/// Waits until no port has prefix paths of a family, or some port has none, for a reason; what is said then.
+#[track_caller]
+fn wait_for_reason(router: &Router, family: &str, why: &str) -> Value {
+    wait(router, why, |routes| {
+        let reason = routes[family]["reason"].as_str().unwrap_or_default();
+        let kept = routes["ports_kept"].as_array().unwrap();
+        let at_a_port = |port: &Value| port["reason"].as_str().unwrap().contains(why);
+        reason.contains(why) || kept.iter().any(at_a_port)
+    })
+}
+
+/// Sends frames while the kernel does all, and by prefix paths: each arrives as often, or it is returned. How many went by
+/// prefixes.
+fn compare(lab: &Lab, router: &Router, family: &str, frames: &[Vec<u8>]) -> Result<u64, Vec<u8>> {
+    let in_step = |routes: &Value| active_in(family, routes);
+    wait(router, "in step", in_step);
+    // on the link nobody answers, and the kernel gives up after seconds: of these nothing arrives either way
+    assert!(router.run(&["off"]).status.success());
+    let by_kernel = left(lab, frames);
+    assert!(router.run(&["on"]).status.success());
+    wait(router, "in step", in_step);
+    left(lab, frames);
+    let before = routed(router);
+    let by_routes = left(lab, frames);
+    let either = by_kernel.keys().chain(by_routes.keys());
+    let mut either = either.filter(|frame| by_kernel.get(*frame) != by_routes.get(*frame));
+    match either.next() {
+        Some(frame) => Err(frame.clone()),
+        None => Ok(routed(router) - before),
+    }
+}
+
 fn station(last: u8) -> [u8; 6] {
     [2, 0, 0, 0, 9, last]
 }
@@ -216,16 +260,7 @@ fn a_change_of_the_kernel_is_one_here() {
     let router = Router::start_with(&lab, ON);
     wait(&router, "prefix paths", active);
     let frames = strangers(200);
-    let all_to = |what: &str, wanted: Option<[u8; 6]>| {
-        // an event is on its way for some time
-        until(what, PATIENCE, || {
-            let there = stations(&left(&lab, &frames));
-            let only = there.keys().all(|mac| Some(*mac) == wanted);
-            let count: usize = there.values().sum();
-            let wanted = if wanted.is_some() { frames.len() } else { 0 };
-            (only && count == wanted).then_some(())
-        });
-    };
+    let all_to = |what: &str, wanted| all_to(&lab, &frames, what, wanted);
     all_to("the first", Some(station(10)));
     confirm(&lab, &router, &frames);
     let fast = |what: &str| {
@@ -288,12 +323,7 @@ fn what_may_decide_otherwise_keeps_ports_from_it() {
     let tool = |line: &str| drop(lab.router().tool(line).unwrap());
     let nft = |text: &str| drop(lab.router().tool_with_input("nft -f -", text).unwrap());
     let none = |why: &str| {
-        let routes = wait(&router, why, |routes| {
-            let reason = routes["ipv4"]["reason"].as_str().unwrap_or_default();
-            let kept = routes["ports_kept"].as_array().unwrap();
-            let at_a_port = |port: &Value| port["reason"].as_str().unwrap().contains(why);
-            reason.contains(why) || kept.iter().any(at_a_port)
-        });
+        let routes = wait_for_reason(&router, "ipv4", why);
         println!("{why}: {}", routes["ports_kept"]);
     };
     let again = |what: &str| {
@@ -525,24 +555,14 @@ fn random_tables_route_as_the_kernel_does() {
                 frames.push(packet(client(), address.into(), number));
             }
         }
-        let in_step = |routes: &Value| active(routes);
-        wait(&router, "in step", in_step);
-        // on the link nobody answers, and the kernel gives up after seconds: of these nothing arrives either way
-        assert!(router.run(&["off"]).status.success());
-        let by_kernel = left(&lab, &frames);
-        assert!(router.run(&["on"]).status.success());
-        wait(&router, "in step", in_step);
-        left(&lab, &frames);
-        let before = routed(&router);
-        let by_routes = left(&lab, &frames);
-        fast += routed(&router) - before;
         all += frames.len() as u64;
-        let either = by_kernel.keys().chain(by_routes.keys());
-        let mut either = either.filter(|frame| by_kernel.get(*frame) != by_routes.get(*frame));
-        if let Some(frame) = either.next() {
-            let to = Ipv4Addr::new(frame[30], frame[31], frame[32], frame[33]);
-            let known = &router.json(&["routes", &to.to_string()])["answer"];
-            panic!("round {round}: {frame:02x?}: {known}");
+        match compare(&lab, &router, "ipv4", &frames) {
+            Ok(by_prefixes) => fast += by_prefixes,
+            Err(frame) => {
+                let to = Ipv4Addr::new(frame[30], frame[31], frame[32], frame[33]);
+                let known = &router.json(&["routes", &to.to_string()])["answer"];
+                panic!("round {round}: {frame:02x?}: {known}");
+            }
         }
     }
     println!("{fast} of {all} by prefixes");

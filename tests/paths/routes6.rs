@@ -9,7 +9,10 @@ use freeway_testkit::random::Random;
 use freeway_testkit::*;
 use serde_json::Value;
 
-use super::{ON, PATIENCE, active_in, confirm, ip, left, routed, station, stations, wait};
+use super::{
+    ON, PATIENCE, active_in, all_to, compare, confirm, ip, left, routed, station, wait,
+    wait_for_reason,
+};
 
 fn client() -> Ipv6Addr {
     "2001:db8:1::2".parse().unwrap()
@@ -155,28 +158,14 @@ fn a_change_of_ipv6_is_one_here() {
     let router = Router::start_with(&lab, ON);
     wait(&router, "prefix paths", |routes| active_in("ipv6", routes));
     let frames = strangers(100);
-    let all_to = |what: &str, wanted: Option<[u8; 6]>| {
-        // an event is on its way for some time
-        until(what, PATIENCE, || {
-            let there = stations(&left(&lab, &frames));
-            let only = there.keys().all(|mac| Some(*mac) == wanted);
-            let count: usize = there.values().sum();
-            let wanted = if wanted.is_some() { frames.len() } else { 0 };
-            (only && count == wanted).then_some(())
-        });
-    };
+    let all_to = |what: &str, wanted| all_to(&lab, &frames, what, wanted);
     let fast = |what: &str, last: u8| {
         all_to(what, Some(station(last)));
         confirm(&lab, &router, &frames);
         all_to(what, Some(station(last)));
     };
     let none = |why: &str| {
-        wait(&router, why, |routes| {
-            let reason = routes["ipv6"]["reason"].as_str().unwrap_or_default();
-            let kept = routes["ports_kept"].as_array().unwrap();
-            let at_a_port = |port: &Value| port["reason"].as_str().unwrap().contains(why);
-            reason.contains(why) || kept.iter().any(at_a_port)
-        });
+        wait_for_reason(&router, "ipv6", why);
         let before = routed(&router);
         left(&lab, &frames);
         assert_eq!(routed(&router), before, "{why}");
@@ -290,24 +279,15 @@ fn random_tables_of_ipv6_route_as_the_kernel_does() {
                 frames.push(packet(client(), address.into(), number));
             }
         }
-        wait(&router, "in step", |routes| active_in("ipv6", routes));
-        // on the link nobody answers, and the kernel gives up after seconds: of these nothing arrives either way
-        assert!(router.run(&["off"]).status.success());
-        let by_kernel = left(&lab, &frames);
-        assert!(router.run(&["on"]).status.success());
-        wait(&router, "in step", |routes| active_in("ipv6", routes));
-        left(&lab, &frames);
-        let before = routed(&router);
-        let by_routes = left(&lab, &frames);
-        fast += routed(&router) - before;
         all += frames.len() as u64;
-        let either = by_kernel.keys().chain(by_routes.keys());
-        let mut either = either.filter(|frame| by_kernel.get(*frame) != by_routes.get(*frame));
-        if let Some(frame) = either.next() {
-            let to: [u8; 16] = frame[38..54].try_into().unwrap();
-            let to = Ipv6Addr::from(to).to_string();
-            let known = &router.json(&["routes", &to])["answer"];
-            panic!("round {round}: {frame:02x?}: {known}");
+        match compare(&lab, &router, "ipv6", &frames) {
+            Ok(by_prefixes) => fast += by_prefixes,
+            Err(frame) => {
+                let to: [u8; 16] = frame[38..54].try_into().unwrap();
+                let to = Ipv6Addr::from(to).to_string();
+                let known = &router.json(&["routes", &to])["answer"];
+                panic!("round {round}: {frame:02x?}: {known}");
+            }
         }
     }
     println!("{fast} of {all} by prefixes");

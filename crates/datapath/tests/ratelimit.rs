@@ -7,7 +7,6 @@
 mod support;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use freeway_abi::{
@@ -45,19 +44,8 @@ fn everywhere(limits: u32) -> fw_ratelimit_here {
     }
 }
 
-fn from(src: IpAddr) -> Frame {
-    Frame {
-        src,
-        dst: match src {
-            IpAddr::V4(_) => [198, 51, 100, 2].into(),
-            IpAddr::V6(_) => "2001:db8:2::2".parse().unwrap(),
-        },
-        ..Frame::default()
-    }
-}
-
 fn of(src: &str) -> Vec<u8> {
-    from(src.parse().unwrap()).bytes()
+    Frame::from_source(src.parse().unwrap()).bytes()
 }
 
 fn passed(limiter: &mut NativeLimiter, frame: &[u8], times: u32, tick: u64) -> u32 {
@@ -162,7 +150,7 @@ fn verdicts_are_a_token_buckets() {
             let frame = Frame {
                 proto,
                 tcp_flags,
-                ..from([192, 0, 2, last as u8].into())
+                ..Frame::from_source([192, 0, 2, last as u8].into())
             };
             let mut expected = false;
             let asked = |(number, _): &(usize, _)| limits >> number & 1 != 0;
@@ -208,7 +196,7 @@ fn a_flood_of_sources_costs_nobody_else() {
             let tick = NOW + second * u64::from(HZ) + step * 25;
             for _ in 0..500 {
                 let source = random.next() as u32 | 1 << 31;
-                let spoofed = from(source.to_be_bytes().into()).bytes();
+                let spoofed = Frame::from_source(source.to_be_bytes().into()).bytes();
                 limiter.drops(&spoofed, tick);
             }
             assert!(
@@ -306,7 +294,7 @@ fn kinds_of_packets_in_xdp() {
         let frame = |proto, tcp_flags| Frame {
             proto,
             tcp_flags,
-            ..from(source.parse().unwrap())
+            ..Frame::from_source(source.parse().unwrap())
         };
         let icmp = if six { 58 } else { 1 };
         let options = Frame {

@@ -107,15 +107,7 @@ fn key(addr: &str) -> ScrubKey {
 }
 
 fn from(src: &str) -> Frame {
-    let src: IpAddr = src.parse().unwrap();
-    Frame {
-        src,
-        dst: match src {
-            IpAddr::V4(_) => [198, 51, 100, 2].into(),
-            IpAddr::V6(_) => "2001:db8:2::2".parse().unwrap(),
-        },
-        ..Frame::default()
-    }
+    Frame::from_source(src.parse().unwrap())
 }
 
 #[test]

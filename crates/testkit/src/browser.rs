@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use freeway_lab::Netns;
 use serde_json::{Value, json};
 
@@ -185,7 +187,7 @@ impl Browser {
             "Page.captureScreenshot",
             json!({ "format": "png", "captureBeyondViewport": true }),
         );
-        decoded(shot["data"].as_str().unwrap())
+        BASE64.decode(shot["data"].as_str().unwrap()).unwrap()
     }
 
     /// Addresses of all that was requested so far.
@@ -198,46 +200,5 @@ impl Drop for Browser {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Base64.
-fn decoded(text: &str) -> Vec<u8> {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        _ => 63,
-    };
-    let digits: Vec<u32> = text
-        .trim_end_matches('=')
-        .bytes()
-        .map(|byte| digit(byte).into())
-        .collect();
-    let mut bytes = Vec::new();
-    for group in digits.chunks(4) {
-        let word = group.iter().fold(0, |word, digit| word << 6 | digit) << (6 * (4 - group.len()));
-        bytes.extend(&word.to_be_bytes()[1..group.len()]);
-    }
-    bytes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_is_decoded() {
-        for (text, bytes) in [
-            ("", ""),
-            ("TQ==", "M"),
-            ("TWE=", "Ma"),
-            ("TWFu", "Man"),
-            ("TWFuTQ==", "ManM"),
-        ] {
-            assert_eq!(decoded(text), bytes.as_bytes());
-        }
-        assert_eq!(decoded("+/+/"), [0xfb, 0xff, 0xbf]);
     }
 }

@@ -129,6 +129,18 @@ pub fn octets(ip: IpAddr) -> Vec<u8> {
 }
 
 impl Frame {
+    /// From a source to somewhere of its family.
+    pub fn from_source(src: IpAddr) -> Self {
+        Self {
+            src,
+            dst: match src {
+                IpAddr::V4(_) => [198, 51, 100, 2].into(),
+                IpAddr::V6(_) => "2001:db8:2::2".parse().unwrap(),
+            },
+            ..Self::default()
+        }
+    }
+
     /// Bytes of the L3 packet, if its lengths are right.
     pub fn len_l3(&self) -> usize {
         let l3 = if self.src.is_ipv4() { 20 } else { 40 };
