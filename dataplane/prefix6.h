@@ -92,33 +92,37 @@ static __always_inline const __u32 *fw_p6_before(const struct fw_prefix6 *table,
 	return (const __u32 *)table->words + ((2 * begin - 1 - interval) & (2 * FW_P6_WORDS - 1));
 }
 
+/* The value of a digit in a tree. */
+static __always_inline __u32 fw_p6_value(const struct fw_prefix6 *table, __u32 begin, __u32 depth,
+					 __u32 digit)
+{
+	__u32 node = 0, rank = fw_p6_rank(fw_p6_line(table, begin), digit);
+
+	for (__u32 level = 1; level < FW_P6_DEPTH_MAX && level < depth; level++) {
+		node = node * (FW_P6_KEYS + 1) + 1 + rank;
+		rank = fw_p6_rank(fw_p6_line(table, begin + node * FW_P6_ALIGN_WORDS), digit);
+	}
+	return *fw_p6_before(table, begin, node * FW_P6_KEYS + rank);
+}
+
 /* The next hop of an address, by its first and last 64 bits, or 0. */
 static __always_inline __u32 fw_prefix6_lookup(const struct fw_prefix6 *table, __u64 high,
 					       __u64 low)
 {
 	__u32 root = *(const volatile __u32 *)&table->generation + (__u32)(high >> 48);
 	__u32 value = *(const volatile __u32 *)&table->root[root & (2 * FW_P6_CHUNKS - 1)];
-	__u32 begin = value & ~FW_P6_DEPTH_MASK, depth = value & FW_P6_DEPTH_MASK;
-	__u32 node = 0, rank, step;
+	__u32 begin = value & ~FW_P6_DEPTH_MASK;
 
-	if (!depth)
+	if (!(value & FW_P6_DEPTH_MASK))
 		return value >> FW_P6_LEAF_SHIFT;
 	/* the next digit is at the top */
 	high = high << 16 | low >> 48;
 	low <<= 16;
-	/* one loop for both: the verifier would go through each combination of digits and levels */
-	for (step = 0; step < FW_P6_DIGITS * FW_P6_DEPTH_MAX; step++) {
-		rank = fw_p6_rank(fw_p6_line(table, begin + node * FW_P6_ALIGN_WORDS), high >> 32);
-		if (--depth) {
-			node = node * (FW_P6_KEYS + 1) + 1 + rank;
-			continue;
-		}
-		value = *fw_p6_before(table, begin, node * FW_P6_KEYS + rank);
+	for (__u32 at = 0; at < FW_P6_DIGITS; at++) {
+		value = fw_p6_value(table, begin, value & FW_P6_DEPTH_MASK, high >> 32);
 		if (__builtin_expect(!(value & FW_P6_TREE), 1))
 			return value;
 		begin -= value & ~(FW_P6_TREE | FW_P6_DEPTH_MASK);
-		depth = value & FW_P6_DEPTH_MASK;
-		node = 0;
 		high = high << 32 | low >> 32;
 		low <<= 32;
 	}
