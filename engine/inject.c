@@ -7,11 +7,17 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <linux/bpf.h>
 #include <sys/syscall.h>
 
 #include "socket.h"
+
+enum {
+	/* A millisecond each. */
+	FWE_INJECT_TRIES = 100,
+};
 
 static int fwe_bpf(int command, union bpf_attr *attr)
 {
@@ -35,10 +41,20 @@ int fwe_inject_open(void)
 	return fwe_bpf(BPF_PROG_LOAD, &attr);
 }
 
+/* Each live run has a page pool, of which the machine has 65,534 (MEM_ID_MAX), given back behind
+ * RCU.
+ */
+static int fwe_inject_waits(int tries)
+{
+	return errno == ENOSPC && tries < FWE_INJECT_TRIES &&
+	       !nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 int fwe_inject(int program, __u32 ifindex, const void *frame, __u32 len)
 {
 	struct xdp_md at = {.data_end = len, .ingress_ifindex = ifindex};
 	union bpf_attr attr = {};
+	int rc;
 
 	attr.test.prog_fd = program;
 	attr.test.flags = BPF_F_TEST_XDP_LIVE_FRAMES;
@@ -48,5 +64,8 @@ int fwe_inject(int program, __u32 ifindex, const void *frame, __u32 len)
 	attr.test.data_size_in = len;
 	attr.test.ctx_in = (__u64)(unsigned long)&at;
 	attr.test.ctx_size_in = sizeof(at);
-	return fwe_bpf(BPF_PROG_TEST_RUN, &attr);
+	for (int tries = 0; (rc = fwe_bpf(BPF_PROG_TEST_RUN, &attr)); tries++)
+		if (!fwe_inject_waits(tries))
+			break;
+	return rc;
 }

@@ -32,6 +32,8 @@ const SLICE: Duration = Duration::from_millis(10);
 const WAYS: usize = 2;
 /// How often a limited generator catches up.
 const TICK: Duration = Duration::from_micros(200);
+/// How long page pools are waited for.
+const POOLS_WAIT: Duration = Duration::from_secs(20);
 
 /// When the generator stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,12 +359,26 @@ impl Generator {
     /// One test run of `repeat` frames; returns how many there were if a signal cut it short.
     fn emit(&self, repeat: u32) -> Result<u64, LabError> {
         let before = self.frames()?;
-        match run_live(&self.program, &self.template, repeat, BATCH) {
-            Ok(()) => Ok(u64::from(repeat)),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(self.frames()? - before),
-            Err(error) => Err(error).context("run the generator"),
+        let begin = Instant::now();
+        loop {
+            match run_live(&self.program, &self.template, repeat, BATCH) {
+                Ok(()) => return Ok(u64::from(repeat)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    return Ok(self.frames()? - before);
+                }
+                Err(error) if is_pools(&error) && begin.elapsed() < POOLS_WAIT => {
+                    thread::sleep(TICK);
+                }
+                Err(error) => return Err(error).context("run the generator"),
+            }
         }
     }
+}
+
+/// Each live run has a page pool, of which the machine has 65,534 (`MEM_ID_MAX`). They are given back behind RCU, late
+/// on a busy machine. Nothing was sent.
+fn is_pools(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOSPC)
 }
 
 fn config(spec: &FlowSpec, template: &[u8], ip_sum: u16, l4_sum: u16) -> types::generator_config {

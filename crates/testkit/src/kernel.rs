@@ -58,20 +58,22 @@ pub fn dropped(lab: &Lab) -> u64 {
         lab.wan_port(),
         lab.server_port(),
     ];
-    let of = |port: &Port| -> u64 {
-        // a test may have taken the namespace's name; an engine has given the device another one
-        let shown = ["", "d"].into_iter().filter_map(|of_engine| {
-            let line = format!("ip -j -s link show dev {of_engine}{}", port.name);
-            port.netns.tool(&line).ok()
-        });
-        let dropped = |text: String| {
-            let link: Value = serde_json::from_str(&text).unwrap();
-            let count = |way: &str| link[0]["stats64"][way]["dropped"].as_u64().unwrap();
-            count("rx") + count("tx")
-        };
-        shown.map(dropped).sum()
+    ports.into_iter().map(dropped_at).sum()
+}
+
+/// The same of one port.
+pub fn dropped_at(port: &Port) -> u64 {
+    // a test may have taken the namespace's name; an engine has given the device another one
+    let shown = ["", "d"].into_iter().filter_map(|of_engine| {
+        let line = format!("ip -j -s link show dev {of_engine}{}", port.name);
+        port.netns.tool(&line).ok()
+    });
+    let dropped = |text: String| {
+        let link: Value = serde_json::from_str(&text).unwrap();
+        let count = |way: &str| link[0]["stats64"][way]["dropped"].as_u64().unwrap();
+        count("rx") + count("tx")
     };
-    ports.into_iter().map(of).sum()
+    shown.map(dropped).sum()
 }
 
 /// TCP segments that a host has sent again.

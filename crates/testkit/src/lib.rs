@@ -30,7 +30,7 @@ pub mod wire;
 pub use blocks::{BLOCK, at_end, block, exchange_blocks, receive_blocks, send_blocks};
 pub use browser::Browser;
 pub use fits::check_fits;
-pub use kernel::{connection_from, connections, dropped, forwarded, retransmitted};
+pub use kernel::{connection_from, connections, dropped, dropped_at, forwarded, retransmitted};
 pub use labs::{CLIENT, SERVER, address, build, build_with, udp_ends};
 pub use machine::{cpu_ms, late_max, long, machine, paced};
 pub use moment::Moment;
