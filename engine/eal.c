@@ -25,18 +25,14 @@ const char *fwe_dpdk_version(void)
 	return rte_version();
 }
 
-int fwe_worker_launch(struct fwe_worker *worker)
+int fwe_lcore_launch(int (*run)(void *), void *argument, __u32 lcore)
 {
-	unsigned int lcore = rte_get_next_lcore(-1, 1, 0);
-
-	return lcore < RTE_MAX_LCORE ? rte_eal_remote_launch(fwe_worker_run, worker, lcore)
-				     : -ENODEV;
+	return rte_lcore_is_enabled(lcore) ? rte_eal_remote_launch(run, argument, lcore) : -ENODEV;
 }
 
-void fwe_worker_wait(struct fwe_worker *worker)
+void fwe_lcore_wait(__u32 lcore)
 {
-	(void)worker; /* there is one */
-	rte_eal_mp_wait_lcore();
+	(void)rte_eal_wait_lcore(lcore);
 }
 
 __u64 fwe_tsc_hz(void)

@@ -11,6 +11,7 @@
 struct rte_mbuf;
 struct rte_mempool;
 struct fwe_exits;
+struct fwe_lane;
 struct fwe_sockets;
 
 /* EAL arguments, the program's name first; 0 or a negative errno. Once in a process. */
@@ -60,12 +61,15 @@ struct fwe_clock {
 struct fwe_port {
 	/* of a port that stays the kernel's, in the place of DPDK's; or NULL */
 	struct fwe_sockets *sockets;
+	/* to the I/O core that reads the port, of which this worker has what is handed over; or
+	 * NULL */
+	struct fwe_lane *lane;
 	__u16 id; /* DPDK's */
 	__u16 rx_queue;
 	__u16 tx_queue;
-	__u16 number;  /* in the order of the configuration; the worker writes it */
-	__u32 ifindex; /* of its device in the kernel: port of keys and next hops */
-	__u32 pad;
+	__u16 number;            /* in the order of the configuration; the worker writes it */
+	__u32 ifindex;           /* of its device in the kernel: port of keys and next hops */
+	__u32 sourced_elsewhere; /* another worker sends what is somebody else's */
 };
 
 /*
@@ -86,6 +90,17 @@ void fwe_frames_free(struct rte_mbuf **frames, __u32 count);
 typedef __u32 (*fwe_source)(void *context, const struct fwe_port *port, struct rte_mbuf **frames,
 			    __u32 room);
 
+/* What a frame costs a worker, by the path that it takes. */
+enum fwe_path {
+	FWE_PATH_PLAIN = 0,  /* a hit that goes the straight way */
+	FWE_PATH_OTHER = 1,  /* one that goes step by step */
+	FWE_PATH_KERNEL = 2, /* what is not forwarded */
+	FWE_PATHS = 3,
+};
+
+/* Cycles that a frame is charged with beside, in 16ths: a simulated load of the bench's. */
+typedef __u32 (*fwe_extra)(const struct rte_mbuf *frame);
+
 /* Tags and sessions that are taken off: see fwe_framings_new(). */
 struct fw_engine_framings;
 
@@ -99,6 +114,7 @@ struct fwe_config {
 	int numa;                /* node of the worker's own memory, or -1 */
 	fwe_exception exception; /* NULL: they are freed, and counted as exceptions */
 	fwe_source source;       /* NULL: there are none */
+	fwe_extra extra;         /* NULL: nothing beside; only of what an I/O core hands over */
 	__u32 sleep_us_max;      /* 0: polls; else it sleeps without traffic, for so long at most */
 	void *context;
 };
@@ -117,6 +133,10 @@ struct fwe_stats {
 	__u64 hits;        /* went the straight way */
 	__u64 ahead;       /* bursts whose flows were fetched ahead */
 	__u64 events_lost; /* nobody took them */
+	/* of frames of an I/O core: what their paths cost by the model, in 16ths of a cycle */
+	__u64 charged;
+	__u32 model[FWE_PATHS]; /* likewise, of a frame: the median of what is measured */
+	__u32 pad;
 	__u64 reasons[FW_REASONS_MAX];
 	__u64 tx_dropped_at[FWE_PORTS_MAX]; /* by output, in the order of the configuration */
 };
@@ -130,15 +150,17 @@ void fwe_worker_free(struct fwe_worker *worker);
 /* Forwards on this thread until fwe_worker_stop(); of the type that lcores run. */
 int fwe_worker_run(void *worker);
 void fwe_worker_stop(struct fwe_worker *worker);
-/* Runs it on the first lcore beside the main one; 0 or a negative errno. */
-int fwe_worker_launch(struct fwe_worker *worker);
-/* Until it has ended. */
-void fwe_worker_wait(struct fwe_worker *worker);
+/* Runs that on an lcore, which is not the main one: 0 or a negative errno. */
+int fwe_lcore_launch(int (*run)(void *), void *argument, __u32 lcore);
+/* Until what runs there has ended. */
+void fwe_lcore_wait(__u32 lcore);
 /* Cycles a second, of the counter that stats.cycles is of. */
 __u64 fwe_tsc_hz(void);
 /* One turn over all ports, on this thread; the frames that came in. For tests. */
 __u32 fwe_worker_turn(struct fwe_worker *worker);
 const struct fwe_stats *fwe_worker_stats(const struct fwe_worker *worker);
+/* What frames of each bucket (FW_BUCKETS) were charged with, as stats.charged. */
+const __u64 *fwe_worker_load(const struct fwe_worker *worker);
 
 /*
  * Another table. The one before, and what it points to, is no longer used once stats.turns has
@@ -169,11 +191,18 @@ __u32 fwe_pool_available(const struct rte_mempool *pool);
 
 /* DPDK's number of a device by its name; negative: there is none. */
 int fwe_port_find(const char *device);
-/*
- * One queue each way. `mac`: 6 octets, or NULL for the device's own; `mtu`: 0 for the driver's. 0
- * or a negative errno.
- */
-int fwe_port_start(__u16 port, const __u8 *mac, __u16 mtu, struct rte_mempool *pool);
+/* The most queues that a device has each way; 0 or a negative errno. */
+int fwe_port_queues(__u16 port, __u16 *rx, __u16 *tx);
+/* What a port is started with. */
+struct fwe_port_config {
+	const __u8 *mac; /* 6 octets, or NULL for the device's own */
+	__u16 mtu;       /* 0: the driver's */
+	__u16 rx_queues; /* of several, flows are spread over by the device's hash (RSS) */
+	__u16 tx_queues;
+	__u16 pad;
+};
+/* 0 or a negative errno. */
+int fwe_port_start(__u16 port, const struct fwe_port_config *config, struct rte_mempool *pool);
 void fwe_port_stop(__u16 port);
 int fwe_port_mac(__u16 port, __u8 *mac);
 /* Octets without the L2 header, or a negative errno. */
@@ -187,10 +216,10 @@ struct fwe_face {
 };
 
 /*
- * Exception paths, one for each of a worker's ports, in their order. NULL with errno.
+ * Exception paths, one for each of the workers' ports, in their order. NULL with errno.
  */
 struct fwe_exits *fwe_exits_new(const struct fwe_face *faces, unsigned int count,
-				struct rte_mempool *pool);
+				unsigned int workers, struct rte_mempool *pool);
 /* No worker and no thread uses them any more. */
 void fwe_exits_free(struct fwe_exits *exits);
 /*

@@ -3,8 +3,9 @@
  * What the engine does not forward goes to the kernel by a TAP as it came, and what the kernel
  * sends there leaves as it is. A port that stays the kernel's has no TAP, sends by itself, and
  * takes frames back as its own. A thread of its own talks to the kernel, so that no worker makes a
- * system call for a frame; rings of one writer and one reader lie between. A full ring drops what
- * misses the table, never what hits it.
+ * system call for a frame; rings lie between, of one writer and one reader, but that several
+ * workers share the ring up, or frames of a bucket that moves would overtake each other. A full
+ * ring drops what misses the table, never what hits it.
  */
 #include <errno.h>
 #include <poll.h>
@@ -43,7 +44,7 @@ struct fwe_exit {
 	/* the thread's */
 	uint64_t from_kernel __rte_cache_aligned;
 	uint64_t not_taken; /* by the TAP, which is down or full, or by the kernel's port */
-	/* the worker's */
+	/* the workers' */
 	uint64_t no_room __rte_cache_aligned;
 };
 
@@ -77,9 +78,11 @@ static void fwe_exit_free(struct fwe_exit *exit)
 }
 
 static struct fwe_exit *fwe_exit_new(unsigned int number, const struct fwe_face *face,
-				     struct rte_mempool *pool)
+				     unsigned int workers, struct rte_mempool *pool)
 {
 	const unsigned int flags = RING_F_SP_ENQ | RING_F_SC_DEQ;
+	/* one that is preempted while it writes must not hold up the others */
+	const unsigned int up = workers > 1 ? RING_F_MP_RTS_ENQ | RING_F_SC_DEQ : flags;
 	struct fwe_exit *exit = aligned_alloc(RTE_CACHE_LINE_SIZE, sizeof(*exit));
 	char name[RTE_RING_NAMESIZE];
 
@@ -87,7 +90,7 @@ static struct fwe_exit *fwe_exit_new(unsigned int number, const struct fwe_face 
 		return NULL;
 	*exit = (struct fwe_exit){.pool = pool, .face = *face};
 	snprintf(name, sizeof(name), "fwe_up_%u", number);
-	exit->up = rte_ring_create(name, FWE_UP_ROOM, SOCKET_ID_ANY, flags);
+	exit->up = rte_ring_create(name, FWE_UP_ROOM, SOCKET_ID_ANY, up);
 	snprintf(name, sizeof(name), "fwe_down_%u", number);
 	exit->down = rte_ring_create(name, FWE_DOWN_ROOM, SOCKET_ID_ANY, flags);
 	if (exit->up && exit->down)
@@ -111,7 +114,7 @@ static int fwe_exits_prepare(struct fwe_exits *exits, const struct fwe_face *fac
 }
 
 struct fwe_exits *fwe_exits_new(const struct fwe_face *faces, unsigned int count,
-				struct rte_mempool *pool)
+				unsigned int workers, struct rte_mempool *pool)
 {
 	struct fwe_exits *exits = calloc(1, sizeof(*exits));
 
@@ -125,7 +128,8 @@ struct fwe_exits *fwe_exits_new(const struct fwe_face *faces, unsigned int count
 		return NULL;
 	}
 	for (; exits->count < count; exits->count++) {
-		struct fwe_exit *exit = fwe_exit_new(exits->count, &faces[exits->count], pool);
+		struct fwe_exit *exit =
+			fwe_exit_new(exits->count, &faces[exits->count], workers, pool);
 
 		if (!exit) {
 			fwe_exits_free(exits);
@@ -292,11 +296,11 @@ void fwe_exits_exception(void *context, const struct fwe_port *port, struct rte_
 {
 	struct fwe_exits *exits = context;
 	struct fwe_exit *exit = exits->exit[port->number];
-	__u32 given = rte_ring_sp_enqueue_burst(exit->up, (void **)frames, count, NULL);
+	__u32 given = rte_ring_enqueue_burst(exit->up, (void **)frames, count, NULL);
 
 	(void)reasons; /* the kernel's own programs at the TAP name them */
 	if (given < count) {
-		exit->no_room += count - given;
+		__atomic_fetch_add(&exit->no_room, count - given, __ATOMIC_RELAXED);
 		rte_pktmbuf_free_bulk(frames + given, count - given);
 	}
 	fwe_exits_wake(exits);

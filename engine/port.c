@@ -67,41 +67,67 @@ int fwe_port_find(const char *device)
 	return rte_eth_dev_get_port_by_name(device, &port) ? -ENODEV : port;
 }
 
-static int fwe_port_configure(uint16_t port, uint16_t mtu)
+int fwe_port_queues(uint16_t port, uint16_t *rx, uint16_t *tx)
 {
+	struct rte_eth_dev_info info;
+	int rc = rte_eth_dev_info_get(port, &info);
+
+	if (rc)
+		return rc;
+	*rx = info.max_rx_queues;
+	*tx = info.max_tx_queues;
+	return 0;
+}
+
+static int fwe_port_configure(uint16_t port, const struct fwe_port_config *config)
+{
+	const uint64_t wanted = RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP;
 	struct rte_eth_conf conf = {};
 	struct rte_eth_dev_info info;
 	int rc = rte_eth_dev_info_get(port, &info);
 
 	if (rc)
 		return rc;
-	if (mtu)
-		conf.rxmode.mtu = mtu;
-	if (info.max_rx_queues < 1 || info.max_tx_queues < 1)
+	if (config->mtu)
+		conf.rxmode.mtu = config->mtu;
+	if (info.max_rx_queues < config->rx_queues || info.max_tx_queues < config->tx_queues)
 		return -ENODEV;
-	return rte_eth_dev_configure(port, 1, 1, &conf);
+	/* a virtual device that says no way to spread flows has one of its own */
+	if (config->rx_queues > 1 && info.flow_type_rss_offloads & wanted) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf.rss_hf = info.flow_type_rss_offloads & wanted;
+	}
+	return rte_eth_dev_configure(port, config->rx_queues, config->tx_queues, &conf);
 }
 
-int fwe_port_start(uint16_t port, const uint8_t *mac, uint16_t mtu, struct rte_mempool *pool)
+static int fwe_port_set_up(uint16_t port, const struct fwe_port_config *config,
+			   struct rte_mempool *pool)
+{
+	uint16_t rx = FWE_DESCRIPTORS, tx = FWE_DESCRIPTORS;
+	int socket = rte_eth_dev_socket_id(port);
+	int rc = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);
+
+	for (uint16_t queue = 0; !rc && queue < config->rx_queues; queue++)
+		rc = rte_eth_rx_queue_setup(port, queue, rx, socket, NULL, pool);
+	for (uint16_t queue = 0; !rc && queue < config->tx_queues; queue++)
+		rc = rte_eth_tx_queue_setup(port, queue, tx, socket, NULL);
+	return rc;
+}
+
+int fwe_port_start(uint16_t port, const struct fwe_port_config *config, struct rte_mempool *pool)
 {
 	struct rte_ether_addr address;
-	uint16_t rx = FWE_DESCRIPTORS, tx = FWE_DESCRIPTORS;
-	int socket = rte_eth_dev_socket_id(port), rc;
+	int rc = fwe_port_configure(port, config);
 
-	rc = fwe_port_configure(port, mtu);
 	if (!rc)
-		rc = rte_eth_dev_adjust_nb_rx_tx_desc(port, &rx, &tx);
-	if (!rc)
-		rc = rte_eth_rx_queue_setup(port, 0, rx, socket, NULL, pool);
-	if (!rc)
-		rc = rte_eth_tx_queue_setup(port, 0, tx, socket, NULL);
+		rc = fwe_port_set_up(port, config, pool);
 	if (!rc)
 		rc = rte_eth_dev_start(port);
 	if (rc)
 		return rc;
 	/* beside its own: a virtual device's may be that of somebody else's interface */
-	if (mac) {
-		memcpy(address.addr_bytes, mac, sizeof(address.addr_bytes));
+	if (config->mac) {
+		memcpy(address.addr_bytes, config->mac, sizeof(address.addr_bytes));
 		rc = rte_eth_dev_mac_addr_add(port, &address, 0);
 	}
 	/* a device that cannot filter so takes all, and the kernel drops what is not its */

@@ -8,6 +8,8 @@
 #include <rte_malloc.h>
 
 #include "burst.h"
+#include "idle.h"
+#include "lane.h"
 #include "socket.h"
 
 enum {
@@ -19,8 +21,17 @@ enum {
 	FWE_TRIAL_EVERY = 8192,
 	/* Of these a pair wins for a change. */
 	FWE_TRIAL_CLEAR = 20,
-	/* Turns without frames after which a worker that may sleep does. */
-	FWE_IDLE_TURNS = 256,
+	/* A burst of fewer frames says little of a frame's cost. */
+	FWE_MODEL_BURST = 8,
+	/* By this part of itself, and 1, an estimate follows what is measured. */
+	FWE_MODEL_STEP = 64,
+};
+
+/* Until something is measured, in 16ths of a cycle. */
+static const __u32 fwe_model_prior[FWE_PATHS] = {
+	[FWE_PATH_PLAIN] = 16 * 150,
+	[FWE_PATH_OTHER] = 16 * 400,
+	[FWE_PATH_KERNEL] = 16 * 600,
 };
 
 /* Frames on their way to a port. */
@@ -53,6 +64,7 @@ struct fwe_worker {
 	__u64 clock_tsc;
 	__u64 clock_every;
 	__u32 entered; /* by this thread */
+	__u64 load[FW_BUCKETS];
 	struct fwe_output output[FWE_PORTS_MAX];
 };
 
@@ -117,6 +129,7 @@ struct fwe_worker *fwe_worker_new(const struct fwe_config *config, const char **
 	worker->config.ports = worker->port;
 	for (__u32 i = 0; i < config->ports_count; i++)
 		worker->port[i].number = i;
+	memcpy(worker->stats.model, fwe_model_prior, sizeof(fwe_model_prior));
 	worker->memory = &worker->config.memory;
 	worker->trial.running = config->ahead == FWE_AHEAD_AUTO;
 	worker->trial.ahead = config->ahead != FWE_AHEAD_NEVER;
@@ -137,6 +150,11 @@ void fwe_worker_stop(struct fwe_worker *worker)
 const struct fwe_stats *fwe_worker_stats(const struct fwe_worker *worker)
 {
 	return &worker->stats;
+}
+
+const __u64 *fwe_worker_load(const struct fwe_worker *worker)
+{
+	return worker->load;
 }
 
 void fwe_worker_set_memory(struct fwe_worker *worker, const struct fwe_memory *memory)
@@ -290,9 +308,34 @@ static __always_inline void fwe_trial_note(struct fwe_trial *trial, __u64 cycles
 	trial->running = 0;
 }
 
-static __always_inline __u32 fwe_receive(const struct fwe_port *port, struct rte_mbuf **frames,
-					 __u32 room)
+/*
+ * The median of what bursts of one path cost, followed step by step: a pause of the thread spoils
+ * one sample.
+ */
+static __always_inline void fwe_model_note(struct fwe_stats *stats, enum fwe_path path,
+					   __u64 cycles, __u32 count)
 {
+	__u32 *model = &stats->model[path], step = *model / FWE_MODEL_STEP + 1;
+
+	if (fw_unlikely(path == FWE_PATHS) || count < FWE_MODEL_BURST)
+		return;
+	*model = cycles * 16 / count > *model ? *model + step : *model - step;
+}
+
+/* From the I/O core, or at a port that it does not read now from the worker's own queue. */
+static __noinline __u32 fwe_receive_lane(const struct fwe_port *port, struct rte_mbuf **frames,
+					 __u32 room, int polled)
+{
+	if (polled)
+		return rte_eth_rx_burst(port->id, port->rx_queue, frames, room);
+	return fwe_lane_take(port->lane, frames, room);
+}
+
+static __always_inline __u32 fwe_receive(const struct fwe_port *port, struct rte_mbuf **frames,
+					 __u32 room, int polled)
+{
+	if (fw_unlikely(port->lane))
+		return fwe_receive_lane(port, frames, room, polled);
 	if (fw_unlikely(port->sockets))
 		return fwe_sockets_receive(port->sockets, frames, room);
 	return rte_eth_rx_burst(port->id, port->rx_queue, frames, room);
@@ -301,6 +344,8 @@ static __always_inline __u32 fwe_receive(const struct fwe_port *port, struct rte
 static __always_inline __u32 fwe_transmit(const struct fwe_port *port, struct rte_mbuf **frames,
 					  __u32 count)
 {
+	if (fw_unlikely(port->lane && port->lane->out))
+		return fwe_lane_put(port->lane, frames, count);
 	if (fw_unlikely(port->sockets))
 		return fwe_sockets_send(port->sockets, frames, count);
 	return rte_eth_tx_burst(port->id, port->tx_queue, frames, count);
@@ -346,9 +391,23 @@ static __noinline void fwe_hand_out(struct fwe_worker *worker, const struct fwe_
 		rte_pktmbuf_free_bulk(frames, kept);
 }
 
-static __always_inline void fwe_forward(struct fwe_worker *worker, const struct fwe_port *port,
-					struct rte_mbuf **frames, __u32 count, int ahead)
+/* Charges a frame's bucket with what its path costs. */
+static __always_inline void fwe_charge(struct fwe_worker *worker, __u32 bucket, enum fwe_path path,
+				       __u32 extra)
 {
+	__u64 cost = worker->stats.model[path] + extra;
+
+	worker->load[bucket] += cost;
+	worker->stats.charged += cost;
+}
+
+/* The path that all of them took, or FWE_PATHS. `charged`: frames have buckets. */
+static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
+						 const struct fwe_port *port,
+						 struct rte_mbuf **frames, __u32 count, int ahead,
+						 const int charged)
+{
+	__u32 buckets[FWE_BURST_MAX], extra[FWE_BURST_MAX];
 	struct rte_mbuf *others[FWE_BURST_MAX];
 	__u8 reasons[FWE_BURST_MAX], kinds[FWE_BURST_MAX];
 	__u64 homes[FWE_BURST_MAX];
@@ -361,15 +420,28 @@ static __always_inline void fwe_forward(struct fwe_worker *worker, const struct 
 	for (__u32 i = 0; i < count; i++) {
 		kinds[i] = fwe_look(rte_pktmbuf_mtod(frames[i], const void *), frames[i]->data_len,
 				    ifindex, &homes[i]);
+		if (charged) {
+			buckets[i] = frames[i]->hash.rss & (FW_BUCKETS - 1);
+			extra[i] = fw_unlikely(worker->config.extra)
+					   ? worker->config.extra(frames[i])
+					   : 0;
+		}
 		if (ahead && fw_likely(kinds[i] != FWE_OTHER))
 			fwe_fetch_flow(fw_flow_get(homes[i]), kinds[i] >= FWE_UDP6);
 	}
 	for (__u32 i = 0; i < count; i++) {
 		enum fwe_kind kind = fw_unlikely(watched) ? FWE_OTHER : kinds[i];
+		__u64 before = hits;
 		struct fwe_outcome outcome =
 			fwe_handle(frames[i], port, kind, homes[i], &hits, &other_hits);
 		struct fwe_output *output;
 
+		if (charged)
+			fwe_charge(worker, buckets[i],
+				   outcome.output < 0 ? FWE_PATH_KERNEL
+				   : hits != before   ? FWE_PATH_PLAIN
+						      : FWE_PATH_OTHER,
+				   extra[i]);
 		if (fw_unlikely(outcome.output < 0)) {
 			reasons[others_count] = outcome.reason;
 			others[others_count++] = frames[i];
@@ -385,6 +457,22 @@ static __always_inline void fwe_forward(struct fwe_worker *worker, const struct 
 		fwe_send(worker, __builtin_ctzll(used));
 	if (fw_unlikely(others_count))
 		fwe_hand_out(worker, port, others, reasons, others_count);
+	if (fw_likely(hits == count))
+		return FWE_PATH_PLAIN;
+	if (others_count == count)
+		return FWE_PATH_KERNEL;
+	return hits || others_count ? FWE_PATHS : FWE_PATH_OTHER;
+}
+
+/* Of a burst that an I/O core has handed over. */
+static __noinline enum fwe_path fwe_forward_lane(struct fwe_worker *worker,
+						 const struct fwe_port *port,
+						 struct rte_mbuf **frames, __u32 count, int ahead)
+{
+	enum fwe_path path = fwe_forward(worker, port, frames, count, ahead, 1);
+
+	fwe_lane_done(port->lane);
+	return path;
 }
 
 /* What somebody else sends by a port. */
@@ -420,21 +508,25 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 		fwe_take_framings(worker, framings);
 	for (__u32 i = 0; i < worker->config.ports_count; i++) {
 		const struct fwe_port *port = &worker->port[i];
-		__u32 count = fwe_receive(port, frames, worker->config.burst);
+		const int polled = !port->lane || FW_READ_ONCE(port->lane->polled);
+		__u32 count = fwe_receive(port, frames, worker->config.burst, polled);
+		enum fwe_path path;
 		int ahead;
 
-		if (worker->config.source)
+		if (worker->config.source && !port->sourced_elsewhere)
 			all += fwe_source_look(worker, port);
 		if (!count)
 			continue;
 		ahead = fwe_trial_ahead(&worker->trial);
-		fwe_forward(worker, port, frames, count, ahead);
+		path = fw_unlikely(!polled) ? fwe_forward_lane(worker, port, frames, count, ahead)
+					    : fwe_forward(worker, port, frames, count, ahead, 0);
 		now = rte_rdtsc();
 		stats->cycles += now - since;
 		stats->bursts++;
 		stats->ahead += ahead;
 		stats->packets += count;
 		all += count;
+		fwe_model_note(stats, path, now - since, count);
 		if (worker->config.ahead == FWE_AHEAD_AUTO)
 			fwe_trial_note(&worker->trial, now - since, count);
 		since = now;
@@ -453,27 +545,15 @@ __u32 fwe_worker_turn(struct fwe_worker *worker)
 	return fwe_turn(worker);
 }
 
-/* The longer there was nothing, the longer. */
-static void fwe_sleep(const struct fwe_worker *worker, __u32 turns)
-{
-	__u32 us = turns < 10 ? 1u << turns : 1024;
-
-	if (us > worker->config.sleep_us_max)
-		us = worker->config.sleep_us_max;
-	nanosleep(&(struct timespec){.tv_nsec = us * 1000}, NULL);
-}
-
 int fwe_worker_run(void *argument)
 {
 	struct fwe_worker *worker = argument;
-
 	__u32 idle = 0;
 
 	fwe_enter(worker);
 	while (!__atomic_load_n(&worker->stop, __ATOMIC_ACQUIRE)) {
 		idle = fwe_turn(worker) ? 0 : idle + 1;
-		if (fw_unlikely(worker->config.sleep_us_max && idle > FWE_IDLE_TURNS))
-			fwe_sleep(worker, idle - FWE_IDLE_TURNS);
+		fwe_idle(idle, worker->config.sleep_us_max);
 	}
 	worker->entered = 0;
 	return 0;

@@ -26,8 +26,16 @@ pub fn socket_beside(control: &Path) -> PathBuf {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineConfig {
-    /// The CPU whose core forwards.
-    pub core: u32,
+    /// The CPU whose core forwards, where there is one worker.
+    pub core: Option<u32>,
+    /// The CPUs of the workers, one each.
+    pub cores: Vec<u32>,
+    /// The CPUs of I/O cores, which read ports and hand frames to workers.
+    pub io_cores: Vec<u32>,
+    /// How frames come to workers.
+    pub dispatch: DispatchMode,
+    /// Who sends; none: the workers where the device has a queue for each, else the I/O core.
+    pub transmit: Option<Transmit>,
     /// What a worker does without traffic.
     pub idle: Idle,
     /// Memory from huge pages; `false`: from pages of 4 KiB, which costs speed.
@@ -41,7 +49,11 @@ pub struct EngineConfig {
 impl Default for EngineConfig {
     fn default() -> Self {
         Self {
-            core: 1,
+            core: None,
+            cores: Vec::new(),
+            io_cores: Vec::new(),
+            dispatch: DispatchMode::Rss,
+            transmit: None,
             idle: Idle::Poll,
             huge_pages: true,
             memory_mib: 256,
@@ -61,6 +73,44 @@ pub enum Idle {
     Sleep,
 }
 
+/// How frames of a port come to workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum DispatchMode {
+    /// Each worker reads a queue of the device, which spreads flows over them.
+    #[default]
+    Rss,
+    /// An I/O core reads, and hands each bucket of flows to its worker.
+    Dispatch,
+    /// The same, and buckets move from workers that are full to those that are not.
+    Balanced,
+}
+
+impl DispatchMode {
+    /// As it is written.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            DispatchMode::Rss => "rss",
+            DispatchMode::Dispatch => "dispatch",
+            DispatchMode::Balanced => "balanced",
+        }
+    }
+}
+
+/// Who sends frames by a port that an I/O core reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transmit {
+    /// Each worker, by a queue of its own.
+    Worker,
+    /// The I/O core.
+    Io,
+}
+
+/// Most workers (`FWE_WORKERS_MAX`).
+pub const WORKERS_MAX: usize = 16;
+
 /// `[engine.port.NAME]`: one port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -75,6 +125,8 @@ pub struct EnginePort {
     pub mac: Option<String>,
     /// MTU in bytes, without the L2 header.
     pub mtu: Option<u32>,
+    /// How its frames come to workers, where it is not as `[engine]` says.
+    pub dispatch: Option<DispatchMode>,
 }
 
 impl EngineConfig {
@@ -84,8 +136,66 @@ impl EngineConfig {
         self.port.values().any(|port| port.af_xdp)
     }
 
+    /// The CPUs of the workers.
+    #[must_use]
+    pub fn workers(&self) -> Vec<u32> {
+        match self.core {
+            Some(core) => vec![core],
+            None if self.cores.is_empty() => vec![1],
+            None => self.cores.clone(),
+        }
+    }
+
+    /// How a port's frames come to workers.
+    #[must_use]
+    pub fn mode(&self, port: &EnginePort) -> DispatchMode {
+        port.dispatch.unwrap_or(self.dispatch)
+    }
+
+    fn check_cores(&self) -> Result<(), String> {
+        if self.core.is_some() && !self.cores.is_empty() {
+            return Err("engine: core is the short form of cores; remove one of both".into());
+        }
+        if self.cores.len() > WORKERS_MAX {
+            return Err(format!("engine.cores: at most {WORKERS_MAX} workers"));
+        }
+        if self
+            .io_cores
+            .iter()
+            .any(|core| self.workers().contains(core))
+        {
+            return Err(
+                "engine.io_cores: a CPU of a worker's; an I/O core has one of its own".into(),
+            );
+        }
+        if self.transmit.is_some() && self.io_cores.is_empty() {
+            return Err(
+                "engine.transmit: there are no io_cores, so each worker sends; remove it".into(),
+            );
+        }
+        Ok(())
+    }
+
+    fn check_mode(&self, name: &str, port: &EnginePort) -> Result<(), String> {
+        let mode = self.mode(port);
+        if mode != DispatchMode::Rss && self.io_cores.is_empty() {
+            return Err(format!(
+                "engine.port.{name}: dispatch = \"{}\" takes an I/O core; name one in engine.io_cores",
+                mode.name()
+            ));
+        }
+        if mode == DispatchMode::Rss && port.af_xdp && self.workers().len() > 1 {
+            return Err(format!(
+                "engine.port.{name}: the sockets of a port with af_xdp are of one core; with several workers it takes \
+                 engine.io_cores and dispatch = \"dispatch\" or \"balanced\""
+            ));
+        }
+        Ok(())
+    }
+
     /// What types cannot express; an error names the key.
     pub fn check(&self) -> Result<(), String> {
+        self.check_cores()?;
         for (name, port) in &self.port {
             let table = format!("engine.port.{name}");
             if name.is_empty() || name.len() > 15 || name.contains(['/', ' ', ':']) {
@@ -118,6 +228,7 @@ impl EngineConfig {
                     "{table}: mac {mac} is no address of one station, such as 02:00:00:00:00:01"
                 ));
             }
+            self.check_mode(name, port)?;
         }
         Ok(())
     }
@@ -201,6 +312,18 @@ pub enum Answer {
     Unfit(String),
     /// Later: these are the framings at your ports, in the place of those before.
     Framings(Framings),
+    /// Later: frames of a port are to come to workers otherwise.
+    Dispatch(DispatchChange),
+}
+
+/// How frames of a port are to come to workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DispatchChange {
+    /// Interface index.
+    pub port: u32,
+    /// From now on.
+    pub mode: DispatchMode,
 }
 
 /// The VLANs and PPPoE sessions at the engine's ports.
@@ -251,7 +374,7 @@ pub struct EngineCounts {
     pub tx_dropped: u64,
     /// Frames that XDP handed over and that found no room.
     pub sockets_dropped: u64,
-    /// Share of the last second that the worker spent with frames, in thousandths.
+    /// Share of the last second that the workers spent with frames, in thousandths: their mean.
     pub busy_permille: u32,
     /// Frames of a mean burst, in hundredths.
     pub burst_percent: u32,
@@ -261,6 +384,84 @@ pub struct EngineCounts {
     pub pool_free: u32,
     /// Of so many.
     pub pool_size: u32,
+    /// Each worker, in the order of the configuration.
+    pub workers: Vec<WorkerCounts>,
+    /// Each I/O core, likewise.
+    pub io: Vec<IoCounts>,
+    /// How frames of each port come to workers, and how they could.
+    pub dispatch: Vec<PortDispatch>,
+    /// Frames that an I/O core could not hand over: a worker's ring was full.
+    pub dispatch_dropped: u64,
+    /// Buckets of flows that moved from one worker to another.
+    pub moves: u64,
+    /// Moves that were called off: the old worker took too long, or too much came meanwhile.
+    pub moves_called_off: u64,
+    /// Frames that waited for a move's end.
+    pub parked: u64,
+    /// What a frame costs a worker, by its path: medians over the workers.
+    pub model: Vec<PathCost>,
+    /// The last decisions of the controller, the newest last.
+    pub decisions: Vec<String>,
+}
+
+/// What a worker has done since it started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerCounts {
+    /// Its CPU.
+    pub cpu: u32,
+    /// Share of the last second that it spent with frames, in thousandths.
+    pub busy_permille: u32,
+    /// Frames that it took.
+    pub packets: u64,
+    /// Frames of a mean burst, in hundredths.
+    pub burst_percent: u32,
+    /// Cycles of a frame.
+    pub cycles: u32,
+    /// Buckets that are its, at ports that are balanced.
+    pub buckets: u32,
+}
+
+/// What an I/O core has done since it started; cycles are of a frame that it read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IoCounts {
+    /// Its CPU.
+    pub cpu: u32,
+    /// Share of the last second that it spent with frames, in thousandths.
+    pub busy_permille: u32,
+    /// Frames that it read.
+    pub packets: u64,
+    /// Frames that it sent for workers.
+    pub transmitted: u64,
+    /// Taking bursts out of devices.
+    pub receive_cycles: u32,
+    /// Finding their buckets.
+    pub hash_cycles: u32,
+    /// Putting them into the rings to workers.
+    pub ring_cycles: u32,
+}
+
+/// How frames of a port come to workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortDispatch {
+    /// Its name.
+    pub port: String,
+    /// Interface index.
+    pub ifindex: u32,
+    /// Now.
+    pub mode: DispatchMode,
+    /// What it could be changed to.
+    pub modes: Vec<DispatchMode>,
+}
+
+/// What a frame of a path costs a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathCost {
+    /// `plain`, `step_by_step` or `kernel`.
+    pub path: String,
+    /// Cycles.
+    pub cycles: u32,
 }
 
 /// `freeway status`: the engine that is there.
@@ -302,6 +503,39 @@ mod tests {
         });
         let text = serde_json::to_string(&table).unwrap();
         assert_eq!(serde_json::from_str::<Answer>(&text).unwrap(), table);
+    }
+
+    #[test]
+    fn cores_and_modes_fit_each_other() {
+        let check = |keys: &str, port: &str| {
+            let text = format!(r#"{{{keys}"port": {{"lan0": {port}}}}}"#);
+            let config: EngineConfig = serde_json::from_str(&text).unwrap();
+            config.check().map(|()| config.workers())
+        };
+        let with = |keys: &str| check(keys, r#"{"vdev": "net_null0"}"#);
+        assert_eq!(with(""), Ok(vec![1]));
+        assert_eq!(with(r#""core": 3, "#), Ok(vec![3]));
+        assert_eq!(with(r#""cores": [1, 2], "#), Ok(vec![1, 2]));
+        let two = r#""cores": [1, 2], "io_cores": [0], "#;
+        let balanced = format!(r#"{two}"dispatch": "balanced", "transmit": "io", "#);
+        assert_eq!(with(&balanced), Ok(vec![1, 2]));
+        let many = format!(r#""cores": {:?}, "#, [1; WORKERS_MAX + 1]);
+        for (keys, words) in [
+            (r#""core": 1, "cores": [1], "#, "remove one of both"),
+            (r#""cores": [1], "io_cores": [1], "#, "one of its own"),
+            (r#""io_cores": [1], "#, "one of its own"),
+            (r#""dispatch": "dispatch", "#, "name one in engine.io_cores"),
+            (r#""transmit": "io", "#, "no io_cores"),
+            (&many, "at most 16"),
+        ] {
+            let error = with(keys).unwrap_err();
+            assert!(error.contains(words), "{keys}: {error}");
+        }
+        let shared = r#"{"af_xdp": true}"#;
+        let error = check(r#""cores": [1, 2], "#, shared).unwrap_err();
+        assert!(error.contains("\"balanced\""), "{error}");
+        let own = r#"{"af_xdp": true, "dispatch": "dispatch"}"#;
+        assert_eq!(check(two, own), Ok(vec![1, 2]));
     }
 
     #[test]

@@ -50,9 +50,15 @@ pub fn load(path: &Path) -> Result<(EngineConfig, Option<std::path::PathBuf>), S
 #[must_use]
 pub fn eal_arguments(config: &EngineConfig, cpus: &[usize]) -> Vec<String> {
     let all: Vec<_> = cpus.iter().map(usize::to_string).collect();
+    let cores = config.workers().into_iter().chain(config.io_cores.clone());
+    let cores = cores.zip(1..).map(|(cpu, lcore)| format!(",{lcore}@{cpu}"));
     let mut arguments = vec![
-        // the first lcore is the main thread, which is not to be bound; the second one forwards
-        format!("--lcores=0@({}),1@{}", all.join(","), config.core),
+        // the first lcore is the main thread, which is not to be bound; workers follow, then I/O cores
+        format!(
+            "--lcores=0@({}){}",
+            all.join(","),
+            cores.collect::<String>()
+        ),
         "--log-level=lib.*:warning".into(),
         "--log-level=pmd.*:warning".into(),
         "-m".into(),
@@ -106,7 +112,15 @@ mod tests {
         for (text, words) in [
             ("", "x: no [engine.port.NAME] table"),
             ("[engine]\ncore = 1\n", "x: no [engine.port.NAME] table"),
-            ("[engine]\ncores = 1\n", "x:2:1: unknown field `cores`"),
+            ("[engine]\nkernels = 1\n", "x:2:1: unknown field `kernels`"),
+            (
+                "[engine]\ndispatch = \"even\"\n",
+                "x:2:12: key `dispatch`: unknown variant `even`",
+            ),
+            (
+                "[engine]\ndispatch = \"dispatch\"\n[engine.port.lan0]\nvdev = \"net_null0\"\n",
+                "x: engine.port.lan0: dispatch = \"dispatch\" takes an I/O core",
+            ),
             (
                 "[engine.port.lan0]\n",
                 "x: engine.port.lan0: it names no device",
@@ -148,6 +162,18 @@ mod tests {
             assert!(arguments.contains(wanted), "{arguments}");
         }
         assert!(!arguments.contains("--no-pci"));
+        let config = load_text(
+            "[engine]\ncores = [2, 3]\nio_cores = [1]\n[engine.port.lan0]\nvdev = \"net_null0\"\n",
+        )
+        .unwrap();
+        let cores = eal_arguments(&config, &[0, 1, 2, 3]).remove(0);
+        assert_eq!(cores, "--lcores=0@(0,1,2,3),1@2,2@3,3@1");
+        let config = load_text(
+            "[flows]\nmax = 5\n[engine]\ncore = 3\nhuge_pages = false\nmemory_mib = 64\n\
+             [engine.port.lan0]\nvdev = \"net_af_packet0,iface=eth0\"\n\
+             [engine.port.wan0]\npci = \"0000:01:00.0\"\n",
+        )
+        .unwrap();
         assert_eq!(device(&config.port["lan0"]), "net_af_packet0");
         assert_eq!(device(&config.port["wan0"]), "0000:01:00.0");
     }

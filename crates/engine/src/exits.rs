@@ -34,7 +34,7 @@ unsafe impl Send for Pointer {}
 
 impl Exits {
     /// Starts the thread.
-    pub fn start(ports: &[Port], pool: &Pool) -> Result<Self, String> {
+    pub fn start(ports: &[Port], workers: usize, pool: &Pool) -> Result<Self, String> {
         let faces: Vec<_> = ports
             .iter()
             .map(|port| fwe_face {
@@ -44,7 +44,8 @@ impl Exits {
             .collect();
         let count = faces.len() as c_uint;
         // SAFETY: as many of them; the pool outlives the exits.
-        let exits = unsafe { fwe_exits_new(faces.as_ptr(), count, pool.as_ptr()) };
+        let exits =
+            unsafe { fwe_exits_new(faces.as_ptr(), count, workers as c_uint, pool.as_ptr()) };
         let exits = NonNull::new(exits).ok_or_else(|| {
             format!(
                 "cannot make the way to the kernel: {}",

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Forwarding on cores of its own, with DPDK.
 
+mod balance;
 pub mod bench;
 pub mod config;
+mod dispatch;
 pub mod eal;
 pub mod exchange;
 pub mod exits;
 pub mod ffi;
+mod io;
+mod lanes;
 pub mod lookup;
 pub mod memory;
 pub mod pool;
@@ -15,4 +19,5 @@ pub mod reserve;
 pub mod run;
 pub mod sockets;
 pub mod tap;
-pub mod worker;
+mod worker;
+mod workers;

@@ -13,14 +13,16 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::config;
+use crate::dispatch::Dispatch;
 use crate::eal::{self, Eal};
 use crate::exchange::{Daemon, Heard, Knock, knock};
 use crate::exits::Exits;
+use crate::lanes::Lanes;
 use crate::memory::Memory;
 use crate::pool::Pool;
 use crate::port::Port;
 use crate::sockets::Sockets;
-use crate::worker::Worker;
+use crate::workers::Workers;
 
 /// How often links, daemon and signals are looked at.
 const TURN: Duration = Duration::from_millis(100);
@@ -52,7 +54,7 @@ pub fn run(options: &Options) -> Result<(), Stop> {
         })?,
     };
     let cpus = cpus()?;
-    check_cpu(&config, &cpus, &path.display().to_string())?;
+    check_cpus(&config, &cpus, &path.display().to_string())?;
     check_huge_pages(&config)?;
     // before DPDK makes its threads, which inherit it
     let signals = signals().map_err(|error| Stop::failure(error.to_string()))?;
@@ -70,7 +72,9 @@ pub fn run(options: &Options) -> Result<(), Stop> {
 
 /// All that forwards. Fields are dropped in order: nobody uses what goes later.
 struct Running {
-    worker: Worker,
+    dispatch: Dispatch,
+    workers: Workers,
+    lanes: Lanes,
     exits: Exits,
     ports: Vec<Port>,
     pool: Pool,
@@ -87,13 +91,21 @@ impl Running {
         let pool = Pool::new(frames, room as u16)?;
         let mut ports = Vec::new();
         for (name, port) in &config.port {
-            ports.push(Port::start(name, port, &pool)?);
+            ports.push(Port::start(name, config, port, &pool)?);
         }
-        let exits = Exits::start(&ports, &pool)?;
+        let cpus = config.workers();
+        let exits = Exits::start(&ports, cpus.len(), &pool)?;
+        let transmits = ports.iter().map(Port::transmits_by_io);
+        let transmits = transmits.filter(|_| !config.io_cores.is_empty());
+        let lanes = Lanes::new(transmits, cpus.len())?;
         let nothing = Memory::none().map_err(|error| error.to_string())?;
-        let worker = Worker::start(&ports, &exits, nothing, config.idle)?;
+        let key = nothing.config().hash_key;
+        let workers = Workers::start(&ports, &exits, &lanes, nothing, config.idle, &cpus)?;
+        let dispatch = Dispatch::start(config, &ports, &lanes, &workers, key)?;
         Ok(Self {
-            worker,
+            dispatch,
+            workers,
+            lanes,
             exits,
             ports,
             pool,
@@ -136,12 +148,13 @@ impl Running {
                 port.follow_link()?;
             }
             self.look_for_daemon(socket)?;
-            let watched = self.worker.watched();
+            self.dispatch.balance(&self.workers);
+            let watched = self.workers.watched();
             if !watched.is_empty() {
                 self.tell(&Said::Watched(watched));
             }
-            // silence says that the worker stands still
-            if reported.elapsed() >= REPORT && self.worker.goes_on() {
+            // silence says that a core stands still
+            if reported.elapsed() >= REPORT && self.workers.go_on() && self.dispatch.goes_on() {
                 reported = Instant::now();
                 let counts = self.counts();
                 self.tell(&Said::Counts(counts));
@@ -160,13 +173,23 @@ impl Running {
     fn look_for_daemon(&mut self, socket: &std::path::Path) -> Result<(), String> {
         match self.daemon.as_ref().map(Daemon::heard) {
             Some(Heard::Nothing) => return Ok(()),
-            Some(Heard::Framings(framings)) => match self.worker.set_framings(&framings.framings) {
-                Ok(()) => {
-                    self.tell(&Said::Framed(framings.number));
-                    return Ok(());
+            Some(Heard::Dispatch(change)) => {
+                if let Err(why) = self.dispatch.change(change, &self.lanes, &self.workers) {
+                    eprintln!("freeway-engine: {why}");
                 }
-                Err(error) => eprintln!("freeway-engine: {error}"),
-            },
+                let counts = self.counts();
+                self.tell(&Said::Counts(counts));
+                return Ok(());
+            }
+            Some(Heard::Framings(framings)) => {
+                match self.workers.set_framings(&framings.framings) {
+                    Ok(()) => {
+                        self.tell(&Said::Framed(framings.number));
+                        return Ok(());
+                    }
+                    Err(error) => eprintln!("freeway-engine: {error}"),
+                }
+            }
             Some(Heard::Gone) | None => {}
         }
         if self.daemon.take().is_some() {
@@ -193,7 +216,9 @@ impl Running {
             Err(error) => Some(error.to_string()),
             Ok(Knock::Table(daemon, table, fds)) => match Memory::map(&table, &fds) {
                 Ok(memory) => {
-                    self.worker.set_table(memory);
+                    let key = memory.config().hash_key;
+                    self.workers.set_table(memory);
+                    self.dispatch.set_key(key);
                     self.daemon = Some(daemon);
                     eprintln!("freeway-engine: the daemon has given its table");
                     None
@@ -212,7 +237,8 @@ impl Running {
     fn counts(&mut self) -> EngineCounts {
         let exits = self.exits.counts();
         let (pool_free, pool_size) = self.pool.level();
-        let mut counts = self.worker.counts();
+        let mut counts = self.workers.counts();
+        self.dispatch.count(&mut counts);
         counts.from_kernel = exits.from_kernel;
         counts.exceptions_dropped = exits.not_taken + exits.no_room;
         let sockets = self.ports.iter().filter_map(Port::sockets);
@@ -242,14 +268,21 @@ fn cpus() -> Result<Vec<usize>, Stop> {
         .collect())
 }
 
-fn check_cpu(config: &EngineConfig, cpus: &[usize], file: &str) -> Result<(), Stop> {
-    if cpus.contains(&(config.core as usize)) {
+fn check_cpus(config: &EngineConfig, cpus: &[usize], file: &str) -> Result<(), Stop> {
+    let there = |cpu: &u32| cpus.contains(&(*cpu as usize));
+    let key = if config.cores.is_empty() {
+        "core"
+    } else {
+        "cores"
+    };
+    let workers = config.workers().into_iter().map(|cpu| (key, cpu));
+    let io = config.io_cores.iter().map(|cpu| ("io_cores", *cpu));
+    let Some((key, cpu)) = workers.chain(io).find(|(_, cpu)| !there(cpu)) else {
         return Ok(());
-    }
+    };
     let all: Vec<_> = cpus.iter().map(usize::to_string).collect();
     let what = format!(
-        "{file}: engine.core = {}: there is no such CPU; there are: {}",
-        config.core,
+        "{file}: engine.{key} = {cpu}: there is no such CPU; there are: {}",
         all.join(", ")
     );
     Err(Stop::new(Exit::Config, what))

@@ -6,6 +6,10 @@
 #[path = "../../datapath/tests/support/mod.rs"]
 mod support;
 
+#[path = "worker/buckets.rs"]
+mod buckets;
+#[path = "worker/dispatch.rs"]
+mod dispatch;
 #[path = "worker/flood.rs"]
 mod flood;
 #[path = "worker/rings.rs"]

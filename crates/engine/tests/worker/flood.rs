@@ -43,7 +43,7 @@ impl Exits {
         let pool = unsafe { ffi::fwe_pool_new(1023, 2048) };
         assert!(!pool.is_null());
         // SAFETY: so many of them; the pool stays.
-        let exits = unsafe { ffi::fwe_exits_new(faces.as_ptr(), faces.len() as u32, pool) };
+        let exits = unsafe { ffi::fwe_exits_new(faces.as_ptr(), faces.len() as u32, 1, pool) };
         assert!(!exits.is_null());
         Self {
             exits,

@@ -70,7 +70,7 @@ pub struct Between {
     pub control: Box<fw_control>,
     pub nexthops: Box<[fw_nexthop]>,
     config: Box<fw_config>,
-    _clock: Box<ffi::fwe_clock>,
+    clock: Box<ffi::fwe_clock>,
     places: Vec<u32>,
     // at a place that stays: the worker has its address
     #[allow(clippy::box_collection)]
@@ -132,13 +132,14 @@ impl Between {
         let ports: Vec<_> = (0..3)
             .map(|port| ffi::fwe_port {
                 sockets: ptr::null_mut(),
+                lane: ptr::null_mut(),
                 // SAFETY: there are three.
                 id: unsafe { ffi::fwe_rings_port(rings, port) },
                 rx_queue: 0,
                 tx_queue: 0,
                 number: 0,
                 ifindex: PORTS[port as usize],
-                pad: 0,
+                sourced_elsewhere: 0,
             })
             .collect();
         let settings = ffi::fwe_config {
@@ -159,6 +160,7 @@ impl Between {
             numa: -1,
             exception,
             source: None,
+            extra: None,
             sleep_us_max: 0,
             context,
         };
@@ -173,11 +175,60 @@ impl Between {
             control,
             nexthops,
             config,
-            _clock: clock,
+            clock,
             places: Vec::new(),
             exceptions: Box::default(),
             framings: ptr::null_mut(),
         }
+    }
+
+    /// One more worker, by the same table, for frames of these lanes. It is the caller's.
+    pub fn beside(&self, lanes: &[*mut ffi::fwe_lane; 3]) -> *mut ffi::fwe_worker {
+        let ports: Vec<_> = (0..3)
+            .map(|port| ffi::fwe_port {
+                sockets: ptr::null_mut(),
+                lane: lanes[port as usize],
+                // SAFETY: there are three.
+                id: unsafe { ffi::fwe_rings_port(self.rings, port) },
+                rx_queue: 0,
+                tx_queue: 0,
+                number: 0,
+                ifindex: PORTS[port as usize],
+                sourced_elsewhere: 0,
+            })
+            .collect();
+        let settings = ffi::fwe_config {
+            memory: ffi::fwe_memory {
+                flows: self.table.at().cast(),
+                nexthops: self.nexthops.as_ptr(),
+                control: &raw const *self.control,
+                config: &raw const *self.config,
+                watch: ptr::null(),
+                nexthops_max: FLOWS_MAX,
+                pad: 0,
+            },
+            clock: &raw const *self.clock,
+            ports: ports.as_ptr(),
+            ports_count: 3,
+            burst: 0,
+            ahead: 0,
+            numa: -1,
+            exception: None,
+            source: None,
+            extra: None,
+            sleep_us_max: 0,
+            context: ptr::null_mut(),
+        };
+        let mut error = ptr::null();
+        // SAFETY: what is pointed to lives as long as the worker.
+        let worker = unsafe { ffi::fwe_worker_new(&raw const settings, &raw mut error) };
+        assert!(!worker.is_null());
+        worker
+    }
+
+    /// The secret of the table.
+    pub fn key(&self) -> [u64; 5] {
+        self.config.hash_key
     }
 
     /// What comes in so is another's. Once.

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How frames of each port come to workers, and the controller that moves buckets of flows between them.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use freeway_api::engine::{
+    DispatchChange, DispatchMode, EngineConfig, EngineCounts, IoCounts, PortDispatch,
+};
+
+use crate::balance::{Balancer, Decision, Round};
+use crate::ffi::{fwe_stats, fwe_tsc_hz};
+use crate::io::{Io, Key};
+use crate::lanes::Lanes;
+use crate::port::Port;
+use crate::worker::BUCKETS;
+use crate::workers::{Workers, mean, permille, sleep_us_max};
+
+/// How often the controller looks.
+const ROUND: Duration = Duration::from_millis(200);
+/// Decisions that are told.
+const TOLD_MAX: usize = 8;
+/// By no more than this do a worker's measured cycles differ from the model's.
+const SCALE_MAX: f64 = 4.0;
+
+/// A port as it is dispatched.
+struct Place {
+    name: String,
+    ifindex: u32,
+    /// The I/O core that reads it, and its number there; none without I/O cores.
+    io: Option<(usize, u32)>,
+    mode: DispatchMode,
+    modes: Vec<DispatchMode>,
+}
+
+/// What the controller has seen until now.
+struct Seen {
+    at: Instant,
+    cycles: Vec<u64>,
+    charged: Vec<u64>,
+    loads: Vec<[u64; BUCKETS]>,
+}
+
+/// Of all ports.
+pub(crate) struct Dispatch {
+    ios: Vec<Io>,
+    places: Vec<Place>,
+    key: Key,
+    /// Whose each bucket is to be at ports that are balanced.
+    owner: [u8; BUCKETS],
+    workers: usize,
+    /// Two workers, or more, share a CPU: what they measure is each other's, too.
+    crowded: bool,
+    balancer: Balancer,
+    seen: Option<Seen>,
+    told: VecDeque<String>,
+    reported: (Instant, Vec<u64>),
+    looked: Vec<u64>,
+}
+
+/// Whose each bucket is unless somebody moves it.
+fn in_turn(workers: usize) -> [u8; BUCKETS] {
+    std::array::from_fn(|bucket| (bucket % workers.max(1)) as u8)
+}
+
+impl Dispatch {
+    /// Starts the I/O cores on lcores behind those of the workers; ports are as the configuration says.
+    pub fn start(
+        config: &EngineConfig,
+        ports: &[Port],
+        lanes: &Lanes,
+        workers: &Workers,
+        key: Key,
+    ) -> Result<Self, String> {
+        let cpus = config.workers();
+        let count = config.io_cores.len();
+        let mut ios = Vec::new();
+        let numbers = |io: usize| (io..ports.len()).step_by(count.max(1));
+        for (at, cpu) in config.io_cores.iter().enumerate().take(ports.len()) {
+            let lcore = (cpus.len() + 1 + at) as u32;
+            let own: Vec<_> = numbers(at).collect();
+            let sleep = sleep_us_max(config.idle);
+            ios.push(Io::start(
+                ports,
+                &own,
+                lanes,
+                cpus.len(),
+                sleep,
+                (lcore, *cpu),
+            )?);
+        }
+        let places = ports.iter().enumerate().map(|(number, port)| Place {
+            name: port.name().into(),
+            ifindex: port.ifindex,
+            io: (count > 0).then(|| (number % count, (number / count) as u32)),
+            mode: DispatchMode::Rss,
+            modes: port.modes(cpus.len(), count > 0),
+        });
+        let mut crowd = cpus.clone();
+        crowd.sort_unstable();
+        crowd.dedup();
+        let mut all = Self {
+            reported: (Instant::now(), vec![0; ios.len()]),
+            looked: vec![0; ios.len()],
+            ios,
+            places: places.collect(),
+            key,
+            owner: in_turn(cpus.len()),
+            workers: cpus.len(),
+            crowded: crowd.len() < cpus.len(),
+            balancer: Balancer::default(),
+            seen: None,
+            told: VecDeque::new(),
+        };
+        for (number, (name, port)) in config.port.iter().enumerate() {
+            let mode = config.mode(port);
+            if all
+                .places
+                .get(number)
+                .is_some_and(|place| place.io.is_some())
+            {
+                // it is paused, and no worker polls it
+                all.begin(number, mode, lanes, workers);
+            }
+            if let Some(place) = all.places.get(number)
+                && !place.modes.contains(&place.mode)
+            {
+                return Err(format!(
+                    "engine.port.{name}: {}",
+                    too_few(config, ports, number)
+                ));
+            }
+        }
+        Ok(all)
+    }
+
+    /// True if each I/O core has made turns since it was last asked.
+    pub fn goes_on(&mut self) -> bool {
+        let turns: Vec<_> = self.ios.iter().map(Io::turns).collect();
+        let before = std::mem::replace(&mut self.looked, turns);
+        before.iter().zip(&self.looked).all(|(a, b)| a != b)
+    }
+
+    fn io(&self, number: usize) -> Option<(&Io, u32)> {
+        let (io, port) = self.places.get(number)?.io?;
+        Some((self.ios.get(io)?, port))
+    }
+
+    /// Nobody reads the port: from now on somebody does.
+    fn begin(&mut self, number: usize, mode: DispatchMode, lanes: &Lanes, workers: &Workers) {
+        if let Some(place) = self.places.get_mut(number) {
+            place.mode = mode;
+        }
+        let Some((io, port)) = self.io(number) else {
+            return;
+        };
+        match mode {
+            DispatchMode::Rss => lanes.set_polled(number, true),
+            DispatchMode::Dispatch | DispatchMode::Balanced => {
+                lanes.set_polled(number, false);
+                workers.wait();
+                io.assign(port, &self.wanted(mode));
+                io.resume(port, &self.key);
+            }
+        }
+    }
+
+    fn wanted(&self, mode: DispatchMode) -> [u8; BUCKETS] {
+        match mode {
+            DispatchMode::Balanced => self.owner,
+            DispatchMode::Rss | DispatchMode::Dispatch => in_turn(self.workers),
+        }
+    }
+
+    /// Frames of a port come to workers otherwise from now on, and none overtakes another.
+    pub fn change(
+        &mut self,
+        change: DispatchChange,
+        lanes: &Lanes,
+        workers: &Workers,
+    ) -> Result<(), String> {
+        let number = self.places.iter().position(|p| p.ifindex == change.port);
+        let number = number.ok_or("the port is none of the engine's")?;
+        let place = self.places.get(number).ok_or("no such port")?;
+        let (name, before, mode) = (place.name.clone(), place.mode, change.mode);
+        if !place.modes.contains(&mode) {
+            return Err(format!("{name} cannot be {}", mode.name()));
+        }
+        if mode == before {
+            return Ok(());
+        }
+        let Some((io, port)) = self.io(number) else {
+            return Err(format!("{name} has no I/O core"));
+        };
+        if mode == DispatchMode::Rss {
+            if !io.pause(port) {
+                io.resume(port, &self.key);
+                return Err(format!(
+                    "{name} stays {}: a worker stands still",
+                    before.name()
+                ));
+            }
+            self.begin(number, mode, lanes, workers);
+        } else if before == DispatchMode::Rss {
+            self.begin(number, mode, lanes, workers);
+        } else {
+            io.assign(port, &self.wanted(mode));
+            if let Some(place) = self.places.get_mut(number) {
+                place.mode = mode;
+            }
+        }
+        self.seen = None;
+        eprintln!(
+            "freeway-engine: {name} is {}, and was {}",
+            mode.name(),
+            before.name()
+        );
+        Ok(())
+    }
+
+    /// Another secret, with another table: a bucket's frames that came before have left.
+    pub fn set_key(&mut self, key: Key) {
+        if self.key == key {
+            return;
+        }
+        self.key = key;
+        let read = |place: &&Place| place.mode != DispatchMode::Rss;
+        for place in self.places.iter().filter(read) {
+            let Some((io, port)) = place
+                .io
+                .and_then(|(io, port)| Some((self.ios.get(io)?, port)))
+            else {
+                continue;
+            };
+            if !io.pause(port) {
+                eprintln!("freeway-engine: {}: a worker stands still", place.name);
+            }
+            io.resume(port, &self.key);
+        }
+        // what was known is of other buckets
+        self.balancer = Balancer::default();
+        self.seen = None;
+    }
+
+    /// Looks, once it is time, whether buckets are to move.
+    pub fn balance(&mut self, workers: &Workers) {
+        if !self.is_balanced() {
+            self.seen = None;
+            return;
+        }
+        if self
+            .seen
+            .as_ref()
+            .is_some_and(|seen| seen.at.elapsed() < ROUND)
+        {
+            return;
+        }
+        let stats = workers.stats();
+        let now = Seen {
+            at: Instant::now(),
+            cycles: stats.iter().map(|stats| stats.cycles).collect(),
+            charged: stats.iter().map(|stats| stats.charged).collect(),
+            loads: workers.loads(),
+        };
+        let Some(before) = self.seen.replace(now) else {
+            return;
+        };
+        // moves that were called off are begun again ahead of new ones
+        if !self.settle() {
+            return;
+        }
+        let decision = self.decide(&before, &stats);
+        for one in &decision.moves {
+            if let Some(owner) = self.owner.get_mut(one.bucket) {
+                *owner = one.to;
+            }
+        }
+        if !decision.moves.is_empty() {
+            self.assign();
+            self.tell(words(&decision));
+        }
+    }
+
+    fn is_balanced(&self) -> bool {
+        let mut all = self.places.iter();
+        all.any(|place| place.mode == DispatchMode::Balanced)
+    }
+
+    fn balanced(&self) -> impl Iterator<Item = (&Io, u32)> {
+        let places = self.places.iter();
+        let places = places.filter(|place| place.mode == DispatchMode::Balanced);
+        places.filter_map(|place| {
+            let (io, port) = place.io?;
+            Some((self.ios.get(io)?, port))
+        })
+    }
+
+    fn assign(&self) {
+        for (io, port) in self.balanced() {
+            io.assign(port, &self.owner);
+        }
+    }
+
+    /// True if each bucket is where it was moved to.
+    fn settle(&self) -> bool {
+        let mut settled = true;
+        for (io, port) in self.balanced() {
+            if io.owners(port) != self.owner {
+                io.assign(port, &self.owner);
+                settled = false;
+            }
+        }
+        settled
+    }
+
+    fn decide(&mut self, before: &Seen, stats: &[fwe_stats]) -> Decision {
+        let Some(now) = &self.seen else {
+            return Decision::default();
+        };
+        // SAFETY: DPDK has been started.
+        let tsc_hz = unsafe { fwe_tsc_hz() } as f64;
+        let elapsed = now.at.duration_since(before.at).as_secs_f64() * tsc_hz;
+        let since = |now: &[u64], before: &[u64], at: usize| {
+            let (now, before) = (now.get(at), before.get(at));
+            now.zip(before)
+                .map_or(0, |(now, before)| now.wrapping_sub(*before)) as f64
+        };
+        let mut loads = Vec::new();
+        let mut scales = Vec::new();
+        for worker in 0..stats.len() {
+            let charged = since(&now.charged, &before.charged, worker) / 16.0;
+            let cycles = since(&now.cycles, &before.cycles, worker);
+            let measured = if self.crowded || charged <= 0.0 {
+                charged
+            } else {
+                cycles.clamp(charged / SCALE_MAX, charged * SCALE_MAX)
+            };
+            loads.push(measured);
+            scales.push(if charged > 0.0 {
+                measured / charged
+            } else {
+                1.0
+            });
+        }
+        let costs: Vec<f64> = (0..BUCKETS)
+            .map(|bucket| {
+                let owner = usize::from(self.owner.get(bucket).copied().unwrap_or(0));
+                let all = now.loads.get(owner).zip(before.loads.get(owner));
+                let cost = all.map_or(0.0, |(now, before)| since(now, before, bucket) / 16.0);
+                cost * scales.get(owner).copied().unwrap_or(1.0)
+            })
+            .collect();
+        self.balancer.decide(&Round {
+            loads: &loads,
+            costs: &costs,
+            owner: &self.owner,
+            elapsed,
+        })
+    }
+
+    fn tell(&mut self, words: String) {
+        eprintln!("freeway-engine: {words}");
+        self.told.push_back(words);
+        while self.told.len() > TOLD_MAX {
+            self.told.pop_front();
+        }
+    }
+
+    /// Adds what was done.
+    pub fn count(&mut self, counts: &mut EngineCounts) {
+        // SAFETY: DPDK has been started.
+        let tsc_hz = unsafe { fwe_tsc_hz() } as f64;
+        let all: Vec<_> = self.ios.iter().map(Io::stats).collect();
+        let cycles = all.iter().map(|stats| stats.cycles).collect();
+        let (since, before) = std::mem::replace(&mut self.reported, (Instant::now(), cycles));
+        let elapsed = (since.elapsed().as_secs_f64() * tsc_hz).max(1.0);
+        for ((stats, before), io) in all.iter().zip(before).zip(&self.ios) {
+            counts.tx_dropped += stats.tx_dropped;
+            counts.dispatch_dropped += stats.dropped;
+            counts.moves += stats.moves;
+            counts.moves_called_off += stats.called_off;
+            counts.parked += stats.parked;
+            counts.io.push(IoCounts {
+                cpu: io.cpu,
+                busy_permille: permille(stats.cycles.wrapping_sub(before), elapsed),
+                packets: stats.packets,
+                transmitted: stats.transmitted,
+                receive_cycles: mean(stats.receive_cycles, stats.packets),
+                hash_cycles: mean(stats.hash_cycles, stats.packets),
+                ring_cycles: mean(stats.ring_cycles, stats.packets),
+            });
+        }
+        let places = self.places.iter().map(|place| PortDispatch {
+            port: place.name.clone(),
+            ifindex: place.ifindex,
+            mode: place.mode,
+            modes: place.modes.clone(),
+        });
+        counts.dispatch = places.collect();
+        counts.decisions = self.told.iter().cloned().collect();
+        if self.is_balanced() {
+            for (number, worker) in counts.workers.iter_mut().enumerate() {
+                let own = self.owner.iter().filter(|o| usize::from(**o) == number);
+                worker.buckets = own.count() as u32;
+            }
+        }
+    }
+}
+
+/// A decision in a line.
+fn words(decision: &Decision) -> String {
+    const NAMED: usize = 4;
+    let named = decision.moves.iter().take(NAMED).map(|one| {
+        format!(
+            "{} of worker {} to {} ({:.1} % of all)",
+            one.bucket,
+            one.from,
+            one.to,
+            one.share * 100.0
+        )
+    });
+    let named: Vec<_> = named.collect();
+    let more = decision.moves.len().saturating_sub(NAMED);
+    let more = if more > 0 {
+        format!(", and {more} more")
+    } else {
+        String::new()
+    };
+    format!(
+        "balance: the fullest worker has {:.2} of the mean, to be {:.2}: buckets {}{more}",
+        decision.over_mean,
+        decision.expected,
+        named.join(", ")
+    )
+}
+
+/// Why a port cannot be what it is to be.
+fn too_few(config: &EngineConfig, ports: &[Port], number: usize) -> String {
+    let workers = config.workers().len();
+    let (rx, tx) = ports.get(number).map_or((0, 0), Port::queues);
+    let instead = if config.io_cores.is_empty() {
+        "engine.io_cores and dispatch = \"dispatch\" take one"
+    } else {
+        "dispatch = \"dispatch\" takes one"
+    };
+    format!(
+        "its device has {rx} queues to receive and {tx} to send by, and rss takes one each for {workers} workers; {instead}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::balance::Move;
+
+    #[test]
+    fn a_decision_is_a_line() {
+        let one = |bucket| Move {
+            bucket,
+            from: 1,
+            to: 0,
+            share: 0.031,
+        };
+        let decision = Decision {
+            over_mean: 1.6,
+            expected: 1.02,
+            moves: (1..7).map(one).collect(),
+        };
+        let line = words(&decision);
+        assert!(line.contains("1.60 of the mean, to be 1.02"), "{line}");
+        assert!(
+            line.contains("1 of worker 1 to 0 (3.1 % of all), 2 of"),
+            "{line}"
+        );
+        assert!(
+            line.ends_with(", and 2 more") && !line.contains('\n'),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn buckets_are_spread_in_turn() {
+        let owner = in_turn(3);
+        assert_eq!(&owner[..5], &[0, 1, 2, 0, 1]);
+        assert_eq!(in_turn(1), [0; BUCKETS]);
+    }
+}
