@@ -64,7 +64,9 @@ fn bindings(engine: &Path) -> Result<(), Box<dyn Error>> {
                 "engine.h",
                 "bench.h",
                 "rings.h",
+                "schedule.h",
                 "socket.h",
+                "trial.h",
                 "../dataplane/writer.h",
             ]
             .map(|name| engine.join(name).to_string_lossy().into_owned()),

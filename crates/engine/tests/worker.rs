@@ -10,6 +10,8 @@ mod support;
 mod flood;
 #[path = "worker/rings.rs"]
 mod rings;
+#[path = "worker/schedule.rs"]
+mod schedule;
 #[path = "worker/vectors.rs"]
 mod vectors;
 
