@@ -24,7 +24,8 @@ enum {
 
 struct fwe_trial {
 	struct rte_mempool *pool;
-	__u64 now_ns; /* a schedule's time goes on from run to run */
+	__u64 now_ns;  /* a schedule's time goes on from run to run */
+	__u64 lost_ns; /* of the TSC's: somebody else had the core, and the clock stood */
 };
 
 /* What the trial notes in a frame. */
@@ -139,7 +140,7 @@ static __u64 fwe_trial_take(struct fwe_schedule *schedule, struct fwe_trial_run 
 
 static __u64 fwe_trial_now(const struct fwe_trial *trial, const struct fwe_trial_run *run)
 {
-	return run->step_ns ? trial->now_ns : fwe_ns_of(rte_rdtsc());
+	return run->step_ns ? trial->now_ns : fwe_ns_of(rte_rdtsc()) - trial->lost_ns;
 }
 
 void fwe_trial_run(struct fwe_trial *trial, struct fwe_schedule *schedule,
@@ -170,8 +171,11 @@ void fwe_trial_run(struct fwe_trial *trial, struct fwe_schedule *schedule,
 		before = now;
 		trial->now_ns += run->step_ns;
 		now = fwe_trial_now(trial, run);
-		if (!run->step_ns && now - before > FWE_TRIAL_PAUSE_NS && counted)
+		if (!run->step_ns && now - before > FWE_TRIAL_PAUSE_NS) {
 			run->pauses_ns += now - before;
+			trial->lost_ns += now - before;
+			now = before;
+		}
 	}
 	run->took_ns = now - since;
 	/* the frames know their source by its number in this run */
@@ -267,7 +271,8 @@ static struct rte_sched_port *fwe_rte_sched_new(__u64 rate)
 	};
 	struct rte_sched_port *port;
 
-	pipe = (struct rte_sched_pipe_params){.tb_rate = rate, .tb_size = 1000000, .tc_period = 10};
+	pipe = (struct rte_sched_pipe_params){
+		.tb_rate = rate, .tb_size = 1000000, .tc_period = 10, .tc_ov_weight = 1};
 	subport_profile = (struct rte_sched_subport_profile_params){
 		.tb_rate = rate, .tb_size = 1000000, .tc_period = 10};
 	for (int i = 0; i < RTE_SCHED_TRAFFIC_CLASSES_PER_PIPE; i++) {

@@ -34,7 +34,8 @@ struct fwe_trial_run {
 	/* out */
 	__u64 took_ns;
 	__u64 at_once_max; /* octets that left in one step, at most */
-	__u64 pauses_ns;   /* by the TSC: somebody else had the core, for 20 us or longer */
+	__u64 pauses_ns; /* by the TSC: somebody else had the core, 20 us or longer; the clock stood
+			  */
 };
 
 /* NULL: memory is short. DPDK has been started. */

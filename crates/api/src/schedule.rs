@@ -22,8 +22,6 @@ pub struct Schedule {
     pub classes: Vec<Class>,
     /// Number, from 0 on, of the leaf for what names none; none: that passes at once.
     pub other: Option<u16>,
-    /// The class of the kernel's own packets.
-    pub rules: Rules,
 }
 
 /// A class (`struct fwe_class`).
@@ -58,40 +56,7 @@ pub struct Class {
     pub least: u32,
 }
 
-/// Which class a packet is of, by what the kernel has given to it: the first that says so.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Rules {
-    /// Priorities (`skb->priority`), and numbers of leaves from 0 on.
-    pub priorities: Vec<(u32, u16)>,
-    /// Marks under a mask.
-    pub marks: Vec<(u32, u32, u16)>,
-    /// DSCP.
-    pub dscps: Vec<(u8, u16)>,
-    /// By the lower four bits of the priority, whatever its other bits are: `priomap` of a prio qdisc.
-    pub priomap: Vec<u16>,
-}
-
 impl Schedule {
-    /// The leaf of a packet, from 0 on; none: the kernel would send it past all classes. `tos` is the octet as it leaves.
-    #[must_use]
-    pub fn class_of(&self, priority: u32, mark: u32, tos: u8) -> Option<u16> {
-        let rules = &self.rules;
-        let by_priority = rules.priorities.iter().find(|(of, _)| *of == priority);
-        let by_mark = || {
-            let mut marks = rules.marks.iter();
-            marks.find(|(of, mask, _)| mark & mask == *of)
-        };
-        let by_dscp = || rules.dscps.iter().find(|(of, _)| *of == tos >> 2);
-        let by_map = || rules.priomap.get(priority as usize & 15).copied();
-        by_priority
-            .map(|(_, class)| *class)
-            .or_else(|| by_mark().map(|(_, _, class)| *class))
-            .or_else(|| by_dscp().map(|(_, class)| *class))
-            .or_else(by_map)
-            .or(self.other)
-    }
-
     /// Its leaves, with their numbers from 0 on.
     pub fn leaves(&self) -> impl Iterator<Item = (usize, &Class)> {
         let inner = |number: usize| {
@@ -146,34 +111,6 @@ impl ClassCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_rule_that_names_a_packet_counts() {
-        let schedule = Schedule {
-            other: Some(9),
-            rules: Rules {
-                priorities: vec![(0x0001_0010, 1)],
-                marks: vec![(5, 0xff, 2)],
-                dscps: vec![(46, 3)],
-                priomap: vec![],
-            },
-            ..Schedule::default()
-        };
-        assert_eq!(schedule.class_of(0x0001_0010, 5, 46 << 2), Some(1));
-        assert_eq!(schedule.class_of(6, 0x105, 46 << 2), Some(2));
-        assert_eq!(schedule.class_of(6, 6, 46 << 2 | 3), Some(3));
-        assert_eq!(schedule.class_of(0, 0, 0), Some(9));
-        let prio = Schedule {
-            rules: Rules {
-                priomap: (0..16).map(|priority| u16::from(priority > 7)).collect(),
-                ..Rules::default()
-            },
-            ..Schedule::default()
-        };
-        assert_eq!(prio.class_of(7, 0, 0), Some(0));
-        assert_eq!(prio.class_of(8 | 0x50, 0, 0), Some(1));
-        assert_eq!(Schedule::default().class_of(0, 0, 0), None);
-    }
 
     #[test]
     fn delays_are_bounded_by_their_buckets() {

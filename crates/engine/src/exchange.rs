@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-use freeway_api::engine::{Answer, Framings, Hello, Said, Table};
+use freeway_api::engine::{Answer, Framings, Hello, Said, Schedules, Table};
 use freeway_api::handover;
 use nix::sys::socket::sockopt::{ReceiveTimeout, SendTimeout};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket};
@@ -38,6 +38,8 @@ pub enum Heard {
     Nothing,
     /// Other framings.
     Framings(Framings),
+    /// Other schedules.
+    Schedules(Schedules),
     /// It has gone, or says what nobody understands.
     Gone,
 }
@@ -62,7 +64,9 @@ pub fn knock(path: &Path, hello: Hello, sockets: &[RawFd]) -> io::Result<Knock> 
         None => Knock::Nobody,
         Some((Answer::Refused(why), _)) => Knock::Refused(why),
         Some((Answer::Unfit(why), _)) => Knock::Unfit(why),
-        Some((Answer::Framings(_), _)) => Knock::Refused("it says framings first".into()),
+        Some((Answer::Framings(_) | Answer::Schedules(_), _)) => {
+            Knock::Refused("it says framings or schedules first".into())
+        }
         Some((Answer::Table(table), fds)) => match <[OwnedFd; 4]>::try_from(fds) {
             Ok(fds) => Knock::Table(Daemon { socket }, table, fds),
             Err(fds) => Knock::Refused(format!("it sent {} descriptors, not 4", fds.len())),
@@ -85,6 +89,7 @@ impl Daemon {
             Err(nix::Error::EAGAIN | nix::Error::EINTR) => Heard::Nothing,
             Ok(1..) => match handover::receive(self.socket.as_fd()) {
                 Ok(Some((Answer::Framings(framings), _))) => Heard::Framings(framings),
+                Ok(Some((Answer::Schedules(schedules), _))) => Heard::Schedules(schedules),
                 _ => Heard::Gone,
             },
             _ => Heard::Gone,

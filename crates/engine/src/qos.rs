@@ -41,7 +41,7 @@ pub struct Rate {
     pub len: u16,
     /// Mb/s.
     pub mbit: f64,
-    /// Of the time, what somebody else had the core.
+    /// Of the time, what somebody else had the core: it is left out, for the clock stood.
     pub paused: f64,
 }
 
@@ -194,7 +194,8 @@ impl Bench<'_> {
                 len: LONG,
                 rate,
             };
-            let sources = [source(1, rate / 2), source(2, 10 * rate)];
+            // of no common measure with the rate: frames come at any time of another's
+            let sources = [source(1, rate / 2 - rate / 97), source(2, 10 * rate)];
             let outcome = self.run(&mut schedule, &sources);
             let [first, last] = &outcome.left[..] else {
                 return Err("a source is missing".into());
@@ -323,9 +324,17 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Measured, S
         trial: Trial::new()?,
     };
     let mut rates = Vec::new();
-    for mbit in [1, 10, 100, 1000, 10_000, 40_000] {
+    // short frames, or few would make a sample
+    for (mbit, len) in [
+        (1, SHORT),
+        (10, SHORT),
+        (100, LONG),
+        (1000, LONG),
+        (10_000, LONG),
+        (40_000, LONG),
+    ] {
         progress(&format!("{mbit} Mb/s"));
-        rates.push(bench.rate(mbit * MBIT, LONG)?);
+        rates.push(bench.rate(mbit * MBIT, len)?);
     }
     progress("as much as goes");
     rates.push(bench.rate(RATE_ANY, LONG)?);

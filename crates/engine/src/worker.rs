@@ -9,16 +9,19 @@ use std::time::{Duration, Instant};
 
 use freeway_abi::{FW_EV_WATCH, FW_R_FAST, Pod, fw_framed, fw_framing, fw_watch_event};
 use freeway_api::engine::{EngineCounts, Idle, WatchedFast};
+use freeway_api::schedule::{ClassCounts, Schedule as Described};
 
 use crate::exits::Exits;
 use crate::ffi::{
-    fw_engine_framings, fwe_clock, fwe_config, fwe_exits_exception, fwe_exits_source,
-    fwe_framings_free, fwe_framings_new, fwe_memory, fwe_port, fwe_stats, fwe_tsc_hz, fwe_worker,
-    fwe_worker_event, fwe_worker_free, fwe_worker_launch, fwe_worker_new, fwe_worker_set_framings,
-    fwe_worker_set_memory, fwe_worker_stats, fwe_worker_stop, fwe_worker_wait,
+    FWE_PORTS_MAX, fw_engine_framings, fwe_clock, fwe_config, fwe_exits_exception,
+    fwe_exits_source, fwe_framings_free, fwe_framings_new, fwe_memory, fwe_port, fwe_schedules,
+    fwe_stats, fwe_tsc_hz, fwe_worker, fwe_worker_event, fwe_worker_free, fwe_worker_launch,
+    fwe_worker_new, fwe_worker_set_framings, fwe_worker_set_memory, fwe_worker_set_schedules,
+    fwe_worker_stats, fwe_worker_stop, fwe_worker_wait,
 };
 use crate::memory::Memory;
 use crate::port::Port;
+use crate::schedule::Schedule;
 use crate::sockets::Sockets;
 
 /// A core that sleeps without traffic does so for a millisecond at most.
@@ -57,6 +60,10 @@ pub struct Worker {
     table: Used,
     /// Null: none.
     framings: *mut fw_engine_framings,
+    /// Those of its outputs, in their order.
+    schedules: Vec<Option<Schedule>>,
+    /// As the worker has them.
+    scheduled: Option<Box<fwe_schedules>>,
     /// Of the last report.
     reported: (Instant, u64),
     /// Turns when it was last looked whether there are more.
@@ -121,6 +128,8 @@ impl Worker {
             clock,
             table,
             framings: std::ptr::null_mut(),
+            schedules: Vec::new(),
+            scheduled: None,
             reported: (Instant::now(), 0),
             looked: 0,
         };
@@ -155,6 +164,7 @@ impl Worker {
     pub fn set_table(&mut self, memory: Memory) {
         // those of the daemon before
         self.replace_framings(std::ptr::null_mut());
+        self.set_schedules(Vec::new(), 0);
         self.set_clock(&memory);
         let table = Used::new(memory);
         // SAFETY: lives until another one is no longer used.
@@ -198,6 +208,51 @@ impl Worker {
         self.wait();
         // SAFETY: made by fwe_framings_new(), or null; no longer used.
         unsafe { fwe_framings_free(std::mem::replace(&mut self.framings, new)) };
+    }
+
+    /// Other schedulers, of the outputs in their order; returns when those before are no longer used, with the outputs that
+    /// have none for a reason. What waits goes on in the new one of its output, or is dropped where there is none. In each
+    /// `room` frames may wait.
+    pub fn set_schedules(
+        &mut self,
+        wanted: Vec<Option<Described>>,
+        room: u32,
+    ) -> Vec<(usize, String)> {
+        let mut old = std::mem::take(&mut self.schedules);
+        let (mut retired, mut refused) = (Vec::new(), Vec::new());
+        for (number, wanted) in wanted.into_iter().enumerate() {
+            let was = old.get_mut(number).and_then(Option::take);
+            let same = was.as_ref().map(Schedule::described) == wanted.as_ref();
+            if same {
+                self.schedules.push(was);
+                continue;
+            }
+            retired.extend(was);
+            let new = wanted.map(|described| Schedule::new(described, room));
+            let new = new.transpose().unwrap_or_else(|error| {
+                refused.push((number, error));
+                None
+            });
+            self.schedules.push(new);
+        }
+        retired.extend(old.into_iter().flatten());
+        let mut all = Box::new(fwe_schedules {
+            of: [std::ptr::null_mut(); FWE_PORTS_MAX as usize],
+        });
+        for (to, schedule) in all.of.iter_mut().zip(&self.schedules) {
+            *to = schedule.as_ref().map_or(*to, Schedule::as_ptr);
+        }
+        // SAFETY: they live until others are used.
+        unsafe { fwe_worker_set_schedules(self.as_ptr(), &raw const *all) };
+        self.wait();
+        self.scheduled = Some(all);
+        drop(retired);
+        refused
+    }
+
+    /// What has become of the frames of each scheduler's classes.
+    pub fn class_counts(&self) -> impl Iterator<Item = Vec<ClassCounts>> {
+        self.schedules.iter().flatten().map(Schedule::counts)
     }
 
     fn set_clock(&mut self, memory: &Memory) {
