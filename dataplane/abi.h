@@ -245,8 +245,10 @@ struct fw_nexthop {
 	__u32 valid;     /* enum fw_nexthop_kind */
 	__u16 tags_len;  /* octets */
 	__u16 outer_len; /* of tags and session */
-	__u32 l2_len;
-	/* of the skb, for qdiscs and their filters; of flows that tc owns */
+	__u16 l2_len;
+	/* of flows that the engine owns: leaf of the output's scheduler, from 1 on; 0: there is none */
+	__u16 leaf;
+	/* of the skb, for qdiscs and their filters; of flows that tc owns, or that have a leaf */
 	__u32 mark;
 	__u32 priority;
 	__u32 session; /* 0, or FW_SESSION and its number */

@@ -44,7 +44,10 @@ static __always_inline int fw_exit_equal(const fw_ctx *ctx, const struct fw_flow
 		return 0;
 	if (nh->mark != fw_mark(ctx))
 		return 0;
-	return !(f->flags & FW_FLOW_TC) || nh->priority == fw_priority(ctx);
+	/* what has no class has no priority */
+	if (!(f->flags & FW_FLOW_TC) && !nh->leaf)
+		return 1;
+	return nh->priority == fw_priority(ctx);
 }
 
 /* No leg. */

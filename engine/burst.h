@@ -16,7 +16,8 @@
 
 /* What became of a frame. */
 struct fwe_outcome {
-	int output; /* the port's number, or -1 */
+	__s16 output; /* the port's number, or -1 */
+	__u16 leaf;   /* of the output's scheduler, 0: it names none */
 	enum fw_reason reason;
 };
 
@@ -187,7 +188,8 @@ static __noinline struct fwe_outcome fwe_no_hit(struct rte_mbuf *frame, fw_ctx c
 		(void)fw_reframe(&ctx, &head);
 	fw_count(reason);
 	fwe_settle(frame, &ctx);
-	return (struct fwe_outcome){reason == FW_R_FAST ? fw_env.output : -1, reason};
+	return (struct fwe_outcome){reason == FW_R_FAST ? fw_env.output : -1, nh ? nh->leaf : 0,
+				    reason};
 }
 
 /* Of other hits than plain ones fw_count() is told. */
@@ -211,7 +213,7 @@ static __always_inline struct fwe_outcome fwe_handle(struct rte_mbuf *frame,
 		return fwe_no_hit(frame, ctx, missed, other_hits);
 	++*hits;
 	fwe_settle(frame, &ctx);
-	return (struct fwe_outcome){fw_env.output, FW_R_FAST};
+	return (struct fwe_outcome){fw_env.output, nh->leaf, FW_R_FAST};
 }
 
 #endif

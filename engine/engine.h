@@ -13,6 +13,7 @@ struct rte_mempool;
 struct fwe_exits;
 struct fwe_lane;
 struct fwe_sockets;
+struct fwe_schedule;
 
 /* EAL arguments, the program's name first; 0 or a negative errno. Once in a process. */
 int fwe_eal_start(int count, char **arguments);
@@ -85,7 +86,8 @@ void fwe_frames_free(struct rte_mbuf **frames, __u32 count);
 
 /*
  * Frames of somebody else's that are to leave by a port: at most `room` of them, and how many. They
- * are the worker's then.
+ * are the worker's then; their hash.usr is the leaf of the output's scheduler, as
+ * fwe_schedule_put() takes it.
  */
 typedef __u32 (*fwe_source)(void *context, const struct fwe_port *port, struct rte_mbuf **frames,
 			    __u32 room);
@@ -125,8 +127,8 @@ struct fwe_stats {
 	__u64 bursts; /* that had frames; packets / bursts is their mean size */
 	__u64 packets;
 	__u64 cycles;     /* of the TSC, in turns that had frames */
-	__u64 sent;       /* of what was forwarded */
-	__u64 sourced;    /* sent of somebody else's */
+	__u64 sent;       /* of what was forwarded; or given to the output's scheduler */
+	__u64 sourced;    /* the same of somebody else's */
 	__u64 tx_dropped; /* the output's ring had no room */
 	__u64 exceptions;
 	__u64 dropped;     /* FW_R_POLICED, FW_R_STRAY_CLOSE */
@@ -177,6 +179,16 @@ void fwe_worker_set_framings(struct fwe_worker *worker, struct fw_engine_framing
 struct fw_engine_framings *fwe_framings_new(const struct fw_framing *framings,
 					    const struct fw_framed *framed, __u32 count);
 void fwe_framings_free(struct fw_engine_framings *framings);
+
+/* Schedulers of outputs, in the order of the configuration; NULL: none. */
+struct fwe_schedules {
+	struct fwe_schedule *of[FWE_PORTS_MAX];
+};
+/*
+ * Replaced as a whole, as framings are. What waits at an output goes on in its new scheduler
+ * (fwe_schedule_inherit()); without one it is dropped. NULL: none.
+ */
+void fwe_worker_set_schedules(struct fwe_worker *worker, const struct fwe_schedules *schedules);
 
 /* The next event of the worker (struct fw_event, struct fw_watch_event); its length, 0 if there is
  * none. One reader. */

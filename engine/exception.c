@@ -230,6 +230,7 @@ static int fwe_exit_down(struct fwe_exit *exit)
 		}
 		frame->data_len = len;
 		frame->pkt_len = len;
+		frame->hash.usr = 0;
 		(void)rte_ring_sp_enqueue(exit->down, frame);
 	}
 	exit->from_kernel += count;

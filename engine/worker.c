@@ -10,6 +10,7 @@
 #include "burst.h"
 #include "idle.h"
 #include "lane.h"
+#include "schedule.h"
 #include "socket.h"
 
 enum {
@@ -25,6 +26,9 @@ enum {
 	FWE_MODEL_BURST = 8,
 	/* By this part of itself, and 1, an estimate follows what is measured. */
 	FWE_MODEL_STEP = 64,
+	/* Bursts that leave by a scheduler in a turn: more than come in, or its queues would not
+	   end. */
+	FWE_SHAPED_BURSTS = 4,
 };
 
 /* Until something is measured, in 16ths of a cycle. */
@@ -36,6 +40,14 @@ static const __u32 fwe_model_prior[FWE_PATHS] = {
 
 /* Frames on their way to a port. */
 struct fwe_output {
+	__u32 count;
+	__u16 leaf[FWE_BURST_MAX];
+	struct rte_mbuf *frame[FWE_BURST_MAX];
+};
+
+/* A scheduler, and what it has let go that its port has not taken yet. */
+struct fwe_shaped {
+	struct fwe_schedule *schedule;
 	__u32 count;
 	struct rte_mbuf *frame[FWE_BURST_MAX];
 };
@@ -54,6 +66,7 @@ struct fwe_worker {
 	__u32 stop __attribute__((aligned(64)));
 	const struct fwe_memory *memory;
 	struct fw_engine_framings *framings;
+	const struct fwe_schedules *schedules;
 	struct fw_engine_events events __attribute__((aligned(64)));
 
 	/* the worker's alone */
@@ -63,9 +76,14 @@ struct fwe_worker {
 	struct fwe_trial trial;
 	__u64 clock_tsc;
 	__u64 clock_every;
-	__u32 entered; /* by this thread */
+	__u64 ns_per_cycle; /* 32 bits behind the point */
+	__u64 now_ns;       /* for schedulers, of this turn */
+	const struct fwe_schedules *scheduled_with;
+	__u64 shaped_ports; /* that have a scheduler */
+	__u32 entered;      /* by this thread */
 	__u64 load[FW_BUCKETS];
 	struct fwe_output output[FWE_PORTS_MAX];
+	struct fwe_shaped shaped[FWE_PORTS_MAX];
 };
 
 __u32 fwe_frame_read(const struct rte_mbuf *frame, void *to, __u32 size)
@@ -134,11 +152,14 @@ struct fwe_worker *fwe_worker_new(const struct fwe_config *config, const char **
 	worker->trial.running = config->ahead == FWE_AHEAD_AUTO;
 	worker->trial.ahead = config->ahead != FWE_AHEAD_NEVER;
 	worker->clock_every = rte_get_tsc_hz() / FWE_CLOCK_HZ;
+	worker->ns_per_cycle = (1000000000ULL << 32) / rte_get_tsc_hz();
 	return worker;
 }
 
 void fwe_worker_free(struct fwe_worker *worker)
 {
+	for (__u32 i = 0; worker && i < worker->config.ports_count; i++)
+		rte_pktmbuf_free_bulk(worker->shaped[i].frame, worker->shaped[i].count);
 	rte_free(worker);
 }
 
@@ -165,6 +186,11 @@ void fwe_worker_set_memory(struct fwe_worker *worker, const struct fwe_memory *m
 void fwe_worker_set_framings(struct fwe_worker *worker, struct fw_engine_framings *framings)
 {
 	__atomic_store_n(&worker->framings, framings, __ATOMIC_RELEASE);
+}
+
+void fwe_worker_set_schedules(struct fwe_worker *worker, const struct fwe_schedules *schedules)
+{
+	__atomic_store_n(&worker->schedules, schedules, __ATOMIC_RELEASE);
 }
 
 struct fw_engine_framings *fwe_framings_new(const struct fw_framing *framings,
@@ -351,12 +377,72 @@ static __always_inline __u32 fwe_transmit(const struct fwe_port *port, struct rt
 	return rte_eth_tx_burst(port->id, port->tx_queue, frames, count);
 }
 
+/* What there was waits in the new ones, or is dropped. */
+static __noinline void fwe_take_schedules(struct fwe_worker *worker,
+					  const struct fwe_schedules *schedules)
+{
+	for (__u32 i = 0; i < worker->config.ports_count; i++) {
+		struct fwe_schedule *new = schedules ? schedules->of[i] : NULL;
+		struct fwe_shaped *shaped = &worker->shaped[i];
+
+		if (new == shaped->schedule)
+			continue;
+		if (new && shaped->schedule)
+			fwe_schedule_inherit(new, shaped->schedule);
+		else if (shaped->schedule)
+			fwe_schedule_purge(shaped->schedule);
+		shaped->schedule = new;
+		worker->shaped_ports &= ~(1ULL << i);
+		worker->shaped_ports |= (__u64) !!new << i;
+	}
+	worker->scheduled_with = schedules;
+}
+
+/* What schedulers have due leaves; how many frames have left, or wait. */
+static __noinline __u32 fwe_shaped_send(struct fwe_worker *worker)
+{
+	__u32 moved = 0;
+
+	for (__u64 left = worker->shaped_ports; left; left &= left - 1) {
+		__u32 number = __builtin_ctzll(left);
+		struct fwe_shaped *shaped = &worker->shaped[number];
+
+		for (__u32 burst = 0; burst < FWE_SHAPED_BURSTS; burst++) {
+			__u32 sent;
+
+			if (!shaped->count)
+				shaped->count = fwe_schedule_take(shaped->schedule, shaped->frame,
+								  FWE_BURST, worker->now_ns);
+			if (!shaped->count)
+				break;
+			sent = fwe_transmit(&worker->port[number], shaped->frame, shaped->count);
+			moved += sent;
+			shaped->count -= sent;
+			memmove(shaped->frame, shaped->frame + sent,
+				shaped->count * sizeof(*shaped->frame));
+			if (shaped->count)
+				break;
+		}
+		/* a worker whose frames wait does not sleep */
+		moved += shaped->count || fwe_schedule_waiting(shaped->schedule);
+	}
+	return moved;
+}
+
 static __always_inline void fwe_send(struct fwe_worker *worker, __u32 number)
 {
 	struct fwe_output *output = &worker->output[number];
 	const struct fwe_port *port = &worker->port[number];
-	__u32 sent = fwe_transmit(port, output->frame, output->count);
+	__u32 sent;
 
+	if (fw_unlikely(worker->shaped_ports >> number & 1)) {
+		__u32 all = output->count;
+
+		output->count = fwe_schedule_put(worker->shaped[number].schedule, output->leaf,
+						 output->frame, all, worker->now_ns);
+		worker->stats.sent += all - output->count;
+	}
+	sent = fwe_transmit(port, output->frame, output->count);
 	worker->stats.sent += sent;
 	if (fw_unlikely(sent < output->count)) {
 		worker->stats.tx_dropped += output->count - sent;
@@ -448,6 +534,7 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 			continue;
 		}
 		output = &worker->output[outcome.output];
+		output->leaf[output->count] = outcome.leaf;
 		output->frame[output->count++] = frames[i];
 		used |= 1ULL << outcome.output;
 	}
@@ -481,13 +568,22 @@ static __noinline __u32 fwe_source_look(struct fwe_worker *worker, const struct 
 	struct rte_mbuf *frames[FWE_BURST_MAX];
 	__u32 count =
 		worker->config.source(worker->config.context, port, frames, worker->config.burst);
-	__u32 sent = count ? fwe_transmit(port, frames, count) : 0;
+	__u32 passing = count, sent;
 
-	worker->stats.sourced += sent;
-	if (fw_unlikely(sent < count)) {
-		worker->stats.tx_dropped += count - sent;
-		worker->stats.tx_dropped_at[port->number] += count - sent;
-		rte_pktmbuf_free_bulk(frames + sent, count - sent);
+	if (worker->shaped_ports >> port->number & 1) {
+		__u16 leaves[FWE_BURST_MAX];
+
+		for (__u32 i = 0; i < count; i++)
+			leaves[i] = frames[i]->hash.usr;
+		passing = fwe_schedule_put(worker->shaped[port->number].schedule, leaves, frames,
+					   count, worker->now_ns);
+	}
+	sent = passing ? fwe_transmit(port, frames, passing) : 0;
+	worker->stats.sourced += count - passing + sent;
+	if (fw_unlikely(sent < passing)) {
+		worker->stats.tx_dropped += passing - sent;
+		worker->stats.tx_dropped_at[port->number] += passing - sent;
+		rte_pktmbuf_free_bulk(frames + sent, passing - sent);
 	}
 	return count;
 }
@@ -495,6 +591,7 @@ static __noinline __u32 fwe_source_look(struct fwe_worker *worker, const struct 
 static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 {
 	const struct fw_engine_framings *framings;
+	const struct fwe_schedules *schedules;
 	struct fwe_stats *stats = &worker->stats;
 	struct rte_mbuf *frames[FWE_BURST_MAX];
 	__u64 since = rte_rdtsc(), now;
@@ -506,6 +603,11 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 	framings = __atomic_load_n(&worker->framings, __ATOMIC_ACQUIRE);
 	if (fw_unlikely(framings != fw_env.framings))
 		fwe_take_framings(worker, framings);
+	schedules = __atomic_load_n(&worker->schedules, __ATOMIC_ACQUIRE);
+	if (fw_unlikely(schedules != worker->scheduled_with))
+		fwe_take_schedules(worker, schedules);
+	if (fw_unlikely(worker->shaped_ports))
+		worker->now_ns = ((unsigned __int128)since * worker->ns_per_cycle) >> 32;
 	for (__u32 i = 0; i < worker->config.ports_count; i++) {
 		const struct fwe_port *port = &worker->port[i];
 		const int polled = !port->lane || FW_READ_ONCE(port->lane->polled);
@@ -530,6 +632,13 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 		if (worker->config.ahead == FWE_AHEAD_AUTO)
 			fwe_trial_note(&worker->trial, now - since, count);
 		since = now;
+	}
+	if (fw_unlikely(worker->shaped_ports)) {
+		__u32 moved = fwe_shaped_send(worker);
+
+		if (moved)
+			stats->cycles += rte_rdtsc() - since;
+		all += moved;
 	}
 	stats->events_lost = worker->events.lost;
 	FW_WRITE_ONCE(stats->turns, stats->turns + 1);

@@ -65,7 +65,9 @@ fn bindings(engine: &Path) -> Result<(), Box<dyn Error>> {
                 "bench.h",
                 "dispatch.h",
                 "rings.h",
+                "schedule.h",
                 "socket.h",
+                "trial.h",
                 "../dataplane/writer.h",
             ]
             .map(|name| engine.join(name).to_string_lossy().into_owned()),

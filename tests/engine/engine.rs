@@ -170,7 +170,7 @@ fn flows_of_ipv6_are_forwarded_by_the_engine() {
     site.router.stop();
 }
 
-/// A new rule, a shaper: what the kernel decides holds for the engine's frames, too.
+/// A new rule, a shaper that the engine has not: what the kernel decides holds for the engine's frames, too.
 #[test]
 fn the_kernel_stays_the_router() {
     let Some(_machine) = machine() else { return };
@@ -179,7 +179,7 @@ fn the_kernel_stays_the_router() {
     site.until_fast(&ends);
     let router = site.lab.router();
     router
-        .tool("tc qdisc replace dev wan0 root tbf rate 1gbit burst 1mb latency 50ms")
+        .tool("tc qdisc replace dev wan0 root tbf rate 1gbit burst 1mb latency 50ms linklayer atm")
         .unwrap();
     path::until_path(&site.router, &ends, address(SERVER), "tc");
     router.tool("tc qdisc del dev wan0 root").unwrap();

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::schedule::{ClassCounts, Schedule};
+
 /// Longest message, bytes.
 pub const MESSAGE_MAX: usize = 1 << 16;
 
@@ -258,6 +260,10 @@ pub enum Said {
     Watched(Vec<WatchedFast>),
     /// It goes by the framings of that number, and no longer by those before.
     Framed(u64),
+    /// It goes by the schedules of that number, and no longer by those before.
+    Scheduled(Scheduled),
+    /// Every second, of each port with a scheduler: what has become of its classes' frames.
+    Classes(Vec<ClassCounts>),
 }
 
 /// Packets of a tuple that is watched, at a port.
@@ -314,6 +320,8 @@ pub enum Answer {
     Framings(Framings),
     /// Later: frames of a port are to come to workers otherwise.
     Dispatch(DispatchChange),
+    /// Later: these are the schedulers of your outputs, in the place of those before.
+    Schedules(Schedules),
 }
 
 /// How frames of a port are to come to workers.
@@ -324,6 +332,26 @@ pub struct DispatchChange {
     pub port: u32,
     /// From now on.
     pub mode: DispatchMode,
+}
+
+/// Schedulers of the engine's outputs; no two are of one port.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedules {
+    /// What it is to be called.
+    pub number: u64,
+    /// All of them.
+    pub schedules: Vec<Schedule>,
+}
+
+/// What the engine made of schedules.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduled {
+    /// Of which ones.
+    pub number: u64,
+    /// Ports, by interface index, whose schedule it cannot go by; why, in words.
+    pub refused: Vec<(u32, String)>,
 }
 
 /// The VLANs and PPPoE sessions at the engine's ports.
@@ -479,6 +507,34 @@ pub struct EngineStatus {
     pub flows: u64,
     /// What it has done.
     pub counts: EngineCounts,
+    /// What its schedulers have done, by port and class.
+    #[serde(default)]
+    pub classes: Vec<EngineClass>,
+}
+
+/// `freeway status`: a class of a scheduler of the engine's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineClass {
+    /// The port's name.
+    pub port: String,
+    /// What its figures are from: `htb`, `tbf`, `prio`, `configuration`.
+    pub kind: String,
+    /// Its name: tc's, such as `1:20`, or that of the configuration.
+    pub class: String,
+    /// Frames that left.
+    pub packets: u64,
+    /// Their octets.
+    pub bytes: u64,
+    /// Frames that found no room.
+    pub dropped: u64,
+    /// Frames that wait.
+    pub waiting: u64,
+    /// Their octets.
+    pub waiting_bytes: u64,
+    /// Mean of what those that left have waited, nanoseconds.
+    pub delay_mean_ns: u64,
+    /// 99 % of them have waited less, nanoseconds: a power of two times 1,024.
+    pub delay_p99_below_ns: u64,
 }
 
 #[cfg(test)]

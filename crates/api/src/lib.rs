@@ -23,6 +23,7 @@ pub mod netns;
 mod path;
 mod reload;
 mod routes;
+pub mod schedule;
 mod select;
 mod stats;
 mod status;

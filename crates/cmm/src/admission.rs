@@ -166,15 +166,28 @@ impl Manager {
             Some(session) => (session.link(c.family), ETH_LEN),
             None => (c.l2_out, c.l2_out_len),
         };
+        let class = match path {
+            Path::Engine => self.class_of(c, key),
+            Path::Xdp | Path::Tc => None,
+        };
+        let leaf = class.flatten().map_or(0, |class| class + 1);
+        let qdiscs = path == Path::Tc || leaf > 0;
         Ok(NexthopKey {
             port: c.port_out,
             l2,
             l2_len: l2_len as u8,
             framing,
             device: exit.map_or(0, |exit| exit.device),
-            mark: if path == Path::Tc { c.mark } else { 0 },
-            priority: if path == Path::Tc { c.priority } else { 0 },
+            mark: if qdiscs { c.mark } else { 0 },
+            priority: if qdiscs { c.priority } else { 0 },
+            leaf,
         })
+    }
+
+    /// Of the engine's scheduler, by what the kernel gave the frame; none: there is no scheduler, or it is past its classes.
+    fn class_of(&self, c: &fw_candidate, key: &FlowKey) -> Option<Option<u16>> {
+        let classes = self.classes(key.port, c.port_out)?;
+        Some(classes.of(c.priority, c.mark, c.tos_out))
     }
 
     /// The index of a next hop; `None`: there are too many.
@@ -224,7 +237,10 @@ impl Manager {
         if self.unsafe_scopes.iter().any(concerned) || (one_way && !self.one_way) {
             return Err(Refusal::Ruleset);
         }
-        let marked = c.mark != 0 || c.conn.mark != 0 || self.mark_scopes.iter().any(concerned);
+        let classed = self.class_of(c, key);
+        let marked = c.mark != 0 || self.mark_scopes.iter().any(concerned);
+        // to a scheduler a mark is a class; the engine does not see that of a connection change
+        let marked = (marked && classed.is_none()) || c.conn.mark != 0 || classed == Some(None);
         let bound = marked || c.unwired != 0;
         let known = self.knows_stations(c, key);
         // seen before the station was known: the next frames XDP keeps from being merged

@@ -11,6 +11,7 @@ mod age;
 mod around;
 mod bridge;
 mod bridged;
+mod class;
 mod connection;
 mod conns;
 mod departure;
@@ -51,6 +52,7 @@ pub use bridge::{Bridges, PathView};
 pub use bridged::{
     BridgeOp, BridgePort, BridgeRefusal, BridgedLeg, BridgedList, BridgedPath, RoutedPort, Stations,
 };
+pub use class::Classes;
 pub use flow::{Connection, Flow, Preparation};
 pub use key::{ConnKey, FlowKey, addr_of, out_of, words_of};
 pub use leaks::Leaks;

@@ -8,6 +8,7 @@ use freeway_abi::fw_candidate;
 use freeway_kernel::model::Tuple;
 
 use crate::around::Around;
+use crate::class::Classes;
 use crate::conns::Conns;
 use crate::flow::{Connection, Flow};
 use crate::gathering::Groups;
@@ -323,6 +324,23 @@ impl Manager {
         });
         let engine = path == Path::Xdp && shared && self.settings.policy.steers(tuple, out, ports);
         Ok(if engine { Path::Engine } else { path })
+    }
+
+    /// The classes of what the engine sends from one port to another, if it has a scheduler there.
+    pub(crate) fn classes(&self, port_in: u32, port_out: u32) -> Option<&Classes> {
+        let whole = |port: u32| {
+            let port = self.ports.get(&port);
+            port.filter(|port| port.engine == Served::Whole)
+        };
+        whole(port_in)?;
+        whole(port_out)?.classes.as_deref()
+    }
+
+    /// Leaf of the engine's scheduler that a next hop leads to, from 1 on; none: it leads to none.
+    #[must_use]
+    pub fn nexthop_leaf(&self, nexthop: u32) -> Option<u16> {
+        let leaf = self.nexthops.key(nexthop)?.leaf;
+        (leaf > 0).then_some(leaf)
     }
 
     /// Who forwards from one port to another; `bound`: flows that neither XDP nor the engine can forward. If nobody, what

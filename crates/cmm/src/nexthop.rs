@@ -20,9 +20,11 @@ pub(crate) struct NexthopKey {
     pub framing: Framing,
     /// Of what XDP sends to a station: the bridge's port where it is; else 0.
     pub device: u32,
-    /// Of the skb; 0 for XDP, which has none.
+    /// Of the skb; 0 for XDP, which has none, and for the engine without a scheduler.
     pub mark: u32,
     pub priority: u32,
+    /// Of the engine's scheduler there, from 1 on; 0: there is none.
+    pub leaf: u16,
 }
 
 /// A list of ports for copies, in order.
@@ -231,6 +233,7 @@ impl NexthopKey {
             device: word,
             mark: word,
             priority: word,
+            leaf: half,
         }
     }
 
@@ -261,6 +264,7 @@ impl NexthopKey {
             devmap_slot: slot,
             valid: FW_NH_PORT,
             l2_len: self.l2_len.into(),
+            leaf: self.leaf,
             mark: self.mark,
             priority: self.priority,
         }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports as the manager knows them.
 
+use std::sync::Arc;
+
 use freeway_abi::{
     FW_AF_INET6, FW_L2_MAX, FW_PPPOE_LEN, FW_SESSION, FW_TAG_LEN, FW_TAGS_MAX, fw_framed,
     fw_framing, fw_tag,
 };
+
+use crate::class::Classes;
 
 /// A port and what it is fit for; the daemon decides and tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub struct Port {
     pub tc: Fitness,
     /// What the engine does there.
     pub engine: Served,
+    /// Of the engine's scheduler there; none: it has none.
+    pub classes: Option<Arc<Classes>>,
     /// The VRF that it is a port of; 0: none.
     pub vrf: u32,
 }

@@ -42,6 +42,7 @@ impl Manager {
                 p.slot,
                 p.device,
                 p.framing,
+                p.classes.clone(),
                 p.vrf,
             )
         };

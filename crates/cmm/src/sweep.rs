@@ -128,8 +128,11 @@ impl Manager {
         let connection = self.conns.get(record.conn);
         let one_way = connection.is_some_and(|c| CtStatus(c.status).one_way());
         let bound = record.is_bound() || record.is_sniffed();
-        // what is bound already may be marked
-        let marks = self.mark_scopes.iter().filter(|_| !record.is_bound());
+        // what is bound already may be marked, and so may what has a class for it
+        let classed =
+            record.path() == Path::Engine && self.classes(port, record.port_out).is_some();
+        let may_be_marked = record.is_bound() || classed;
+        let marks = self.mark_scopes.iter().filter(|_| !may_be_marked);
         let scopes = self.unsafe_scopes.iter().chain(marks);
         let leaves = |port_out: u32| {
             let of_tc = record.path() == Path::Tc;

@@ -463,6 +463,7 @@ fn port(ifindex: u32) -> Port {
         xdp: Fitness::FULL,
         by_station: false,
         engine: Served::No,
+        classes: None,
         vrf: 0,
         tc: Fitness::default(),
     }

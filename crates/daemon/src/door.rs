@@ -11,8 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use freeway_abi::DIGEST;
-use freeway_api::engine::{Answer, EngineCounts, Hello, Said, WatchedFast};
+use freeway_api::engine::{Answer, EngineCounts, Hello, Said, Scheduled, WatchedFast};
 use freeway_api::handover;
+use freeway_api::schedule::ClassCounts;
 use nix::sys::socket::sockopt::{PeerCredentials, ReceiveTimeout, SendTimeout};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, getsockopt, listen,
@@ -40,6 +41,10 @@ pub enum Notice {
     Watched(Vec<WatchedFast>),
     /// It goes by the framings of that number.
     Framed(u64),
+    /// What it made of schedules.
+    Scheduled(Scheduled),
+    /// What has become of the frames of a port's classes.
+    Classes(Vec<ClassCounts>),
     /// It has gone.
     Gone,
 }
@@ -230,6 +235,8 @@ impl Guests {
                 Ok(Some((Said::Counts(counts), _))) => Notice::Counts(counts),
                 Ok(Some((Said::Watched(packets), _))) => Notice::Watched(packets),
                 Ok(Some((Said::Framed(number), _))) => Notice::Framed(number),
+                Ok(Some((Said::Scheduled(scheduled), _))) => Notice::Scheduled(scheduled),
+                Ok(Some((Said::Classes(classes), _))) => Notice::Classes(classes),
                 Ok(Some((Said::Hello(_), _))) => return Err("it introduces itself twice".into()),
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(format!("it cannot be understood: {error}")),

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-use freeway_api::engine::{Answer, DispatchChange, Framings, Hello, Said, Table};
+use freeway_api::engine::{Answer, DispatchChange, Framings, Hello, Said, Schedules, Table};
 use freeway_api::handover;
 use nix::sys::socket::sockopt::{ReceiveTimeout, SendTimeout};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket};
@@ -40,6 +40,8 @@ pub enum Heard {
     Framings(Framings),
     /// Frames of a port are to come to workers otherwise.
     Dispatch(DispatchChange),
+    /// Other schedules.
+    Schedules(Schedules),
     /// It has gone, or says what nobody understands.
     Gone,
 }
@@ -64,7 +66,7 @@ pub fn knock(path: &Path, hello: Hello, sockets: &[RawFd]) -> io::Result<Knock> 
         None => Knock::Nobody,
         Some((Answer::Refused(why), _)) => Knock::Refused(why),
         Some((Answer::Unfit(why), _)) => Knock::Unfit(why),
-        Some((Answer::Framings(_) | Answer::Dispatch(_), _)) => {
+        Some((Answer::Framings(_) | Answer::Dispatch(_) | Answer::Schedules(_), _)) => {
             Knock::Refused("it says something else ahead of its table".into())
         }
         Some((Answer::Table(table), fds)) => match <[OwnedFd; 4]>::try_from(fds) {
@@ -90,6 +92,7 @@ impl Daemon {
             Ok(1..) => match handover::receive(self.socket.as_fd()) {
                 Ok(Some((Answer::Framings(framings), _))) => Heard::Framings(framings),
                 Ok(Some((Answer::Dispatch(change), _))) => Heard::Dispatch(change),
+                Ok(Some((Answer::Schedules(schedules), _))) => Heard::Schedules(schedules),
                 _ => Heard::Gone,
             },
             _ => Heard::Gone,

@@ -8,7 +8,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use freeway_console::{Exit, Stop, print_json, progress, start, write_pages};
 use freeway_engine::bench::{Fault, Options, measure};
 use freeway_engine::ffi::{FWE_AHEAD_ALWAYS, FWE_AHEAD_AUTO, FWE_AHEAD_NEVER};
-use freeway_engine::run;
+use freeway_engine::{qos, run};
 use freeway_lookup::Pages;
 
 #[derive(Parser)]
@@ -43,6 +43,18 @@ enum Command {
     },
     /// Measure a worker between rings, as JSON; `freeway bench engine` has the words.
     Bench(BenchArgs),
+    /// Measure the scheduler, as JSON; `freeway bench qos` has the words.
+    BenchQos {
+        /// Samples of each
+        #[arg(long, value_name = "NUMBER", default_value_t = 3)]
+        runs: u32,
+        /// Seconds of each sample
+        #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+        seconds: f64,
+        /// CPU to measure on
+        #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+        cpu: u32,
+    },
     /// Measure lookups of prefixes, as `freeway bench lookup` asks for; prints JSON.
     BenchLookup {
         #[command(flatten)]
@@ -114,6 +126,12 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Man { dir } => write_pages(Cli::command(), &dir)?,
         Command::Dpdk => println!("{}", freeway_engine::eal::version()),
         Command::Bench(args) => bench(args)?,
+        Command::BenchQos { runs, seconds, cpu } => {
+            let options = qos::Options { seconds, runs, cpu };
+            let measured = qos::measure(&options, progress);
+            let unavailable = |words| Stop::new(Exit::Unavailable, words);
+            print_json(&measured.map_err(unavailable)?)?;
+        }
         Command::BenchLookup { job, cpu } => {
             let tables = freeway_engine::lookup::measured(&job, cpu, &|words| progress(words));
             print_json(&tables.map_err(|error| Stop::failure(error.to_string()))?)?;

@@ -5,7 +5,9 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use freeway_api::engine::{EngineConfig, EngineCounts, Hello, Said, socket_beside};
+use freeway_api::engine::{
+    EngineConfig, EngineCounts, Hello, Said, Scheduled, Schedules, socket_beside,
+};
 use freeway_api::netns;
 use freeway_console::{Exit, Stop};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -30,6 +32,8 @@ const TURN: Duration = Duration::from_millis(100);
 const REPORT: Duration = Duration::from_secs(1);
 /// Frames of the pool for each MiB of memory that it may take: half of it, at 2.5 KiB a frame.
 const FRAMES_PER_MIB: u32 = 200;
+/// Its schedulers' share of the daemon's flows is over by then: its deadline has passed.
+const LEFT: Duration = Duration::from_secs(3);
 /// Octets of a frame beside the MTU: Ethernet, two tags.
 const L2_ROOM: u32 = 22;
 
@@ -81,6 +85,8 @@ struct Running {
     daemon: Option<Daemon>,
     /// Why the daemon refused.
     refused: Option<String>,
+    /// When the daemon went whose schedules are still there.
+    left: Option<Instant>,
 }
 
 impl Running {
@@ -111,6 +117,7 @@ impl Running {
             pool,
             daemon: None,
             refused: None,
+            left: None,
         })
     }
 
@@ -158,6 +165,9 @@ impl Running {
                 reported = Instant::now();
                 let counts = self.counts();
                 self.tell(&Said::Counts(counts));
+                for classes in self.workers.class_counts() {
+                    self.tell(&Said::Classes(classes));
+                }
             }
         }
     }
@@ -190,9 +200,20 @@ impl Running {
                     Err(error) => eprintln!("freeway-engine: {error}"),
                 }
             }
+            Some(Heard::Schedules(schedules)) => {
+                let scheduled = self.set_schedules(schedules);
+                self.tell(&Said::Scheduled(scheduled));
+                return Ok(());
+            }
             Some(Heard::Gone) | None => {}
         }
+        // nobody knows any more whether they are what the kernel has
+        if self.left.is_some_and(|left| left.elapsed() > LEFT) {
+            self.left = None;
+            self.workers.set_schedules(Vec::new(), 0);
+        }
         if self.daemon.take().is_some() {
+            self.left = Some(Instant::now());
             eprintln!("freeway-engine: the daemon has gone: the kernel forwards");
         }
         let sockets = self.ports.iter().filter_map(|port| {
@@ -219,6 +240,7 @@ impl Running {
                     let key = memory.config().hash_key;
                     self.workers.set_table(memory);
                     self.dispatch.set_key(key);
+                    self.left = None;
                     self.daemon = Some(daemon);
                     eprintln!("freeway-engine: the daemon has given its table");
                     None
@@ -232,6 +254,32 @@ impl Running {
         }
         self.refused = refused;
         Ok(())
+    }
+
+    fn set_schedules(&mut self, schedules: Schedules) -> Scheduled {
+        let mut wanted: Vec<_> = self.ports.iter().map(|_| None).collect();
+        let mut refused = Vec::new();
+        for schedule in schedules.schedules {
+            let place = self
+                .ports
+                .iter()
+                .position(|port| port.ifindex == schedule.port);
+            match place.and_then(|place| wanted.get_mut(place)) {
+                Some(wanted) => *wanted = Some(schedule),
+                None => refused.push((schedule.port, "it is no port of the engine's".into())),
+            }
+        }
+        // frames that come in find room as well
+        let (_, frames) = self.pool.level();
+        let room = frames / 2 / u32::try_from(self.ports.len()).unwrap_or(1).max(1);
+        for (number, why) in self.workers.set_schedules(wanted, room) {
+            let port = self.ports.get(number).map_or(0, |port| port.ifindex);
+            refused.push((port, why));
+        }
+        Scheduled {
+            number: schedules.number,
+            refused,
+        }
     }
 
     fn counts(&mut self) -> EngineCounts {

@@ -8,9 +8,9 @@ use freeway_abi::{FW_EV_WATCH, FW_R_FAST, Pod, fw_watch_event};
 
 use crate::ffi::{
     FWE_BUCKETS, fw_engine_framings, fwe_config, fwe_lcore_launch, fwe_lcore_wait, fwe_memory,
-    fwe_stats, fwe_worker, fwe_worker_event, fwe_worker_free, fwe_worker_load, fwe_worker_new,
-    fwe_worker_run, fwe_worker_set_framings, fwe_worker_set_memory, fwe_worker_stats,
-    fwe_worker_stop,
+    fwe_schedules, fwe_stats, fwe_worker, fwe_worker_event, fwe_worker_free, fwe_worker_load,
+    fwe_worker_new, fwe_worker_run, fwe_worker_set_framings, fwe_worker_set_memory,
+    fwe_worker_set_schedules, fwe_worker_stats, fwe_worker_stop,
 };
 
 /// `FW_ENGINE_EVENTS`
@@ -88,6 +88,12 @@ impl Worker {
     pub fn set_framings(&self, framings: *mut fw_engine_framings) {
         // SAFETY: as the caller says.
         unsafe { fwe_worker_set_framings(self.as_ptr(), framings) };
+    }
+
+    /// They live until others are no longer used.
+    pub fn set_schedules(&self, schedules: &fwe_schedules) {
+        // SAFETY: as the caller says.
+        unsafe { fwe_worker_set_schedules(self.as_ptr(), schedules) };
     }
 
     /// Packets of the watched tuple that it forwarded, by `struct fw_tuple` and port.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use freeway_abi::{Pod, fw_framed, fw_framing};
 use freeway_api::engine::{EngineCounts, Idle, PathCost, WatchedFast, WorkerCounts};
+use freeway_api::schedule::{ClassCounts, Schedule};
 
 use crate::exits::Exits;
 use crate::ffi::{
@@ -18,6 +19,7 @@ use crate::ffi::{
 use crate::lanes::Lanes;
 use crate::memory::Memory;
 use crate::port::Port;
+use crate::schedulers::Schedulers;
 use crate::sockets::Sockets;
 use crate::worker::{BUCKETS, Worker};
 
@@ -82,6 +84,7 @@ impl Drop for Framings {
 pub(crate) struct Workers {
     workers: Vec<Worker>,
     framings: Framings,
+    schedulers: Schedulers,
     table: Used,
     clock: Clock,
     cpus: Vec<u32>,
@@ -132,6 +135,7 @@ impl Workers {
             looked: vec![0; workers.len()],
             workers,
             framings: Framings(std::ptr::null_mut()),
+            schedulers: Schedulers::none(),
             table,
             clock,
             cpus: cpus.to_vec(),
@@ -149,6 +153,7 @@ impl Workers {
     pub fn set_table(&mut self, memory: Memory) {
         // those of the daemon before
         self.replace_framings(std::ptr::null_mut());
+        self.set_schedules(Vec::new(), 0);
         self.set_clock(&memory);
         let table = Used::new(memory);
         for worker in &self.workers {
@@ -195,6 +200,39 @@ impl Workers {
         }
         self.wait();
         self.framings = Framings(new);
+    }
+
+    /// Other schedulers, of the outputs in their order; returns when those before are no longer used, with the outputs that
+    /// have none for a reason. What waits goes on in the new one of its output, or is dropped where there is none. In each
+    /// `room` frames may wait.
+    pub fn set_schedules(
+        &mut self,
+        mut wanted: Vec<Option<Schedule>>,
+        room: u32,
+    ) -> Vec<(usize, String)> {
+        let mut refused = Vec::new();
+        // a scheduler is one thread's
+        let [worker] = self.workers.as_slice() else {
+            let count = self.workers.len();
+            for (number, wanted) in wanted.iter_mut().enumerate() {
+                if wanted.take().is_some() {
+                    let why = format!("a scheduler is of one worker, and there are {count}");
+                    refused.push((number, why));
+                }
+            }
+            return refused;
+        };
+        let (retired, wrong) = self.schedulers.set(wanted, room);
+        refused.extend(wrong);
+        worker.set_schedules(self.schedulers.given());
+        self.wait();
+        drop(retired);
+        refused
+    }
+
+    /// What has become of the frames of each scheduler's classes.
+    pub fn class_counts(&self) -> impl Iterator<Item = Vec<ClassCounts>> {
+        self.schedulers.counts()
     }
 
     fn set_clock(&mut self, memory: &Memory) {

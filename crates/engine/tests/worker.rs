@@ -14,6 +14,8 @@ mod dispatch;
 mod flood;
 #[path = "worker/rings.rs"]
 mod rings;
+#[path = "worker/schedule.rs"]
+mod schedule;
 #[path = "worker/vectors.rs"]
 mod vectors;
 

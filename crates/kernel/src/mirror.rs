@@ -281,6 +281,11 @@ impl Mirror {
         self.state.mroutes.entries()
     }
 
+    /// Classes of htb and hfsc by interface and handle.
+    pub fn classes(&self) -> &BTreeMap<(u32, u32), Class> {
+        &self.state.classes
+    }
+
     /// Qdiscs by interface, parent and handle.
     pub fn qdiscs(&self) -> &BTreeMap<(u32, u32, u32), Qdisc> {
         &self.state.qdiscs

@@ -157,6 +157,7 @@ impl World {
             framing,
             by_station: false,
             engine: freeway_cmm::Served::No,
+            classes: None,
             vrf: 0,
             xdp: Fitness::FULL,
             tc: Fitness::default(),
@@ -601,6 +602,7 @@ impl World {
                     framing: Framing::default(),
                     by_station: false,
                     engine: freeway_cmm::Served::No,
+                    classes: None,
                     vrf: 0,
                     xdp: Fitness {
                         input: true,

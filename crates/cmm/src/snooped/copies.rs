@@ -49,6 +49,7 @@ impl Manager {
             device: 0,
             mark: 0,
             priority: 0,
+            leaf: 0,
         };
         let keys: Vec<NexthopKey> = legs.iter().map(key).collect();
         let nexthop = *keys.first()?;

@@ -256,7 +256,7 @@ fn direction(reply: bool) -> Direction {
 
 /// What a frame has beside its packet: the flow's counter has frames as they leave.
 fn link_octets(nexthop: &fw_nexthop) -> u16 {
-    nexthop.l2_len as u16 + nexthop.outer_len
+    nexthop.l2_len + nexthop.outer_len
 }
 
 fn counted(datapath: &Datapath, index: u32) -> FastCounts {

@@ -4,17 +4,22 @@
 
 mod framings;
 mod heard;
+mod schedules;
+mod shapers;
 mod shared;
 
+use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use freeway_abi::{fw_framed, fw_framing};
 use freeway_api::engine::EngineStatus;
+use freeway_api::schedule::ClassCounts;
 use freeway_cmm::Served;
 
 use self::framings::{Told, record};
+use self::schedules::Wanted;
 
 use crate::DaemonError;
 use crate::door::{Door, Notice};
@@ -40,6 +45,9 @@ struct There {
     silent: bool,
     socket: OwnedFd,
     framings: Told,
+    schedules: schedules::Told,
+    /// Of its schedulers, by port.
+    classes: BTreeMap<u32, Vec<ClassCounts>>,
 }
 
 /// An engine that goes on says so each second.
@@ -104,5 +112,10 @@ impl Cores {
     pub fn frames(&self, framing: &fw_framing, framed: &fw_framed) -> bool {
         let there = self.there.as_ref();
         there.is_some_and(|there| there.framings.holds(&record(framing, framed)))
+    }
+
+    /// The scheduler by which the engine surely goes at a port.
+    pub fn schedule(&self, ifindex: u32) -> Option<&Wanted> {
+        self.there.as_ref()?.schedules.held(ifindex)
     }
 }

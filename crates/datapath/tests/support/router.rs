@@ -113,6 +113,7 @@ pub fn manager() -> Manager {
             framing: Default::default(),
             by_station: false,
             engine: Served::No,
+            classes: None,
             vrf: 0,
             xdp: Fitness::FULL,
             tc: Fitness::default(),

@@ -12,6 +12,7 @@ const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
 const IFLA_QDISC: u16 = 6;
+const IFLA_TXQLEN: u16 = 13;
 const IFLA_MASTER: u16 = 10;
 const IFLA_PROTINFO: u16 = 12;
 const IFLA_OPERSTATE: u16 = 16;
@@ -48,6 +49,7 @@ pub fn link(payload: &[u8]) -> Option<Link> {
             IFLA_MTU => link.mtu = attr.u32()?,
             IFLA_LINK => link.link = attr.u32().filter(|&lower| lower != 0),
             IFLA_LINK_NETNSID => link.link_netnsid = attr.u32().map(|id| id as i32),
+            IFLA_TXQLEN => link.tx_queue_len = attr.u32().unwrap_or(0),
             IFLA_QDISC => link.qdisc = Some(attr.text()),
             IFLA_MASTER => link.master = attr.u32().filter(|&master| master != 0),
             IFLA_OPERSTATE => link.oper_state = attr.u8()?,

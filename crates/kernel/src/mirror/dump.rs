@@ -12,7 +12,7 @@ use super::state::State;
 use crate::decode::mroute::{RTNL_FAMILY_IP6MR, RTNL_FAMILY_IPMR};
 use crate::error::{Error, Result};
 use crate::message::Message;
-use crate::model::{Event, Filter, Qdisc, TC_EGRESS, TC_INGRESS};
+use crate::model::{Class, Event, Filter, Qdisc, TC_EGRESS, TC_INGRESS};
 use crate::nla::Writer;
 use crate::socket::{Channel, Dump};
 use crate::{decode, nft};
@@ -236,7 +236,11 @@ impl Dumper {
         for qdisc in qdiscs.into_iter().filter(|qdisc| wanted(qdisc.ifindex)) {
             let mut parents = filter_parents(&qdisc);
             if CLASSES_FILTER.contains(&qdisc.kind.as_str()) {
-                parents.extend(self.inner_classes(&qdisc)?);
+                let classes = self.classes(&qdisc)?;
+                parents.extend(inner_classes(&qdisc, &classes));
+                let keyed = classes.into_iter();
+                let keyed = keyed.map(|class| ((class.ifindex, class.handle), class));
+                state.classes.extend(keyed);
             }
             for parent in parents {
                 let filters = self.filters(qdisc.ifindex, parent)?;
@@ -284,16 +288,13 @@ impl Dumper {
         Ok(())
     }
 
-    /// The classes of a qdisc that have classes: a packet that comes to one goes on by its filters.
-    fn inner_classes(&mut self, qdisc: &Qdisc) -> Result<BTreeSet<u32>> {
+    /// The classes of a qdisc that has classes.
+    fn classes(&mut self, qdisc: &Qdisc) -> Result<Vec<Class>> {
         const MINOR: u32 = 0xffff;
-        let mut inner = BTreeSet::new();
+        let mut classes = Vec::new();
         let mut each = |message: Message<'_>| {
-            let parent = decode::tc::subject(message.payload).map(|(_, parent)| parent);
-            // the root and the qdisc itself are no classes
-            inner.extend(parent.filter(|parent| {
-                parent & !MINOR == qdisc.handle && !matches!(parent & MINOR, 0 | MINOR)
-            }));
+            let class = decode::tc::class(message.payload);
+            classes.extend(class.filter(|class| class.handle & !MINOR == qdisc.handle));
         };
         let body = |writer: &mut Writer| writer.raw(&subject_header(qdisc.ifindex, 0));
         let dump = self
@@ -304,7 +305,7 @@ impl Dumper {
             Err(error) if error.errno() == Some(libc::ENODEV) => {}
             outcome => outcome.map(|_| ())?,
         }
-        Ok(inner)
+        Ok(classes)
     }
 
     fn filters(&mut self, ifindex: u32, parent: u32) -> Result<Vec<Filter>> {
@@ -377,6 +378,16 @@ impl Dumper {
             None => Ok(0),
         }
     }
+}
+
+/// Those that have classes below: a packet that comes to one goes on by its filters.
+fn inner_classes(qdisc: &Qdisc, classes: &[Class]) -> BTreeSet<u32> {
+    const MINOR: u32 = 0xffff;
+    let parents = classes.iter().map(|class| class.parent);
+    // the root and the qdisc itself are no classes
+    let inner = parents
+        .filter(|parent| parent & !MINOR == qdisc.handle && !matches!(parent & MINOR, 0 | MINOR));
+    inner.collect()
 }
 
 fn family_header(writer: &mut Writer, family: i32, len: usize) {

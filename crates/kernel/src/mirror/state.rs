@@ -46,6 +46,8 @@ pub struct State {
     pub routes_doubted: bool,
     pub mroutes: Mroutes,
     pub qdiscs: BTreeMap<(u32, u32, u32), Qdisc>,
+    /// By interface and handle, of qdiscs whose classes have filters.
+    pub classes: BTreeMap<(u32, u32), Class>,
     pub filters: BTreeMap<u32, Vec<Filter>>,
     pub netconf: BTreeMap<(Family, i32), Netconf>,
     pub generation: u32,
@@ -353,6 +355,7 @@ impl State {
     /// Forgets qdiscs and filters of a link.
     pub fn forget_traffic_control(&mut self, ifindex: u32) {
         self.qdiscs.retain(|&(index, _, _), _| index != ifindex);
+        self.classes.retain(|&(index, _), _| index != ifindex);
         self.filters.remove(&ifindex);
     }
 }
@@ -414,7 +417,10 @@ pub fn difference(old: &State, new: &State) -> Vec<Event> {
     old.routes.difference(&new.routes, &mut events);
     old.mroutes.difference(&new.mroutes, &mut events);
     let qdiscs = changed_keys(&old.qdiscs, &new.qdiscs);
-    let links: BTreeSet<u32> = qdiscs.into_iter().map(|(ifindex, _, _)| ifindex).collect();
+    let classes = changed_keys(&old.classes, &new.classes);
+    let classes = classes.into_iter().map(|(ifindex, _)| ifindex);
+    let links = qdiscs.into_iter().map(|(ifindex, _, _)| ifindex);
+    let links: BTreeSet<u32> = links.chain(classes).collect();
     events.extend(
         links
             .into_iter()

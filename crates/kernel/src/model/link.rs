@@ -20,6 +20,8 @@ pub struct Link {
     pub mac: Option<Mac>,
     /// MTU in bytes, without the L2 header.
     pub mtu: u32,
+    /// Packets that its default queues hold.
+    pub tx_queue_len: u32,
     /// Raw IFF_ flags.
     pub flags: u32,
     /// IFF_UP: the administrator wants it up.

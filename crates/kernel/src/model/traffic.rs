@@ -18,6 +18,81 @@ pub struct Qdisc {
     pub ingress_block: Option<u32>,
     /// Shared filter block of its egress.
     pub egress_block: Option<u32>,
+    /// How it shapes, of those kinds that are known.
+    pub detail: QdiscDetail,
+}
+
+/// What a qdisc does with packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum QdiscDetail {
+    /// Whatever.
+    #[default]
+    Other,
+    /// htb (sch_htb.c): class of what no other one is chosen for, minor number; 0: none.
+    Htb {
+        /// The class.
+        default: u32,
+        /// It is the device's.
+        offloaded: bool,
+    },
+    /// tbf (sch_tbf.c).
+    Tbf {
+        /// Its rate.
+        rate: ShaperRate,
+        /// Its peak rate, if it has one.
+        peak: Option<ShaperRate>,
+        /// Octets that wait.
+        limit_bytes: u32,
+    },
+    /// prio (sch_prio.c): bands, and which one a priority is of.
+    Prio {
+        /// How many.
+        bands: u32,
+        /// By the lower four bits of a packet's priority.
+        priomap: [u8; 16],
+    },
+    /// pfifo: packets that wait.
+    Pfifo(u32),
+    /// bfifo: octets that wait.
+    Bfifo(u32),
+}
+
+/// A rate, `struct tc_ratespec` with what it may send at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ShaperRate {
+    /// Octets a second.
+    pub rate: u64,
+    /// What it may send at once, as the time that this takes.
+    pub burst_ns: u64,
+    /// Each packet counts as so many octets more,
+    pub overhead: i16,
+    /// and as that many at least.
+    pub least: u16,
+    /// Packets count as cells of ATM.
+    pub atm: bool,
+}
+
+/// A class of htb (RTM_NEWTCLASS, `htb_dump_class`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Class {
+    /// The interface.
+    pub ifindex: u32,
+    /// Its kind; what is below is htb's.
+    pub kind: String,
+    /// Its handle.
+    pub handle: u32,
+    /// The class above, or the qdisc, or 0xffffffff.
+    pub parent: u32,
+    /// Handle of the qdisc in it, 0: the default one.
+    pub leaf: u32,
+    /// Its rate.
+    pub rate: ShaperRate,
+    /// Its ceiling.
+    pub ceiling: ShaperRate,
+    /// Octets of a turn.
+    pub quantum: u32,
+    /// 0 is first.
+    pub priority: u32,
 }
 
 /// Parent of the ingress side of clsact, and of the ingress qdisc (TC_H_MIN_INGRESS).
@@ -46,6 +121,8 @@ pub struct Filter {
     pub name: Option<String>,
     /// Program id of a BPF filter.
     pub prog_id: Option<u32>,
+    /// Of a filter by marks that does nothing else: mask and class.
+    pub mark: Option<(u32, u32)>,
 }
 
 impl Filter {

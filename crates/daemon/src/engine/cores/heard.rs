@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What becomes of what the engine says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
 
-use freeway_api::engine::{Answer, EngineStatus, FRAMINGS_MAX, Table};
+use freeway_api::engine::{Answer, EngineClass, EngineStatus, FRAMINGS_MAX, Table};
 use freeway_api::handover;
+use freeway_api::schedule::ClassCounts;
+use freeway_kernel::model::Link;
 use nix::sys::socket::{Shutdown, shutdown};
 
 use super::super::Engine;
 use super::There;
 use super::framings::{Record, Told, record};
+use super::schedules::{self, Wanted};
+use super::shapers::Hung;
 use crate::DaemonError;
 use crate::door::Notice;
 use crate::error::failure;
@@ -60,6 +64,8 @@ impl Engine {
                     silent: false,
                     socket,
                     framings: Told::default(),
+                    schedules: schedules::Told::default(),
+                    classes: BTreeMap::new(),
                 });
             }
             Notice::Counts(counts) => {
@@ -73,6 +79,17 @@ impl Engine {
                 if let Some(there) = &mut self.cores.there {
                     there.framings.taken(number);
                 }
+            }
+            Notice::Scheduled(scheduled) => {
+                if let Some(there) = &mut self.cores.there {
+                    there.schedules.taken(scheduled);
+                }
+            }
+            Notice::Classes(classes) => {
+                if let (Some(there), Some(first)) = (&mut self.cores.there, classes.first()) {
+                    there.classes.insert(first.port, classes);
+                }
+                return Ok(());
             }
             Notice::Watched(packets) => {
                 for fast in packets {
@@ -111,6 +128,114 @@ impl Engine {
         }
     }
 
+    /// Looks which schedulers the engine's outputs are to have: from now on no flow goes by another one.
+    pub(in crate::engine) fn want_schedules(&mut self) {
+        let links = self.mirror.links();
+        let ports = links.values().filter(|link| self.cores.serve(link.ifindex));
+        let scheduled = ports.filter_map(|link| {
+            let wanted = self.scheduler(link)?.ok()?;
+            Some((link.ifindex, wanted))
+        });
+        let wanted: BTreeMap<u32, Wanted> = scheduled.collect();
+        if let Some(there) = &mut self.cores.there {
+            there.classes.retain(|port, _| wanted.contains_key(port));
+            there.schedules.want(wanted);
+        }
+    }
+
+    /// Tells the engine of them. Flows that went by others have left the table.
+    pub(in crate::engine) fn tell_schedules(&mut self) {
+        let Some(there) = &mut self.cores.there else {
+            return;
+        };
+        if let Some(schedules) = there.schedules.next() {
+            let sent = handover::send(there.socket.as_fd(), &Answer::Schedules(schedules), &[]);
+            if let Err(error) = sent {
+                tracing::warn!("the engine (process {}): {error}", there.status.pid);
+            }
+        }
+    }
+
+    /// The scheduler that an output of the engine's is to have, or why it cannot; none: it is to have none.
+    fn scheduler(&self, link: &Link) -> Option<Result<Wanted, String>> {
+        self.shaper(link)?;
+        let hung = Hung {
+            link,
+            qdiscs: self.qdiscs(link.ifindex).collect(),
+            classes: {
+                let of_port = (link.ifindex, 0)..=(link.ifindex, u32::MAX);
+                let classes = self.mirror.classes().range(of_port);
+                classes.map(|(_, class)| class).collect()
+            },
+            filters: {
+                let filters = self.mirror.filters().get(&link.ifindex);
+                let filters = filters.into_iter().flatten();
+                filters.filter(|filter| !filter.is_hooked()).collect()
+            },
+        };
+        Some(hung.scheduler())
+    }
+
+    /// Whether what leaves at a port of the engine's goes by a scheduler of its own; an error is why not.
+    pub(in crate::engine) fn schedules(&self, link: &Link) -> Result<(), String> {
+        let wanted = match self.scheduler(link) {
+            None => return Ok(()),
+            Some(wanted) => wanted?,
+        };
+        let there = self.cores.there.as_ref();
+        let there = there.ok_or("there is no engine")?;
+        if there.schedules.held(link.ifindex) == Some(&wanted) {
+            return Ok(());
+        }
+        let refused = there.schedules.refused(link.ifindex);
+        Err(refused.map_or_else(
+            || "the engine has yet to say that it goes by it".to_owned(),
+            |why| format!("the engine refuses it: {why}"),
+        ))
+    }
+
+    /// The class of a next hop at a port of the engine's, in words.
+    pub(in crate::engine) fn class_words(&self, port_out: u32, nexthop: u32) -> Option<String> {
+        let leaf = self.manager.nexthop_leaf(nexthop)?;
+        let base = self.base_of(port_out);
+        let wanted = self.cores.schedule(base)?;
+        let class = wanted.schedule.classes.get(usize::from(leaf) - 1)?;
+        let (name, kind) = (&class.name, &wanted.kind);
+        Some(format!(
+            "class {name} of {kind} on {}, in the engine",
+            self.port_name(base)
+        ))
+    }
+
+    /// The TAP at which what a port sends leaves: itself, or the one below a VLAN or session.
+    pub(in crate::engine) fn base_of(&self, ifindex: u32) -> u32 {
+        let port = self.ports.by_index.get(&ifindex);
+        let carried = port.and_then(|port| port.carried.as_ref());
+        carried.map_or(ifindex, |carried| carried.base)
+    }
+
+    fn classes_status(&self, there: &There) -> Vec<EngineClass> {
+        let of_port = |(port, classes): (&u32, &Vec<ClassCounts>)| {
+            let name = self.port_name(*port);
+            let held = there.schedules.held(*port);
+            let kind = held.map_or_else(String::new, |held| held.kind.clone());
+            let one = move |class: &ClassCounts| EngineClass {
+                port: name.clone(),
+                kind: kind.clone(),
+                class: class.name.clone(),
+                packets: class.packets,
+                bytes: class.bytes,
+                dropped: class.dropped,
+                waiting: class.waiting,
+                waiting_bytes: class.waiting_bytes,
+                delay_mean_ns: class.delay_ns.checked_div(class.packets).unwrap_or(0),
+                delay_p99_below_ns: class.delay_below_ns(0.99).unwrap_or(0),
+            };
+            classes.iter().map(one).collect::<Vec<_>>()
+        };
+        there.classes.iter().flat_map(of_port).collect()
+    }
+
     /// The engine for `freeway status`.
     pub(in crate::engine) fn cores_status(&self) -> Option<EngineStatus> {
         let there = self.cores.there.as_ref()?;
@@ -119,6 +244,7 @@ impl Engine {
         Some(EngineStatus {
             ports: ports.collect(),
             flows: self.manager.engine_flow_count() as u64,
+            classes: self.classes_status(there),
             ..there.status.clone()
         })
     }

@@ -154,6 +154,7 @@ impl Engine {
         let (verdict, summary) = (case.verdict(), case.summary());
         let mut notes = self.notes(connection.as_ref(), flow.as_ref());
         notes.extend(managed.iter().flat_map(|(_, flow)| self.why_tc(flow)));
+        notes.extend(managed.and_then(|(_, flow)| self.class_words(flow.port_out, flow.nexthop)));
         notes.extend(self.firewall(&tuple, connection.as_ref(), watch));
         notes.extend(drops.iter().filter_map(Told::note));
         if limited.is_some() {

@@ -2,6 +2,7 @@
 //! Ports are judged, and get their programs.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use freeway_api::PathChoice;
@@ -60,6 +61,7 @@ impl Engine {
                 self.ports.slots.release(slot);
             }
         }
+        self.want_schedules();
         let mut unknown = false;
         for link in &links {
             unknown |= self.polled.obstacles(link.ifindex).is_none();
@@ -71,6 +73,7 @@ impl Engine {
         }
         self.execute(ops)?;
         self.tell_framings();
+        self.tell_schedules();
         self.update_limits()?;
         self.update_scrub()?;
         self.update_routes()?;
@@ -304,6 +307,11 @@ impl Engine {
                 true => Served::Whole,
                 false => self.cores.served(link.ifindex, by_xdp),
             },
+            classes: {
+                let base = port.carried.as_ref().map_or(link.ifindex, |c| c.base);
+                let schedule = self.cores.schedule(base);
+                schedule.map(|schedule| Arc::clone(&schedule.classes))
+            },
             ..managed(link, &port)
         };
         self.manager.set_port(managed, now_tick, ops);
@@ -499,18 +507,22 @@ impl Engine {
         if !port.has_xdp() && port.stations_of.is_none() && !by_engine {
             return false;
         }
-        let shaping =
-            |q: &&Qdisc| q.parent != 0xffff_fff1 && !kinds::UNSHAPED.contains(&q.kind.as_str());
-        let shaper = self.qdiscs(link.ifindex).find(shaping);
-        if let Some(qdisc) = shaper {
+        let shaper = self.shaper(link);
+        let scheduled = match self.cores.serve(link.ifindex) {
+            true => self.schedules(link),
+            false => Err(String::new()),
+        };
+        if let Some(qdisc) = shaper.filter(|_| scheduled.is_err()) {
+            let why = scheduled.as_ref().err().filter(|why| !why.is_empty());
+            let why = why.map_or_else(String::new, |why| format!(" ({why})"));
             port.reasons.push(format!(
-                "its qdisc {} must see what leaves here: that goes through {}",
+                "its qdisc {} must see what leaves here{why}: that goes through {}",
                 qdisc.kind,
                 if tc { "tc" } else { "the kernel" }
             ));
         }
         if by_engine {
-            return shaper.is_none();
+            return shaper.is_none() || scheduled.is_ok();
         }
         let full = self.overflows(link, port);
         let has_room = full.is_none();
@@ -531,6 +543,13 @@ impl Engine {
         let takes = refused.is_empty();
         port.reasons.extend(refused);
         shaper.is_none() && takes && has_room
+    }
+
+    /// A qdisc of a port that does not pass packets on as they come.
+    pub(in crate::engine) fn shaper(&self, link: &Link) -> Option<&Qdisc> {
+        let shaping =
+            |q: &&Qdisc| q.parent != 0xffff_fff1 && !kinds::UNSHAPED.contains(&q.kind.as_str());
+        self.qdiscs(link.ifindex).find(shaping)
     }
 
     /// True if a port has a clsact qdisc that Freeway did not make.
@@ -589,6 +608,7 @@ pub(in crate::engine) fn managed(link: &Link, port: &Port) -> ManagedPort {
         by_station: port.stations_of.is_some(),
         tc: port.tc,
         engine: Served::No,
+        classes: None,
         vrf: link.vrf().unwrap_or(0),
     }
 }
