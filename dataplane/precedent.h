@@ -61,9 +61,6 @@ struct fw_opening {
 	struct fw_source_end source;
 	__u32 daddr_be;
 	__u16 dport_be;
-	/* conntrack has one of that name, which a SYN ends if it has closed:
-	 * nf_conntrack_tcp_packet() */
-	__u16 known;
 };
 
 enum {
@@ -201,7 +198,10 @@ static __noinline int fw_precede_at(fw_ctx *ctx, const struct fw_opening *o, __u
 	for (tried = 0; tried < FW_PRECEDENT_TRIES; tried++) {
 		port_be = table->port_be[(first + (start + tried) % count) &
 					 (FW_PRECEDENT_PORTS - 1)];
-		if (o->known || !fw_tracked(ctx, &server, addr_be, port_be))
+		if (!fw_tracked(ctx, &server, addr_be, port_be))
+			break;
+		/* its own, of before: a SYN ends what has closed (nf_conntrack_tcp_packet()) */
+		if (!tried && fw_tracked(ctx, &o->source, o->daddr_be, o->dport_be))
 			break;
 	}
 	if (tried == FW_PRECEDENT_TRIES) {
@@ -226,8 +226,8 @@ static __noinline int fw_precede(fw_ctx *ctx)
 
 	if (!origin || !fw_opening_read(ctx, &o))
 		return 0;
-	o.known = fw_tracked(ctx, &o.source, o.daddr_be, o.dport_be);
-	if (o.known && o.source.proto == FW_PROTO_UDP)
+	/* of TCP the SYN says that it is new */
+	if (o.source.proto == FW_PROTO_UDP && fw_tracked(ctx, &o.source, o.daddr_be, o.dport_be))
 		return 0;
 	for (__u32 i = 0; i < FW_ORIGIN_ADDRESSES && i < origin->count; i++)
 		fw_precede_at(ctx, &o, origin->addr_be[i], origin->table[i]);

@@ -101,7 +101,7 @@ fn host(n: usize) -> Ipv4Addr {
 
 /// Sources: several hosts with the same ports, so that some have to be given others.
 fn sources(count: usize) -> impl Iterator<Item = SocketAddr> {
-    const HOSTS: usize = 8;
+    const HOSTS: usize = 32;
     (0..count).map(|n| SocketAddr::from((host(n % HOSTS), (2048 + n / HOSTS * 3) as u16)))
 }
 
@@ -163,8 +163,8 @@ fn both_directions_share_a_worker(proto: u8) {
     println!(
         "row: {proto}: {count} connections, by chance {of_worker:.4} on one worker, {of_bucket:.4} in one bucket"
     );
-    // six standard deviations about a quarter
-    assert!((0.17..=0.33).contains(&of_worker), "{of_worker}");
+    // a quarter, but the same for all connections of a host: what its translation adds to its end is a constant
+    assert!(of_worker < 0.6 && of_bucket < 0.1, "{of_worker}");
     assert_eq!(programs.precedents.counts().unwrap().made, 0);
 
     // the same sources, which the kernel has translated before
@@ -376,7 +376,10 @@ fn end_of(monitor: std::process::Child) -> BTreeMap<String, usize> {
         .filter(|line| !line.contains(&format!("dport={FIRST}")))
     {
         let (orig, _) = line.split_once("[UNREPLIED]").unwrap_or((line, ""));
-        *events.entry(orig.trim().to_owned()).or_default() += 1;
+        // between them is how long the connection lasts
+        let (kind, rest) = orig.trim().split_once(' ').unwrap();
+        let (_, tuple) = rest.split_once("src=").unwrap();
+        *events.entry(format!("{kind} {tuple}")).or_default() += 1;
     }
     events
 }
