@@ -462,9 +462,66 @@ struct fw_config {
 	__u32 copy_magic; /* random: metadata may also be a driver's */
 	__u32 netns_inum; /* the daemon's network namespace, as its inode is numbered */
 	__u32 hop_mask;
-	__u32 pad;
+	__u32 precedents;             /* connections are given translated ports by their bucket */
 	__u64 hash_key[FW_HASH_KEYS]; /* random and odd, so that nobody can aim at a home */
 	struct fw_limit limit[FW_REASONS_MAX];
+};
+
+/*
+ * Precedents: what conntrack follows when it translates the source of a connection (precedent.h).
+ */
+enum fw_precedent_const {
+	/* Addresses that the connections of an ingress port are translated to. */
+	FW_ORIGIN_ADDRESSES = 4,
+	FW_ORIGINS_MAX = 1024,
+	FW_PORT_TABLES = 16,
+	/* Translated ports: where no service is, whose name middleboxes might go by. */
+	FW_PRECEDENT_PORT_MIN = 32768,
+	FW_PRECEDENT_PORTS = 65536 - FW_PRECEDENT_PORT_MIN,
+	FW_PRECEDENT_BUCKETS = 512,
+	/* Ports that are tried for a connection, if others have the first ones. */
+	FW_PRECEDENT_TRIES = 16,
+	/* Of a CPU; power of two, and more than what a poll brings between tc ingress and NAT. */
+	FW_PRECEDENTS = 64,
+	FW_CHOICES_MAX = 16384,
+};
+
+/* An ingress port whose connections are translated. */
+struct fw_origin {
+	__u32 count;
+	__u32 addr_be[FW_ORIGIN_ADDRESSES];
+	__u32 table[FW_ORIGIN_ADDRESSES]; /* of each address: its fw_port_table */
+};
+
+/* Ports that are worth the same at an address: bucket b has those from first[b] to first[b + 1]. */
+struct fw_port_table {
+	__u16 first[FW_PRECEDENT_BUCKETS + 1];
+	__u16 pad;
+	__u16 port_be[FW_PRECEDENT_PORTS];
+};
+
+/* A source that has a precedent. */
+struct fw_source_end {
+	__u32 saddr_be;
+	__u16 sport_be;
+	__u8 proto;
+	__u8 pad;
+};
+
+/* A source at a translated address. */
+struct fw_choice_key {
+	struct fw_source_end end;
+	__u32 addr_be;
+};
+
+/* Of one CPU: the youngest precedents, and what became of all. */
+struct fw_precedents {
+	__u64 made;
+	__u64 taken;   /* the ports that were tried are others' with that destination */
+	__u64 refused; /* conntrack is full, or has the same one already */
+	__u32 next;
+	__u32 pad;
+	struct fw_source_end source[FW_PRECEDENTS];
 };
 
 /* A token bucket: one for each reason and CPU. */
@@ -1079,6 +1136,11 @@ FW_ABI_SIZE(fw_offer_set, 32);
 FW_ABI_SIZE(fw_observation_set, 32);
 FW_ABI_SIZE(fw_limit, 8);
 FW_ABI_SIZE(fw_policer, 24);
+FW_ABI_SIZE(fw_origin, 36);
+FW_ABI_SIZE(fw_port_table, 66564);
+FW_ABI_SIZE(fw_source_end, 8);
+FW_ABI_SIZE(fw_choice_key, 12);
+FW_ABI_SIZE(fw_precedents, 544);
 FW_ABI_SIZE(fw_scrub4, 64);
 FW_ABI_SIZE(fw_scrub_side4, 8);
 FW_ABI_SIZE(fw_scrub6, 32);

@@ -10,6 +10,7 @@
 #include "session.h"
 #include "cross.h"
 #include "snoop.h"
+#include "precedent.h"
 
 /* TCX_NEXT is TC_ACT_UNSPEC: whoever else is on this hook gets the packet. */
 enum { FW_NEXT = -1, FW_DROP = 2 };
@@ -104,6 +105,10 @@ static __always_inline int fw_ingress(struct __sk_buff *ctx, const int without_x
 	if (fw_ctl.edges_tick && !fw_hidden(ctx)) {
 		fw_pull(ctx);
 		fw_edge_note(ctx);
+	}
+	if (fw_cfg.precedents && fw_ctl.on && !fw_hidden(ctx)) {
+		fw_pull(ctx);
+		fw_precede(ctx);
 	}
 	if (fw_ctl.learn && !fw_hidden(ctx) && !fw_note_silent(ctx, now))
 		ctx->tc_index = fw_token(ctx, tc_alone);

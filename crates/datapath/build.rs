@@ -38,7 +38,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut native = cc::Build::new();
     native
         .compiler(&clang)
-        .files(["user.c", "writer.c", "ratelimit_user.c"].map(|name| dataplane.join(name)))
+        .files(
+            ["user.c", "writer.c", "ratelimit_user.c", "bucket_user.c"]
+                .map(|name| dataplane.join(name)),
+        )
         .flag("-std=gnu11")
         // as the BPF targets, whatever the profile: tests tell by it what a hit costs
         .opt_level(2)

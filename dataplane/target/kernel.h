@@ -129,10 +129,26 @@ struct bpf_ct_opts {
 	__u8 reserved[2];
 };
 
+enum nf_nat_manip_type {
+	NF_NAT_MANIP_SRC,
+};
+
+/* A connection that is no one's yet. Complete, or libbpf takes it for another type. */
+struct nf_conn___init {
+	struct nf_conn ct;
+};
+
 struct nf_conn *bpf_xdp_ct_lookup(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, __u32 len,
 				  struct bpf_ct_opts *opts, __u32 opts_len) __ksym __weak;
 struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *ctx, struct bpf_sock_tuple *tuple, __u32 len,
 				  struct bpf_ct_opts *opts, __u32 opts_len) __ksym __weak;
+struct nf_conn___init *bpf_skb_ct_alloc(struct __sk_buff *ctx, struct bpf_sock_tuple *tuple,
+					__u32 len, struct bpf_ct_opts *opts,
+					__u32 opts_len) __ksym __weak;
+void bpf_ct_set_timeout(struct nf_conn___init *ct, __u32 timeout_ms) __ksym __weak;
+int bpf_ct_set_nat_info(struct nf_conn___init *ct, union nf_inet_addr *addr, int port,
+			enum nf_nat_manip_type manip) __ksym __weak;
+struct nf_conn *bpf_ct_insert_entry(struct nf_conn___init *ct) __ksym __weak;
 void bpf_ct_release(struct nf_conn *ct) __ksym __weak;
 void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
 

@@ -44,6 +44,8 @@ pub struct EngineConfig {
     pub huge_pages: bool,
     /// Memory for frames, MiB.
     pub memory_mib: u32,
+    /// Both directions of a translated connection are given to one core.
+    pub same_core: bool,
     /// `[engine.port.NAME]`: its ports, by the name that the kernel has for them.
     pub port: BTreeMap<String, EnginePort>,
 }
@@ -59,6 +61,7 @@ impl Default for EngineConfig {
             idle: Idle::Poll,
             huge_pages: true,
             memory_mib: 256,
+            same_core: false,
             port: BTreeMap::new(),
         }
     }
@@ -198,6 +201,12 @@ impl EngineConfig {
     /// What types cannot express; an error names the key.
     pub fn check(&self) -> Result<(), String> {
         self.check_cores()?;
+        if self.same_core && self.port.is_empty() {
+            return Err(
+                "engine.same_core: the engine has no port; add an [engine.port.NAME], or remove the key"
+                    .into(),
+            );
+        }
         for (name, port) in &self.port {
             let table = format!("engine.port.{name}");
             if name.is_empty() || name.len() > 15 || name.contains(['/', ' ', ':']) {
@@ -535,6 +544,32 @@ pub struct EngineClass {
     pub delay_mean_ns: u64,
     /// 99 % of them have waited less, nanoseconds: a power of two times 1,024.
     pub delay_p99_below_ns: u64,
+}
+
+/// `freeway status`: translated connections of the engine's ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SameCore {
+    /// Where they come in.
+    pub ports: Vec<SameCorePort>,
+    /// Those with both directions in one bucket, as they were learned.
+    pub together: u64,
+    /// Those with the answers in another one.
+    pub apart: u64,
+    /// First packets that were preceded by a port for their source.
+    pub precedents: u64,
+    /// Those that were not, since the ports that were tried are others'.
+    pub ports_taken: u64,
+    /// Those that conntrack took none for.
+    pub refused: u64,
+}
+
+/// A port at which translated connections come in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SameCorePort {
+    /// Its name.
+    pub name: String,
+    /// Addresses that they are translated to.
+    pub addresses: Vec<String>,
 }
 
 #[cfg(test)]

@@ -90,6 +90,7 @@ pub fn status() -> Status {
             capacity: 65_536,
         },
         engine: None,
+        same_core: None,
         shares: Shares {
             holders: 3,
             greatest: vec![

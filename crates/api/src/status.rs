@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::accounting::Accounting;
-use super::engine::EngineStatus;
+use super::engine::{EngineStatus, SameCore};
 use super::upgrade::TakenOver;
 use super::{Limit, ScrubLimit};
 
@@ -52,6 +52,9 @@ pub struct Status {
     /// The engine on cores of its own, if it is there.
     #[serde(default)]
     pub engine: Option<EngineStatus>,
+    /// Translated connections on one core; `None`: `engine.same_core` is off.
+    #[serde(default)]
+    pub same_core: Option<SameCore>,
     /// Accounts of connections; `None`: nobody is told of them.
     #[serde(default)]
     pub accounting: Option<Accounting>,

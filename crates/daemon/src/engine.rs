@@ -31,6 +31,7 @@ mod reload;
 mod rings;
 mod routes;
 mod ruleset;
+mod same_core;
 mod sample;
 mod scrub;
 mod service;
@@ -73,6 +74,7 @@ use self::poll::{Polled, Poller, Question};
 use self::ports::Ports;
 use self::routes::{Loaded as LoadedRoutes, Routes};
 use self::ruleset::Ruleset;
+use self::same_core::Translations;
 use self::scrub::{Loaded, Scrub};
 use self::service::Service;
 use self::sessions::Sessions;
@@ -268,6 +270,8 @@ pub struct Engine {
     polled: Polled,
     poller: Poller,
     cores: Cores,
+    /// With `engine.same_core`.
+    translations: Option<Translations>,
     probes: Vec<ProbeResult>,
 }
 
@@ -287,7 +291,11 @@ struct Counts {
 impl Engine {
     /// Loads the programs, and reads all of the kernel. Nothing is attached.
     pub fn load(config: Config, supervisor: Supervisor) -> Result<Self, DaemonError> {
-        load_modules();
+        load_modules(&["nf_conntrack", "nf_conntrack_netlink"]);
+        if config.engine.same_core {
+            load_modules(&["nf_nat"]);
+            same_core::check_kernel()?;
+        }
         if let Err(error) = freeway_datapath::raise_descriptor_limit() {
             tracing::debug!("raising the limit of descriptors: {error}");
         }
@@ -317,9 +325,14 @@ impl Engine {
                 .collect(),
             sockets: config.engine.has_sockets(),
             routes: config.policy.routes,
+            precedents: config.engine.same_core,
             ..LoadOptions::default()
         };
         let datapath = Datapath::load(&options).map_err(failure)?;
+        let translations = match options.precedents {
+            true => Some(Translations::new(datapath.precedents().map_err(failure)?)),
+            false => None,
+        };
         let manager = Manager::new(Settings {
             flows_max: config.flows.max,
             nexthops_max: options.nexthops,
@@ -353,6 +366,7 @@ impl Engine {
             polled: Polled::default(),
             poller: Poller::start()?,
             cores: Cores::default(),
+            translations,
             probes,
             config,
             bridges: Bridges::new(datapath.clock.hz()),
@@ -487,6 +501,7 @@ impl Engine {
             leaks |= self.may_change_leaks(event);
             routed |= self.may_change_routed(event);
             self.routes.heard(event);
+            self.hear_of_translations(event);
             match event {
                 // all packets of its ports pass it
                 Event::LinkChanged(link) if link.is_vrf() => {
@@ -621,6 +636,7 @@ impl Engine {
                     if c.ev.kind == freeway_abi::FW_EV_CHANGED {
                         self.counts.changed += 1;
                     }
+                    self.see_translation(&c);
                     let around = Around {
                         copies: self.copies(&c),
                         sniffed: FlowKey::of(&c).is_some_and(|key| self.sniffed(&key, &c)),
@@ -884,11 +900,11 @@ impl Engine {
 }
 
 /// Conntrack's kfuncs live in its module, which must be there before the programs.
-fn load_modules() {
-    for module in ["nf_conntrack", "nf_conntrack_netlink"] {
+fn load_modules(modules: &[&str]) {
+    for module in modules {
         let quiet = std::process::Stdio::null;
         let status = std::process::Command::new("modprobe")
-            .args(["-q", module])
+            .args(["-q", *module])
             .stdin(quiet())
             .stdout(quiet())
             .stderr(quiet())

@@ -9,6 +9,9 @@ pub enum DaemonError {
     /// The configuration names what does not exist here, or asks for what cannot be.
     #[error("{0}")]
     Config(String),
+    /// The kernel lacks what the configuration asks for.
+    #[error("{0}")]
+    Unavailable(String),
     /// The kernel lacks a feature, or something failed.
     #[error("{0}")]
     Failure(String),
@@ -18,6 +21,7 @@ impl From<DaemonError> for Stop {
     fn from(error: DaemonError) -> Self {
         let exit = match error {
             DaemonError::Config(_) => Exit::Config,
+            DaemonError::Unavailable(_) => Exit::Unavailable,
             DaemonError::Failure(_) => Exit::Failure,
         };
         Stop::new(exit, error.to_string())

@@ -3,6 +3,7 @@
 
 use std::fmt::{Display, Write};
 
+use freeway_api::engine::SameCore;
 use freeway_api::{
     Collector, CollectorState, DropsBySet, Port, PortState, ScrubLimit, Stats, Status,
 };
@@ -350,6 +351,39 @@ impl Page {
     }
 }
 
+/// Of translated connections of the engine's ports.
+fn same_core(page: &mut Page, of: &SameCore) {
+    for (name, help, value) in [
+        (
+            "freeway_same_core_together_total",
+            "Translated connections learned with both directions in one bucket.",
+            of.together,
+        ),
+        (
+            "freeway_same_core_apart_total",
+            "Translated connections learned with the answers in another bucket.",
+            of.apart,
+        ),
+        (
+            "freeway_same_core_precedents_total",
+            "First packets whose source was given a port.",
+            of.precedents,
+        ),
+        (
+            "freeway_same_core_ports_taken_total",
+            "First packets of which the ports that were tried are others'.",
+            of.ports_taken,
+        ),
+        (
+            "freeway_same_core_refused_total",
+            "First packets for which conntrack took no precedent.",
+            of.refused,
+        ),
+    ] {
+        page.single(name, "counter", help, value);
+    }
+}
+
 /// Of the engine, if it is there.
 fn engine(page: &mut Page, status: &Status) {
     page.single(
@@ -358,6 +392,9 @@ fn engine(page: &mut Page, status: &Status) {
         "1 if the engine on cores of its own is there.",
         u8::from(status.engine.is_some()),
     );
+    if let Some(translated) = &status.same_core {
+        same_core(page, translated);
+    }
     let Some(engine) = &status.engine else { return };
     let counts = &engine.counts;
     for (name, help, value) in [
@@ -546,6 +583,7 @@ mod tests {
     fn dashboard_and_alerts_name_what_there_is() {
         let with_engine = Status {
             engine: Some(freeway_api::engine::EngineStatus::default()),
+            same_core: Some(SameCore::default()),
             ..fake::status()
         };
         let page = render(&with_engine, &fake::stats());

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use freeway_abi::{FW_PATHS_MAX, Pod, fw_config, fw_flow, fw_hop, fw_nexthop};
+use freeway_abi::{
+    FW_CHOICES_MAX, FW_PATHS_MAX, FW_PORT_TABLES, Pod, fw_config, fw_flow, fw_hop, fw_nexthop,
+};
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder};
 
 use crate::DatapathError;
@@ -13,6 +15,8 @@ use crate::shared::seen_len;
 
 pub(crate) const EDGES: &str = "fw_edges";
 pub(crate) const PATH_COUNTS: &str = "fw_path_counts";
+pub(crate) const PORT_TABLES: &str = "fw_port_tables";
+pub(crate) const CHOICES: &str = "fw_choices";
 pub(crate) const SOCKETS: &str = "fw_sockets";
 pub(crate) const SOCKET_AT: &str = "fw_socket_at";
 
@@ -106,6 +110,8 @@ pub(crate) fn prepare(
         "fw_seen_flows" => map.set_max_entries(seen_len(config.flow_mask)),
         "fw_kept_flows" => map.set_max_entries(config.flow_mask + 1),
         EDGES => map.set_max_entries(edges_len(config.flow_mask)),
+        PORT_TABLES if config.precedents != 0 => map.set_max_entries(FW_PORT_TABLES),
+        CHOICES if config.precedents != 0 => map.set_max_entries(FW_CHOICES_MAX),
         PATH_COUNTS => map.set_max_entries(possible_cpus() * FW_PATHS_MAX),
         _ if is_absent(config, name) => map.set_autocreate(false),
         _ => Ok(()),

@@ -23,6 +23,7 @@ use crate::load::{
     EDGES, MapByName, PATH_COUNTS, SOCKET_AT, SOCKETS, get, handles, load, load_with,
     possible_cpus, prog_fd, random, share,
 };
+use crate::precedents::Precedents;
 use crate::ratelimit::RateLimiter;
 use crate::routes::RouteTable;
 use crate::scrub::Scrubber;
@@ -63,6 +64,8 @@ pub struct LoadOptions {
     pub sockets: bool,
     /// There may be prefix paths.
     pub routes: bool,
+    /// Connections are given translated ports by their bucket; the kernel has conntrack's kfuncs for that.
+    pub precedents: bool,
 }
 
 impl Default for LoadOptions {
@@ -75,6 +78,7 @@ impl Default for LoadOptions {
             limits: BTreeMap::new(),
             sockets: false,
             routes: false,
+            precedents: false,
         }
     }
 }
@@ -192,6 +196,7 @@ impl Datapath {
             copy_magic: random() as u32,
             netns_inum: netns_inum(),
             hop_mask: if options.routes { FW_HOPS - 1 } else { 0 },
+            precedents: options.precedents.into(),
             ..Default::default()
         };
         for (reason, packets_per_s) in &options.limits {
@@ -291,6 +296,11 @@ impl Datapath {
     pub fn route_table(&self) -> Result<RouteTable, DatapathError> {
         let next = self.prog(Hook::Xdp)?;
         RouteTable::load(&self.config, &self.maps, &next)
+    }
+
+    /// The translated ports that connections are given, of no port of the router yet.
+    pub fn precedents(&self) -> Result<Precedents, DatapathError> {
+        Precedents::new(&self.maps, &self.config)
     }
 
     /// Loads what tells of fast packets, to take the plain program's place at some ports.

@@ -48,6 +48,7 @@ fn programs_load() {
                 .collect(),
             sockets,
             routes: true,
+            precedents: limits,
             ..LoadOptions::default()
         };
         let datapath = Datapath::load(&options).unwrap();

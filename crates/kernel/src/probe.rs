@@ -315,10 +315,15 @@ fn btf() -> Outcome {
     }
 }
 
-/// Looks for a function's name in the BTF of the kernel and of nf_conntrack.
+/// Looks for a function that programs may call.
+pub fn has_function(name: &str) -> Outcome {
+    function(name)
+}
+
+/// Looks for a function's name in the BTF of the kernel, of nf_conntrack and nf_nat.
 fn function(name: &str) -> Outcome {
     let mut seen = false;
-    for file in ["vmlinux", "nf_conntrack"] {
+    for file in ["vmlinux", "nf_conntrack", "nf_nat"] {
         let mut bytes = Vec::new();
         let read = fs::File::open(format!("{BTF_DIR}/{file}"))
             .and_then(|mut file| file.read_to_end(&mut bytes));

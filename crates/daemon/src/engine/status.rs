@@ -114,6 +114,7 @@ impl Engine {
             scrub_limits: self.scrub_limits(),
             features: self.probes.iter().map(super::poll::feature).collect(),
             engine: self.cores_status(),
+            same_core: self.same_core_status(),
             accounting: self.accounting.status(self.kernel_counts()),
             notices: self.notices(staleness_bound_s),
             invalidation: self.invalidation.report(),

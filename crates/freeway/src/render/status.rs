@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway status`.
 
-use freeway_api::engine::EngineStatus;
+use freeway_api::engine::{EngineStatus, SameCore};
 use freeway_api::{
     Accounting, Collector, CollectorState, FeatureState, FlowCounts, Invalidation, Latency,
     Learning, Limit, Port, PortPath, PortState, ScrubLimit, Shares, Status,
@@ -196,6 +196,9 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
     if let Some(there) = &status.engine {
         rows.push(row("Engine", engine(there)));
     }
+    if let Some(translated) = &status.same_core {
+        rows.push(row("Same core", same_core(translated)));
+    }
     if let Some(accounting) = &status.accounting {
         rows.push(row("Collectors", collectors(accounting)));
     }
@@ -207,6 +210,28 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
     }
     rows.push(row("Rules", rules));
     rows
+}
+
+fn same_core(of: &SameCore) -> String {
+    let mut words = vec![format!(
+        "of {} translated {} have both directions on one core",
+        count(of.together + of.apart),
+        count(of.together)
+    )];
+    words.extend(
+        of.ports
+            .iter()
+            .map(|port| format!("{} to {}", port.name, port.addresses.join(", "))),
+    );
+    for (number, what) in [
+        (of.ports_taken, "without a free port"),
+        (of.refused, "refused by conntrack"),
+    ] {
+        if number > 0 {
+            words.push(format!("{} {what}", count(number)));
+        }
+    }
+    words.join("; ")
 }
 
 fn engine(engine: &EngineStatus) -> String {
