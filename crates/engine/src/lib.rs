@@ -15,4 +15,5 @@ pub mod reserve;
 pub mod run;
 pub mod sockets;
 pub mod tap;
+pub mod vhost;
 pub mod worker;
