@@ -9,6 +9,7 @@ pub mod exits;
 pub mod ffi;
 pub mod lookup;
 pub mod memory;
+pub mod placement;
 pub mod pool;
 pub mod port;
 pub mod reserve;
