@@ -7,6 +7,8 @@ use freeway_api::engine::{EngineConfig, EnginePort};
 use freeway_console::{Exit, Stop, unreadable};
 use serde::Deserialize;
 
+use crate::vhost::is_mapped_by_others;
+
 /// Where the configuration is unless told otherwise.
 pub const DEFAULT_PATH: &str = "/etc/freeway/freeway.toml";
 
@@ -69,6 +71,9 @@ pub fn eal_arguments(config: &EngineConfig, cpus: &[usize]) -> Vec<String> {
         true => vec!["--in-memory".into()],
         false => vec!["--no-huge".into(), "--no-shconf".into()],
     });
+    if config.huge_pages && is_mapped_by_others(config) {
+        arguments.push("--single-file-segments".into());
+    }
     let pci: Vec<_> = config
         .port
         .values()
@@ -162,6 +167,7 @@ mod tests {
             assert!(arguments.contains(wanted), "{arguments}");
         }
         assert!(!arguments.contains("--no-pci"));
+        assert!(!arguments.contains("--single-file-segments"));
         let config = load_text(
             "[engine]\ncores = [2, 3]\nio_cores = [1]\n[engine.port.lan0]\nvdev = \"net_null0\"\n",
         )
@@ -176,5 +182,12 @@ mod tests {
         .unwrap();
         assert_eq!(device(&config.port["lan0"]), "net_af_packet0");
         assert_eq!(device(&config.port["wan0"]), "0000:01:00.0");
+        let text = "[engine.port.wan0]\nvdev = \"net_virtio_user0,path=/run/a.sock,server=1\"\n";
+        let config = load_text(text).unwrap();
+        let arguments = eal_arguments(&config, &[0, 1]).join(" ");
+        assert!(
+            arguments.contains("--in-memory --single-file-segments"),
+            "{arguments}"
+        );
     }
 }

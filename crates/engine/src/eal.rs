@@ -19,11 +19,21 @@ pub struct Eal {
 /// Where DPDK keeps a folder for each process, with the socket of its telemetry.
 pub const RUN_DIR: &str = "/var/run/dpdk";
 
+fn prefix() -> String {
+    format!("freeway-{}", std::process::id())
+}
+
+/// This process's.
+#[must_use]
+pub fn folder() -> PathBuf {
+    Path::new(RUN_DIR).join(prefix())
+}
+
 impl Eal {
     /// Starts DPDK with these arguments, the program's name not among them.
     pub fn start(arguments: &[String]) -> io::Result<Self> {
-        let name = format!("freeway-{}", std::process::id());
-        let folder = Path::new(RUN_DIR).join(&name);
+        let name = prefix();
+        let folder = folder();
         let own = ["freeway-engine".to_owned(), format!("--file-prefix={name}")];
         let all = own.iter().chain(arguments).map(String::as_str);
         let all = all.map(CString::new).collect::<Result<Vec<_>, _>>()?;

@@ -24,6 +24,7 @@ use crate::memory::Memory;
 use crate::pool::Pool;
 use crate::port::Port;
 use crate::sockets::Sockets;
+use crate::vhost::{self, Wait};
 use crate::workers::Workers;
 
 /// How often links, daemon and signals are looked at.
@@ -62,10 +63,12 @@ pub fn run(options: &Options) -> Result<(), Stop> {
     check_huge_pages(&config)?;
     // before DPDK makes its threads, which inherit it
     let signals = signals().map_err(|error| Stop::failure(error.to_string()))?;
+    let wait = wait_for_switches(&config, &signals)?;
     let eal = Eal::start(&config::eal_arguments(&config, &cpus)).map_err(|error| {
         let what = format!("DPDK does not start: {error}; see its messages above");
         Stop::new(Exit::Unavailable, what)
     })?;
+    drop(wait);
     let result = Running::start(&config).and_then(|mut running| {
         running.keep()?;
         running.serve(&socket_beside(&control), &signals)
@@ -304,6 +307,19 @@ fn signals() -> nix::Result<SignalFd> {
     ends.add(Signal::SIGINT);
     ends.thread_block()?;
     SignalFd::with_flags(&ends, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+}
+
+fn wait_for_switches(config: &EngineConfig, signals: &SignalFd) -> Result<Option<Wait>, Stop> {
+    let listeners = vhost::listeners(config);
+    for listener in &listeners {
+        listener.clear()?;
+    }
+    if listeners.is_empty() {
+        return Ok(None);
+    }
+    Wait::start(listeners, signals, eal::folder())
+        .map(Some)
+        .map_err(|error| Stop::failure(error.to_string()))
 }
 
 /// CPUs that this process may use.

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A virtual switch between the engine and a guest:
+//!
+//! ```text
+//! client ── lan0 engine wan0 ── vhost-user ── Open vSwitch ── vhost-user ── eth0 guest
+//! ```
+//!
+//! The guest is a second engine, whose port's TAP is what the guest has.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::time::Duration;
+
+use freeway_lab::frame::{MAC_SERVER, MAC_WAN, mac_text};
+use freeway_lab::{Lab, Netns};
+use freeway_testkit::engine::{Device, Engine, Face, engine, take_ports_of};
+use freeway_testkit::*;
+use nix::sys::signal::Signal;
+
+mod switch;
+use switch::Switch;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Of a port whose switch connects to that socket.
+fn port_toml(name: &str, mac: [u8; 6], socket: &Path) -> String {
+    let (mac, socket) = (mac_text(mac), socket.display());
+    format!(
+        "[engine.port.{name}]\nvdev = \"net_virtio_user0,path={socket},server=1,queues=1,queue_size=1024\"\nmac = \"{mac}\"\n"
+    )
+}
+
+/// The lab's own device is put aside for an engine's.
+fn put_aside(netns: &Netns, name: &str) {
+    netns.tool(&format!("ip link set {name} down")).unwrap();
+    let line = format!("ip link set {name} name wire0");
+    netns.tool(&line).unwrap();
+}
+
+fn guest_face() -> Face {
+    ("eth0".into(), MAC_SERVER)
+}
+
+struct Site {
+    // dropped in order: the lab goes last
+    router: Router,
+    engine: Engine,
+    guest: Engine,
+    switch: Switch,
+    config: String,
+    guest_config: String,
+    lab: Lab,
+}
+
+impl Site {
+    fn build() -> Option<Site> {
+        let lab = build("nat");
+        let switch = Switch::start(lab.server(), 0, &["router", "guest"])?;
+        let lan = [("lan0".into(), freeway_lab::frame::MAC_LAN)];
+        let mut config = take_ports_of(lab.router(), 0, Device::AfPacket, &lan);
+        put_aside(lab.router(), "wan0");
+        config += &port_toml("wan0", MAC_WAN, &switch.socket("router"));
+        put_aside(lab.server(), "eth0");
+        let guest_config =
+            "[engine]\ncore = 0\nhuge_pages = false\nmemory_mib = 64\nidle = \"sleep\"\n"
+                .to_owned()
+                + &port_toml("eth0", MAC_SERVER, &switch.socket("guest"));
+        let guest = Engine::start_in(lab.server(), &guest_config, &[guest_face()]);
+        let line = "ip address add 198.51.100.2/24 dev eth0";
+        lab.server().tool(line).unwrap();
+        let engine = Engine::start(&lab, &config);
+        let router = Engine::daemon(lab.router(), "", &["lan0", "wan0"]);
+        Some(Site {
+            router,
+            engine,
+            guest,
+            switch,
+            config,
+            guest_config,
+            lab,
+        })
+    }
+
+    #[track_caller]
+    fn until_fast(&self, ends: &(UdpSocket, UdpSocket)) {
+        path::until_path(&self.router, ends, address(SERVER), "engine");
+    }
+
+    /// Both ports have a carrier, or both have none.
+    #[track_caller]
+    fn until_carrier(&self, there: bool) {
+        let has = |netns: &Netns, name: &str| {
+            let shown = netns.tool(&format!("ip -o link show dev {name}"));
+            shown.is_ok_and(|shown| !shown.contains("NO-CARRIER"))
+        };
+        until("the ports' carrier", PATIENCE, || {
+            let both = [
+                has(self.lab.router(), "wan0"),
+                has(self.lab.server(), "eth0"),
+            ];
+            (both == [there; 2]).then_some(())
+        });
+    }
+
+    /// What was lost meanwhile stays lost; from the first datagram that arrives on all do.
+    #[track_caller]
+    fn until_through(&self, ends: &(UdpSocket, UdpSocket)) {
+        let mut room = [0; 64];
+        let server = &ends.1;
+        let patience = |ms| server.set_read_timeout(Some(Duration::from_millis(ms)));
+        patience(200).unwrap();
+        until("the first datagram", PATIENCE, || {
+            ends.0.send_to(b"again", SERVER).unwrap();
+            server.recv_from(&mut room).ok()
+        });
+        // those before it that were late
+        while server.recv_from(&mut room).is_ok() {}
+        patience(10_000).unwrap();
+        self.until_fast(ends);
+    }
+}
+
+/// Packets that were forwarded by the engine, of both directions.
+fn fast_packets(router: &Router) -> u64 {
+    let flows = router.flows("proto udp");
+    let engines = flows.iter().filter(|flow| flow["path"] == "engine");
+    engines.map(|flow| flow["packets"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn a_switch_is_between_the_engine_and_a_guest() {
+    let Some(_machine) = machine() else { return };
+    let Some(mut site) = Site::build() else {
+        return;
+    };
+    let ends = patient(udp_ends(&site.lab));
+    site.until_fast(&ends);
+    let before = fast_packets(&site.router);
+    path::send(&ends, address(SERVER), 200);
+    let fast = fast_packets(&site.router) - before;
+    println!("{fast} of 400 packets were the engine's");
+    // but for those that the kernel has confirmed meanwhile
+    assert!(fast >= 300, "{fast} of 400\n{}", site.router.stats());
+    let flows = site.router.flows("proto udp");
+    assert_eq!(flows.len(), 2, "{flows:#?}");
+
+    // the switch dies, and another one comes; then one that ends as it should
+    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        site.switch.end(signal);
+        site.until_carrier(false);
+        site.switch.start_again();
+        site.until_carrier(true);
+        site.until_through(&ends);
+        path::send(&ends, address(SERVER), 50);
+        assert_eq!(site.engine.child.try_wait().unwrap(), None, "the engine");
+        assert_eq!(site.guest.child.try_wait().unwrap(), None, "the guest");
+    }
+
+    // the engine is killed, which leaves its socket behind, and then the guest
+    site.engine.signal(Signal::SIGKILL);
+    site.engine.wait();
+    assert!(site.switch.socket("router").exists());
+    site.engine = Engine::start_again(&site.lab, &site.config);
+    site.until_through(&ends);
+    site.guest.signal(Signal::SIGKILL);
+    site.guest.wait();
+    site.guest = Engine::start_in(site.lab.server(), &site.guest_config, &[guest_face()]);
+    site.until_through(&ends);
+    path::send(&ends, address(SERVER), 50);
+
+    // what is another's is not taken
+    let mut command = engine();
+    command.args(["run", "--config"]).arg(site.engine.config());
+    let output = site.lab.client().run(&mut command);
+    let words = format!("{output:?}");
+    assert!(
+        words.contains("engine.port.wan0: ") && words.contains("is another process's"),
+        "{words}"
+    );
+    path::send(&ends, address(SERVER), 50);
+    site.router.stop();
+    site.engine.stop();
+    site.guest.stop();
+    assert!(
+        !site.switch.socket("router").exists(),
+        "its socket is left behind"
+    );
+}
+
+/// An engine that waits for its switch ends when it is told to, and leaves nothing.
+#[test]
+fn an_engine_without_its_switch_can_be_stopped() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("nat");
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("router.sock");
+    put_aside(lab.router(), "wan0");
+    let config = "[engine]\ncore = 0\nhuge_pages = false\nmemory_mib = 64\n".to_owned()
+        + &port_toml("wan0", MAC_WAN, &socket);
+    let mut waiting = Engine::spawn(lab.router(), &config);
+    until("its socket", PATIENCE, || socket.exists().then_some(()));
+    waiting.signal(Signal::SIGTERM);
+    let status = waiting.wait();
+    let log = waiting.log();
+    assert!(status.success(), "{status}\n{log}");
+    assert!(log.contains("wan0 waits for who connects to"), "{log}");
+    assert!(!socket.exists());
+    let dpdk = format!("/var/run/dpdk/freeway-{}", waiting.child.id());
+    assert!(!Path::new(&dpdk).exists(), "{dpdk}");
+    // a file of somebody else's stays
+    std::fs::write(&socket, "a file").unwrap();
+    let (code, words) = Engine::refuses(lab.router(), &config);
+    assert_eq!(code, Some(69), "{words}");
+    assert!(words.contains("is no socket; remove it"), "{words}");
+    assert_eq!(std::fs::read(&socket).unwrap(), b"a file");
+}
