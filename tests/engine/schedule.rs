@@ -113,6 +113,14 @@ fn htb_at_the_tap_is_the_engines() {
     tool("nft add table inet qos");
     tool("nft add chain inet qos forward { type filter hook forward priority -150 ; }");
     tool("nft add rule inet qos forward udp dport 5001 meta priority set 1:10");
+    // of the kernel's own frames, too, which come out of the TAP without priority and mark
+    tool("nft add rule inet qos forward icmp type echo-request meta priority set 1:10");
+    let pings = "ping -c 5 -i 0.2 -s 100 198.51.100.2";
+    lab.client().tool(pings).unwrap();
+    let class = until("echoes in 1:10", Duration::from_secs(10), || {
+        class_of(&router, "1:10").filter(|class| class["packets"].as_u64() >= Some(5))
+    });
+    assert_eq!(class["bytes"], 5 * (14 + 20 + 8 + 100), "{class:#}");
     let other = patient((
         udp(lab.client(), address("192.0.2.2:40001")),
         udp(lab.server(), address(OTHER)),

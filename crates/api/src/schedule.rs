@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// Most classes of a port (`FWE_CLASSES_MAX`).
 pub const CLASSES_MAX: usize = 64;
+/// Most leaves of a port: a queue of its TAP for each, and one for what passes them all (`FWE_TAP_QUEUES`).
+pub const LEAVES_MAX: usize = 16;
 /// Most classes one above the other (`FWE_CLASS_DEPTH`).
 pub const DEPTH_MAX: usize = 8;
 /// Never waits for a rate (`FWE_RATE_ANY`).
@@ -22,6 +24,24 @@ pub struct Schedule {
     pub classes: Vec<Class>,
     /// Number, from 0 on, of the leaf for what names none; none: that passes at once.
     pub other: Option<u16>,
+    /// Which leaf the kernel's own frames are of.
+    pub rules: Rules,
+}
+
+/// Which leaf a frame is of, by number from 0 on: the first that says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// Priorities with which it passes all classes.
+    pub past: Vec<u32>,
+    /// Priorities.
+    pub priorities: Vec<(u32, u16)>,
+    /// Marks under a mask.
+    pub marks: Vec<(u32, u32, u16)>,
+    /// DSCP.
+    pub dscps: Vec<(u8, u16)>,
+    /// By the lower four bits of the priority, or its first one if the priority names a class.
+    pub priomap: Vec<u16>,
 }
 
 /// A class (`struct fwe_class`).

@@ -164,7 +164,7 @@ impl Worker {
     pub fn set_table(&mut self, memory: Memory) {
         // those of the daemon before
         self.replace_framings(std::ptr::null_mut());
-        self.set_schedules(Vec::new(), 0);
+        self.set_schedules(Vec::new(), 0, |_, _| Ok(()));
         self.set_clock(&memory);
         let table = Used::new(memory);
         // SAFETY: lives until another one is no longer used.
@@ -212,11 +212,12 @@ impl Worker {
 
     /// Other schedulers, of the outputs in their order; returns when those before are no longer used, with the outputs that
     /// have none for a reason. What waits goes on in the new one of its output, or is dropped where there is none. In each
-    /// `room` frames may wait.
+    /// `room` frames may wait; `prepare` is called for each that is new, ahead of its use.
     pub fn set_schedules(
         &mut self,
         wanted: Vec<Option<Described>>,
         room: u32,
+        mut prepare: impl FnMut(usize, &Schedule) -> Result<(), String>,
     ) -> Vec<(usize, String)> {
         let mut old = std::mem::take(&mut self.schedules);
         let (mut retired, mut refused) = (Vec::new(), Vec::new());
@@ -228,7 +229,10 @@ impl Worker {
                 continue;
             }
             retired.extend(was);
-            let new = wanted.map(|described| Schedule::new(described, room));
+            let new = wanted.map(|described| {
+                let schedule = Schedule::new(described, room)?;
+                prepare(number, &schedule).map(|()| schedule)
+            });
             let new = new.transpose().unwrap_or_else(|error| {
                 refused.push((number, error));
                 None

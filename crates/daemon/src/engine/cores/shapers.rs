@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use freeway_api::schedule::{CLASSES_MAX, Class, DEPTH_MAX, RATE_ANY, Schedule};
+use freeway_api::schedule::{CLASSES_MAX, Class, DEPTH_MAX, LEAVES_MAX, RATE_ANY, Rules, Schedule};
 use freeway_cmm::Classes;
 use freeway_kernel::model::{Class as KernelClass, Filter, Link, Qdisc, QdiscDetail, ShaperRate};
 
@@ -37,6 +37,26 @@ fn handle(of: u32) -> String {
     }
 }
 
+/// A scheduler for a port.
+pub(super) fn wanted(kind: String, port: u32, classes: Vec<Class>, rules: Classes) -> Wanted {
+    Wanted {
+        kind,
+        schedule: Schedule {
+            port,
+            classes,
+            other: rules.other,
+            rules: Rules {
+                past: rules.past.clone(),
+                priorities: rules.priorities.clone(),
+                marks: rules.marks.clone(),
+                dscps: rules.dscps.clone(),
+                priomap: rules.priomap.clone(),
+            },
+        },
+        classes: Arc::new(rules),
+    }
+}
+
 /// How long a leaf's queue is: frames, octets.
 type Limit = (u32, u64);
 
@@ -66,16 +86,19 @@ impl Hung<'_> {
         if built.classes.len() > CLASSES_MAX {
             return Err(format!("the engine has {CLASSES_MAX} classes at a port"));
         }
-        built.rules.other = built.other;
-        Ok(Wanted {
-            kind: root.kind.clone(),
-            schedule: Schedule {
-                port: self.link.ifindex,
-                classes: built.classes,
+        let wanted = wanted(
+            root.kind.clone(),
+            self.link.ifindex,
+            built.classes,
+            Classes {
                 other: built.other,
+                ..built.rules
             },
-            classes: Arc::new(built.rules),
-        })
+        );
+        if wanted.schedule.leaves().count() > LEAVES_MAX {
+            return Err(format!("the engine has {LEAVES_MAX} leaves at a port"));
+        }
+        Ok(wanted)
     }
 
     /// The qdisc in a class, or at the root.
