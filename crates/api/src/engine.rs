@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::schedule::{ClassCounts, Schedule};
+use crate::schedule::{ClassCounts, Schedule, ScheduleConfig};
 
 /// Longest message, bytes.
 pub const MESSAGE_MAX: usize = 1 << 16;
@@ -77,6 +77,8 @@ pub struct EnginePort {
     pub mac: Option<String>,
     /// MTU in bytes, without the L2 header.
     pub mtu: Option<u32>,
+    /// Rates and classes of what leaves there.
+    pub schedule: Option<ScheduleConfig>,
 }
 
 impl EngineConfig {
@@ -109,6 +111,14 @@ impl EngineConfig {
                 return Err(format!(
                     "{table}: with af_xdp the port keeps the MAC address and MTU that the kernel has for it; remove mac and mtu"
                 ));
+            }
+            if let Some(schedule) = &port.schedule {
+                if port.af_xdp {
+                    return Err(format!(
+                        "{table}: with af_xdp what leaves does not all pass the engine; remove schedule, and shape with tc"
+                    ));
+                }
+                schedule.check(&format!("{table}.schedule"))?;
             }
             if port.mtu.is_some_and(|mtu| !(68..=9000).contains(&mtu)) {
                 return Err(format!("{table}: mtu must be 68 to 9000"));

@@ -25,10 +25,12 @@ use request::{set_carrier, set_interface, set_persistent, set_steering};
 #[derive(Debug)]
 pub struct Tap {
     /// Its queues: one, or [`QUEUES`].
-    files: Vec<File>,
+    _files: Vec<File>,
     fds: Vec<RawFd>,
     name: String,
     carrier: Option<bool>,
+    /// Whoever has several queues of a TAP is not alone with it by that.
+    _alone: OwnedFd,
 }
 
 /// Of a TAP (`FWE_TAP_QUEUES`): what the kernel sends is in the first one, unless it is told otherwise.
@@ -37,6 +39,7 @@ pub const QUEUES: usize = crate::ffi::FWE_TAP_QUEUES as usize;
 impl Tap {
     /// Makes the TAP, or opens the one that is there. An error says what is in the way.
     pub fn open(name: &str) -> Result<Self, String> {
+        let alone = claim(name)?;
         let several = libc::IFF_MULTI_QUEUE;
         let first = match queue(name, several) {
             // one that was made with one queue
@@ -54,25 +57,25 @@ impl Tap {
             nix::Error::EPERM => format!("cannot make the TAP {name}: it takes CAP_NET_ADMIN"),
             error => format!("cannot make the TAP {name}: {error}"),
         })?;
-        let mut files = vec![first];
-        let tap = |files: Vec<File>| Self {
-            fds: files.iter().map(AsRawFd::as_raw_fd).collect(),
-            files,
+        let mut tap = Self {
+            fds: vec![first.as_raw_fd()],
+            _files: vec![first],
             name: name.into(),
             carrier: None,
+            _alone: alone,
         };
         if count == 1 {
-            return Ok(tap(files));
+            return Ok(tap);
         }
         // ahead of the other queues: the kernel would choose one by itself
-        let mut tap_of_one = tap(files);
-        tap_of_one.steer(&[], 0)?;
-        files = tap_of_one.files;
+        tap.steer(&[], 0)?;
         for _ in 1..count {
             let file = queue(name, several);
-            files.push(file.map_err(|error| format!("cannot open the TAP {name}: {error}"))?);
+            let file = file.map_err(|error| format!("cannot open the TAP {name}: {error}"))?;
+            tap.fds.push(file.as_raw_fd());
+            tap._files.push(file);
         }
-        Ok(tap(files))
+        Ok(tap)
     }
 
     /// What the kernel sends is in the queue of the first rule that matches, or in that other one.
@@ -160,6 +163,25 @@ impl Tap {
         length.ifr_ifru.ifru_mtu = mtu.cast_signed();
         configure(libc::SIOCSIFMTU, &length).map_err(|error| failed("MTU", error))
     }
+}
+
+/// Only one process has a TAP of that name in this network namespace, as abstract sockets are the namespace's.
+fn claim(name: &str) -> Result<OwnedFd, String> {
+    let failed = |error: nix::Error| match error {
+        nix::Error::EADDRINUSE => format!("{name} is a TAP that another process has open"),
+        error => format!("cannot claim the TAP {name}: {error}"),
+    };
+    let socket = nix::sys::socket::socket(
+        nix::sys::socket::AddressFamily::Unix,
+        nix::sys::socket::SockType::Datagram,
+        nix::sys::socket::SockFlag::SOCK_CLOEXEC,
+        None,
+    );
+    let socket = socket.map_err(failed)?;
+    let address = format!("freeway-engine/{name}");
+    let address = nix::sys::socket::UnixAddr::new_abstract(address.as_bytes()).map_err(failed)?;
+    nix::sys::socket::bind(socket.as_raw_fd(), &address).map_err(failed)?;
+    Ok(socket)
 }
 
 /// One more queue of a TAP, which is made if there is none.
