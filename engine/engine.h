@@ -223,8 +223,10 @@ int fwe_port_has_link(__u16 port);
 
 /* A port as the kernel has it. */
 struct fwe_face {
-	int tap; /* non-blocking, and stays the caller's; -1: the port itself is the kernel's */
-	__u32 ifindex; /* of that */
+	/* non-blocking, and stay the caller's; none: the port itself is the kernel's */
+	const int *queues;
+	__u32 queues_count; /* FWE_TAP_QUEUES at most */
+	__u32 ifindex;      /* of that */
 };
 
 /*
@@ -239,6 +241,11 @@ void fwe_exits_free(struct fwe_exits *exits);
  * number of a TAP that is gone, from 1 on. Of one thread, which has registered itself.
  */
 int fwe_exits_turn(struct fwe_exits *exits, int timeout_ms);
+/*
+ * What comes down by so many queues of a port is of these leaves of its scheduler, as
+ * fwe_schedule_put() takes them; the others are not looked at before they have been named once.
+ */
+void fwe_exits_set_leaves(struct fwe_exits *exits, __u32 port, const __u16 *leaves, __u32 count);
 struct fwe_exits_counts {
 	__u64 from_kernel;
 	__u64 not_taken; /* by a TAP, which is down or full, or by the kernel's port */

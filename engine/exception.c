@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -22,7 +23,9 @@
 #include <rte_ring.h>
 
 #include "engine.h"
+#include "schedule.h"
 #include "socket.h"
+#include "steer.h"
 
 enum {
 	/* Frames on their way to the kernel, and from it. */
@@ -40,7 +43,11 @@ struct fwe_exit {
 	struct rte_ring *up;
 	struct rte_ring *down;
 	struct rte_mempool *pool; /* for what comes from the kernel */
-	struct fwe_face face;
+	__u32 ifindex;
+	__u32 queues_count; /* 0: the port itself is the kernel's */
+	int queues[FWE_TAP_QUEUES];
+	_Atomic __u16 leaf[FWE_TAP_QUEUES];
+	_Atomic __u32 queues_used;
 	/* the thread's */
 	uint64_t from_kernel __rte_cache_aligned;
 	uint64_t not_taken; /* by the TAP, which is down or full, or by the kernel's port */
@@ -88,7 +95,13 @@ static struct fwe_exit *fwe_exit_new(unsigned int number, const struct fwe_face 
 
 	if (!exit)
 		return NULL;
-	*exit = (struct fwe_exit){.pool = pool, .face = *face};
+	memset(exit, 0, sizeof(*exit));
+	exit->pool = pool;
+	exit->ifindex = face->ifindex;
+	exit->queues_count = face->queues_count;
+	exit->queues_used = !!face->queues_count;
+	if (face->queues_count)
+		memcpy(exit->queues, face->queues, face->queues_count * sizeof(*exit->queues));
 	snprintf(name, sizeof(name), "fwe_up_%u", number);
 	exit->up = rte_ring_create(name, FWE_UP_ROOM, SOCKET_ID_ANY, up);
 	snprintf(name, sizeof(name), "fwe_down_%u", number);
@@ -104,7 +117,7 @@ static int fwe_exits_prepare(struct fwe_exits *exits, const struct fwe_face *fac
 			     unsigned int count)
 {
 	for (unsigned int i = 0; i < count && exits->inject < 0; i++) {
-		if (faces[i].tap >= 0)
+		if (faces[i].queues_count)
 			continue;
 		exits->inject = fwe_inject_open();
 		if (exits->inject < 0)
@@ -193,9 +206,8 @@ static unsigned int fwe_exit_up(struct fwe_exit *exit, int inject)
 		rte_ring_sc_dequeue_burst(exit->up, (void **)frames, FWE_EXIT_BURST, NULL);
 
 	for (unsigned int i = 0; i < count; i++) {
-		int failed = exit->face.tap >= 0
-				     ? fwe_tap_write(frames[i], exit->face.tap)
-				     : fwe_port_give(frames[i], inject, exit->face.ifindex);
+		int failed = exit->queues_count ? fwe_tap_write(frames[i], exit->queues[0])
+						: fwe_port_give(frames[i], inject, exit->ifindex);
 
 		if (failed)
 			exit->not_taken++;
@@ -204,14 +216,14 @@ static unsigned int fwe_exit_up(struct fwe_exit *exit, int inject)
 	return count;
 }
 
-/* Frames that came down; negative: the TAP is gone. What finds no room stays in the kernel. */
-static int fwe_exit_down(struct fwe_exit *exit)
+/* Frames that came down by a queue; negative: the TAP is gone. What finds no room stays in the
+ * kernel. */
+static int fwe_queue_down(struct fwe_exit *exit, __u32 queue)
 {
+	__u16 leaf = atomic_load_explicit(&exit->leaf[queue], memory_order_relaxed);
 	unsigned int room = rte_ring_free_count(exit->down);
 	int count = 0;
 
-	if (exit->face.tap < 0)
-		return 0;
 	if (room > FWE_EXIT_BURST)
 		room = FWE_EXIT_BURST;
 	for (; (unsigned int)count < room; count++) {
@@ -220,7 +232,7 @@ static int fwe_exit_down(struct fwe_exit *exit)
 
 		if (!frame)
 			break;
-		len = read(exit->face.tap, rte_pktmbuf_mtod(frame, void *),
+		len = read(exit->queues[queue], rte_pktmbuf_mtod(frame, void *),
 			   rte_pktmbuf_tailroom(frame));
 		if (len <= 0) {
 			rte_pktmbuf_free(frame);
@@ -230,17 +242,47 @@ static int fwe_exit_down(struct fwe_exit *exit)
 		}
 		frame->data_len = len;
 		frame->pkt_len = len;
-		frame->hash.usr = 0;
+		frame->hash.usr = leaf;
 		(void)rte_ring_sp_enqueue(exit->down, frame);
 	}
 	exit->from_kernel += count;
 	return count;
 }
 
+static int fwe_exit_down(struct fwe_exit *exit)
+{
+	__u32 used = atomic_load_explicit(&exit->queues_used, memory_order_acquire);
+	int all = 0;
+
+	for (__u32 queue = 0; queue < used; queue++) {
+		int count = fwe_queue_down(exit, queue);
+
+		if (count < 0)
+			return -1;
+		all += count;
+	}
+	return all;
+}
+
+void fwe_exits_set_leaves(struct fwe_exits *exits, __u32 port, const __u16 *leaves, __u32 count)
+{
+	struct fwe_exit *exit = exits->exit[port];
+
+	if (count > exit->queues_count)
+		count = exit->queues_count;
+	for (__u32 queue = 0; queue < count; queue++)
+		atomic_store_explicit(&exit->leaf[queue], leaves[queue], memory_order_relaxed);
+	/* what lies in one that is no longer named is not forgotten there */
+	if (count > exit->queues_used)
+		atomic_store_explicit(&exit->queues_used, count, memory_order_release);
+	fwe_exits_wake(exits);
+}
+
 /* Sleeps until a TAP or a worker has something, or for `timeout_ms`. */
 static void fwe_exits_sleep(struct fwe_exits *exits, int timeout_ms)
 {
-	struct pollfd fds[exits->count + 1];
+	struct pollfd fds[exits->count * FWE_TAP_QUEUES + 1];
+	unsigned int all = 0;
 	uint64_t times;
 
 	atomic_store_explicit(&exits->asleep, 1, memory_order_relaxed);
@@ -251,13 +293,15 @@ static void fwe_exits_sleep(struct fwe_exits *exits, int timeout_ms)
 		if (rte_ring_count(exit->up))
 			timeout_ms = 0;
 		/* one whose ring is full is looked at again when the worker has made room */
-		fds[i] = (struct pollfd){.fd = exit->face.tap,
-					 .events = rte_ring_full(exit->down) ? 0 : POLLIN};
-		if (!fds[i].events && timeout_ms > 1)
+		short events = rte_ring_full(exit->down) ? 0 : POLLIN;
+
+		for (__u32 queue = 0; queue < exit->queues_used; queue++)
+			fds[all++] = (struct pollfd){.fd = exit->queues[queue], .events = events};
+		if (!events && timeout_ms > 1)
 			timeout_ms = 1;
 	}
-	fds[exits->count] = (struct pollfd){.fd = exits->wake, .events = POLLIN};
-	if (poll(fds, exits->count + 1, timeout_ms) > 0 && fds[exits->count].revents)
+	fds[all] = (struct pollfd){.fd = exits->wake, .events = POLLIN};
+	if (poll(fds, all + 1, timeout_ms) > 0 && fds[all].revents)
 		(void)!read(exits->wake, &times, sizeof(times));
 	atomic_store_explicit(&exits->asleep, 0, memory_order_relaxed);
 }

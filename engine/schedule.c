@@ -470,7 +470,9 @@ __u32 fwe_schedule_put(struct fwe_schedule *schedule, const __u16 *leaves, struc
 		/* a number of a schedule that was here before may be none of this one's */
 		__u32 number = leaves[i] - 1u, len = frames[i]->pkt_len;
 
-		if (fw_unlikely(number >= schedule->count || !schedule->node[number].is_leaf))
+		if (fw_unlikely(leaves[i] == FWE_CLASS_NONE))
+			number = FWE_CLASS_NONE;
+		else if (fw_unlikely(number >= schedule->count || !schedule->node[number].is_leaf))
 			number = schedule->other;
 		if (fw_unlikely(number == FWE_CLASS_NONE)) {
 			frames[passing++] = frames[i];

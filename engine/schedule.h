@@ -69,8 +69,9 @@ void fwe_schedule_free(struct fwe_schedule *schedule);
 const struct fwe_class_stats *fwe_schedule_stats(const struct fwe_schedule *schedule, __u32 class);
 
 /*
- * Frames for a leaf, which has a number from 1 on; 0 is the one for what names none. How many pass
- * at once: those stay the caller's. The others are the schedule's, or dropped.
+ * Frames for a leaf, which has a number from 1 on; 0 is the one for what names none, and
+ * FWE_CLASS_NONE passes all. How many pass at once: those stay the caller's. The others are the
+ * schedule's, or dropped.
  */
 __u32 fwe_schedule_put(struct fwe_schedule *schedule, const __u16 *leaves, struct rte_mbuf **frames,
 		       __u32 count, __u64 now_ns);

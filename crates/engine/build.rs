@@ -67,6 +67,7 @@ fn bindings(engine: &Path) -> Result<(), Box<dyn Error>> {
                 "rings.h",
                 "schedule.h",
                 "socket.h",
+                "steer.h",
                 "trial.h",
                 "../dataplane/writer.h",
             ]

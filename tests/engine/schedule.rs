@@ -113,6 +113,14 @@ fn htb_at_the_tap_is_the_engines() {
     tool("nft add table inet qos");
     tool("nft add chain inet qos forward { type filter hook forward priority -150 ; }");
     tool("nft add rule inet qos forward udp dport 5001 meta priority set 1:10");
+    // of the kernel's own frames, too, which come out of the TAP without priority and mark
+    tool("nft add rule inet qos forward icmp type echo-request meta priority set 1:10");
+    let pings = "ping -c 5 -i 0.2 -s 100 198.51.100.2";
+    lab.client().tool(pings).unwrap();
+    let class = until("echoes in 1:10", Duration::from_secs(10), || {
+        class_of(&router, "1:10").filter(|class| class["packets"].as_u64() >= Some(5))
+    });
+    assert_eq!(class["bytes"], 5 * (14 + 20 + 8 + 100), "{class:#}");
     let other = patient((
         udp(lab.client(), address("192.0.2.2:40001")),
         udp(lab.server(), address(OTHER)),
@@ -160,6 +168,45 @@ fn htb_at_the_tap_is_the_engines() {
         path::send(&ends, address(SERVER), 1);
         class_of(&router, "1:20").is_none().then_some(())
     });
+    router.stop();
+    engine.stop();
+}
+
+#[test]
+fn a_schedule_of_the_configuration_needs_no_qdisc() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("nat");
+    let config = take_ports(&lab)
+        + "[engine.port.wan0.schedule]\nrate_kbit = 8000\ndefault = \"rest\"\n\
+           [engine.port.wan0.schedule.class.voice]\npriority = 0\ndscp = [46]\n\
+           [engine.port.wan0.schedule.class.rest]\nqueue = 50\n";
+    let engine = Engine::start(&lab, &config);
+    let router = Engine::daemon(lab.router(), &config, &["lan0", "wan0"]);
+    let ends = patient(udp_ends(&lab));
+    until_class(
+        &router,
+        &ends,
+        SERVER,
+        "class rest of the schedule on wan0, in the engine",
+    );
+    let (arrived, took) = flood(&ends, address(SERVER));
+    let most = RATE as f64 * took.as_secs_f64() + 8.0 * FRAME as f64;
+    assert!(arrived as f64 <= most, "{arrived} octets in {took:?}");
+    // the kernel's own frames have a class by their DSCP
+    let before = class_of(&router, "voice").unwrap()["packets"].as_u64();
+    lab.client()
+        .tool("ping -c 5 -i 0.2 -Q 0xb8 198.51.100.2")
+        .unwrap();
+    let class = until("echoes in voice", Duration::from_secs(10), || {
+        class_of(&router, "voice").filter(|class| class["packets"].as_u64() >= Some(5))
+    });
+    assert_eq!(before, Some(0), "{class:#}");
+    // a qdisc beside it: who would be in charge?
+    let tool = |line: &str| lab.router().tool(line).unwrap();
+    tool("tc qdisc replace dev wan0 root tbf rate 1gbit burst 1mb latency 50ms");
+    path::until_path(&router, &ends, address(SERVER), "tc");
+    tool("tc qdisc del dev wan0 root");
+    path::until_path(&router, &ends, address(SERVER), "engine");
     router.stop();
     engine.stop();
 }

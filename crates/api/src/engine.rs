@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::schedule::{ClassCounts, Schedule};
+use crate::schedule::{ClassCounts, Schedule, ScheduleConfig};
 
 /// Longest message, bytes.
 pub const MESSAGE_MAX: usize = 1 << 16;
@@ -132,6 +132,8 @@ pub struct EnginePort {
     pub mtu: Option<u32>,
     /// How its frames come to workers, where it is not as `[engine]` says.
     pub dispatch: Option<DispatchMode>,
+    /// Rates and classes of what leaves there.
+    pub schedule: Option<ScheduleConfig>,
 }
 
 impl EngineConfig {
@@ -228,6 +230,14 @@ impl EngineConfig {
                 return Err(format!(
                     "{table}: with af_xdp the port keeps the MAC address and MTU that the kernel has for it; remove mac and mtu"
                 ));
+            }
+            if let Some(schedule) = &port.schedule {
+                if port.af_xdp {
+                    return Err(format!(
+                        "{table}: with af_xdp what leaves does not all pass the engine; remove schedule, and shape with tc"
+                    ));
+                }
+                schedule.check(&format!("{table}.schedule"))?;
             }
             if port.mtu.is_some_and(|mtu| !(68..=9000).contains(&mtu)) {
                 return Err(format!("{table}: mtu must be 68 to 9000"));

@@ -9,6 +9,7 @@ mod flood;
 mod imx8;
 mod lookup;
 mod multicast;
+mod qos;
 mod replay;
 mod report;
 mod rfc2544;
@@ -29,6 +30,7 @@ pub use flood::{FloodArgs, FloodKind, SetupArgs};
 pub use imx8::Imx8Args;
 pub use lookup::LookupArgs;
 pub use multicast::MulticastArgs;
+pub use qos::QosArgs;
 pub use replay::ReplayArgs;
 pub use report::{DiffArgs, ReportArgs};
 pub use rfc2544::{Rfc2544Args, Rfc2544Scenario};
@@ -157,6 +159,14 @@ pub enum Command {
     /// expected, by sample, and every frame is accounted for. Latencies are at no load, and at 10, 50 and 90 % of the rate.
     #[command(after_help = engine::ENGINE_HELP)]
     Engine(EngineArgs),
+    /// Measure the scheduler of the engine's outputs: rates, priorities, weights, cost of a frame
+    ///
+    /// Runs the program freeway-engine, as `bench engine` does. Rates from 1 Mb/s to what one core sends; the delay of the first
+    /// priority while the last one is offered ten times the rate; weights; what a frame costs, beside DPDK's rte_sched; and the
+    /// same tree of priorities, rates and ceilings in the engine and in the kernel's htb, which needs root. While somebody
+    /// else has the core, the clock stands.
+    #[command(after_help = qos::QOS_HELP)]
+    Qos(QosArgs),
     /// Replay a capture through the kernel and through Freeway
     ///
     /// The frames of a pcap or pcapng file (Ethernet), each sent from the side that had sent it, in the order of the file, to

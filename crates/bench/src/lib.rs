@@ -21,6 +21,7 @@ mod median;
 mod multicast;
 mod parallel;
 mod program;
+mod qos;
 mod replay;
 mod report;
 mod rfc2544;
@@ -60,6 +61,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Sink(args) => dut::sink(&args),
         Command::Rfc9693(args) => rfc9693::rfc9693(&args),
         Command::Engine(args) => engine::engine(&args),
+        Command::Qos(args) => qos::qos(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Lookup(args) => lookup::lookup(&args),
         Command::Report(args) => report::report(&args),

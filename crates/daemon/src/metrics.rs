@@ -3,7 +3,7 @@
 
 use std::fmt::{Display, Write};
 
-use freeway_api::engine::SameCore;
+use freeway_api::engine::{EngineClass, EngineStatus, SameCore};
 use freeway_api::{
     Collector, CollectorState, DropsBySet, Port, PortState, ScrubLimit, Stats, Status,
 };
@@ -443,6 +443,60 @@ fn engine(page: &mut Page, status: &Status) {
         "Buffers for frames that are free.",
         counts.pool_free,
     );
+    classes(page, engine);
+}
+
+/// Of its schedulers.
+fn classes(page: &mut Page, engine: &EngineStatus) {
+    type Figure = fn(&EngineClass) -> u64;
+    let families: [(&str, &str, &str, Figure); 6] = [
+        (
+            "freeway_engine_class_packets_total",
+            "counter",
+            "Frames of a class that left by the engine's scheduler.",
+            |class| class.packets,
+        ),
+        (
+            "freeway_engine_class_bytes_total",
+            "counter",
+            "Their octets.",
+            |class| class.bytes,
+        ),
+        (
+            "freeway_engine_class_dropped_total",
+            "counter",
+            "Frames of a class that found no room in its queue.",
+            |class| class.dropped,
+        ),
+        (
+            "freeway_engine_class_waiting_packets",
+            "gauge",
+            "Frames of a class that wait.",
+            |class| class.waiting,
+        ),
+        (
+            "freeway_engine_class_waiting_bytes",
+            "gauge",
+            "Their octets.",
+            |class| class.waiting_bytes,
+        ),
+        (
+            "freeway_engine_class_delay_nanoseconds_total",
+            "counter",
+            "What the frames of a class that left have waited.",
+            |class| class.delay_mean_ns.saturating_mul(class.packets),
+        ),
+    ];
+    for (name, kind, help, figure) in families {
+        page.family(name, kind, help);
+        for class in &engine.classes {
+            let labels = [
+                ("port", class.port.as_str()),
+                ("class", class.class.as_str()),
+            ];
+            page.sample(name, &labels, figure(class));
+        }
+    }
 }
 
 /// Accounts of connections, if anybody is told of them.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crate::ffi::{
-    fwe_exits, fwe_exits_counts, fwe_exits_free, fwe_exits_new, fwe_exits_sum, fwe_exits_turn,
-    fwe_face, fwe_thread_register, fwe_thread_unregister,
+    fwe_exits, fwe_exits_counts, fwe_exits_free, fwe_exits_new, fwe_exits_set_leaves,
+    fwe_exits_sum, fwe_exits_turn, fwe_face, fwe_thread_register, fwe_thread_unregister,
 };
 use crate::pool::Pool;
 use crate::port::Port;
@@ -37,9 +37,13 @@ impl Exits {
     pub fn start(ports: &[Port], workers: usize, pool: &Pool) -> Result<Self, String> {
         let faces: Vec<_> = ports
             .iter()
-            .map(|port| fwe_face {
-                tap: port.tap().map_or(-1, Tap::fd),
-                ifindex: port.ifindex,
+            .map(|port| {
+                let queues = port.tap().map_or(&[][..], Tap::queues);
+                fwe_face {
+                    queues: queues.as_ptr(),
+                    queues_count: queues.len() as u32,
+                    ifindex: port.ifindex,
+                }
             })
             .collect();
         let count = faces.len() as c_uint;
@@ -66,6 +70,13 @@ impl Exits {
 
     pub(crate) fn as_ptr(&self) -> *mut fwe_exits {
         self.exits.as_ptr()
+    }
+
+    /// What comes down by the queues of a port is of these leaves of its scheduler.
+    pub fn set_leaves(&self, port: usize, leaves: &[u16]) {
+        let count = leaves.len() as u32;
+        // SAFETY: there is such a port, and so many leaves.
+        unsafe { fwe_exits_set_leaves(self.as_ptr(), port as u32, leaves.as_ptr(), count) };
     }
 
     /// What they have moved.

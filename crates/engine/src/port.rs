@@ -12,6 +12,7 @@ use crate::ffi::{
     fwe_port_start, fwe_port_stop,
 };
 use crate::pool::Pool;
+use crate::schedule::Schedule;
 use crate::sockets::Sockets;
 use crate::tap::Tap;
 
@@ -190,6 +191,26 @@ impl Port {
             Device::Dpdk(_, tap, _) => Some(tap),
             Device::Kernel(_) => None,
         }
+    }
+
+    /// Has the kernel's own frames find their leaves; `name_leaves` is told of those of the TAP's queues.
+    pub fn sort(
+        &mut self,
+        schedule: &Schedule,
+        name_leaves: impl FnOnce(&[u16]),
+    ) -> Result<(), String> {
+        let Device::Dpdk(_, tap) = &mut self.device else {
+            return Err("its frames pass the engine by".into());
+        };
+        let (rules, other, leaves) = schedule.steering();
+        if leaves.len() > tap.queues().len() {
+            let name = tap.name();
+            return Err(format!(
+                "the TAP has been made with one queue: ip link delete {name}, and start the engine anew"
+            ));
+        }
+        name_leaves(&leaves);
+        tap.steer(&rules, other)
     }
 
     /// Its sockets, where it stays the kernel's.

@@ -23,6 +23,7 @@ use crate::lanes::Lanes;
 use crate::memory::Memory;
 use crate::pool::Pool;
 use crate::port::Port;
+use crate::schedule::Schedule;
 use crate::sockets::Sockets;
 use crate::vhost::{self, Wait};
 use crate::workers::Workers;
@@ -213,7 +214,7 @@ impl Running {
         // nobody knows any more whether they are what the kernel has
         if self.left.is_some_and(|left| left.elapsed() > LEFT) {
             self.left = None;
-            self.workers.set_schedules(Vec::new(), 0);
+            self.workers.set_schedules(Vec::new(), 0, |_, _| Ok(()));
         }
         if self.daemon.take().is_some() {
             self.left = Some(Instant::now());
@@ -275,7 +276,12 @@ impl Running {
         // frames that come in find room as well
         let (_, frames) = self.pool.level();
         let room = frames / 2 / u32::try_from(self.ports.len()).unwrap_or(1).max(1);
-        for (number, why) in self.workers.set_schedules(wanted, room) {
+        let (ports, exits) = (&mut self.ports, &self.exits);
+        let sort = |number: usize, schedule: &Schedule| {
+            let port = ports.get_mut(number).ok_or("it is no port")?;
+            port.sort(schedule, |leaves| exits.set_leaves(number, leaves))
+        };
+        for (number, why) in self.workers.set_schedules(wanted, room, sort) {
             let port = self.ports.get(number).map_or(0, |port| port.ifindex);
             refused.push((port, why));
         }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The scheduler of an output (`engine/schedule.c`).
 
+use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::ptr::NonNull;
 
 use freeway_api::schedule::{Class, ClassCounts, Schedule as Described};
 
 use crate::ffi::{
-    FWE_CLASS_NONE, fwe_class, fwe_schedule, fwe_schedule_free, fwe_schedule_new,
-    fwe_schedule_stats,
+    FWE_CLASS_NONE, FWE_STEER_DSCP, FWE_STEER_MARK, FWE_STEER_PRIOMAP, FWE_STEER_PRIORITY,
+    fwe_class, fwe_schedule, fwe_schedule_free, fwe_schedule_new, fwe_schedule_stats,
+    fwe_steer_rule,
 };
 
 /// A scheduler, with what waits in it.
@@ -68,6 +70,41 @@ impl Schedule {
     #[must_use]
     pub fn described(&self) -> &Described {
         &self.described
+    }
+
+    /// How the kernel's own frames find their leaf: rules and the queue of the rest for its TAP, and the leaf of each queue.
+    #[must_use]
+    pub fn steering(&self) -> (Vec<fwe_steer_rule>, u32, Vec<u16>) {
+        // the first queue is for what passes all classes
+        let mut leaves = vec![FWE_CLASS_NONE as u16];
+        let mut queues = BTreeMap::new();
+        for (number, _) in self.described.leaves() {
+            queues.insert(number as u16, leaves.len() as u32);
+            leaves.push(number as u16 + 1);
+        }
+        let queue = |class: u16| queues.get(&class).copied().unwrap_or(0);
+        let rule = |kind, value, mask, queue| fwe_steer_rule {
+            kind,
+            value,
+            mask,
+            queue,
+        };
+        let rules = &self.described.rules;
+        let past = rules
+            .past
+            .iter()
+            .map(|of| rule(FWE_STEER_PRIORITY, *of, 0, 0));
+        let priorities = rules.priorities.iter();
+        let priorities =
+            priorities.map(|(of, class)| rule(FWE_STEER_PRIORITY, *of, 0, queue(*class)));
+        let marks = rules.marks.iter();
+        let marks = marks.map(|(of, mask, class)| rule(FWE_STEER_MARK, *of, *mask, queue(*class)));
+        let dscps = rules.dscps.iter();
+        let dscps = dscps.map(|(of, class)| rule(FWE_STEER_DSCP, (*of).into(), 0, queue(*class)));
+        let map = (0..).zip(&rules.priomap);
+        let map = map.map(|(of, class)| rule(FWE_STEER_PRIOMAP, of, 0, queue(*class)));
+        let all = past.chain(priorities).chain(marks).chain(dscps).chain(map);
+        (all.collect(), self.described.other.map_or(0, queue), leaves)
     }
 
     /// What has become of its classes' frames.

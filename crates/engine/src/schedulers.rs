@@ -33,11 +33,13 @@ impl Schedulers {
         &self.given
     }
 
-    /// Other ones; in each `room` frames may wait. What they replace, and the outputs that have none for a reason.
+    /// Other ones; in each `room` frames may wait, and `prepare` is called for each that is new. What they replace, and the
+    /// outputs that have none for a reason.
     pub fn set(
         &mut self,
         wanted: Vec<Option<Described>>,
         room: u32,
+        mut prepare: impl FnMut(usize, &Schedule) -> Result<(), String>,
     ) -> (Retired, Vec<(usize, String)>) {
         let mut old = std::mem::take(&mut self.schedules);
         let (mut retired, mut refused) = (Vec::new(), Vec::new());
@@ -48,7 +50,10 @@ impl Schedulers {
                 continue;
             }
             retired.extend(was);
-            let new = wanted.map(|described| Schedule::new(described, room));
+            let new = wanted.map(|described| {
+                let schedule = Schedule::new(described, room)?;
+                prepare(number, &schedule).map(|()| schedule)
+            });
             let new = new.transpose().unwrap_or_else(|error| {
                 refused.push((number, error));
                 None

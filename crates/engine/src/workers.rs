@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use freeway_abi::{Pod, fw_framed, fw_framing};
 use freeway_api::engine::{EngineCounts, Idle, PathCost, WatchedFast, WorkerCounts};
-use freeway_api::schedule::{ClassCounts, Schedule};
+use freeway_api::schedule::{ClassCounts, Schedule as Described};
 
 use crate::exits::Exits;
 use crate::ffi::{
@@ -19,6 +19,7 @@ use crate::ffi::{
 use crate::lanes::Lanes;
 use crate::memory::Memory;
 use crate::port::Port;
+use crate::schedule::Schedule;
 use crate::schedulers::Schedulers;
 use crate::sockets::Sockets;
 use crate::worker::{BUCKETS, Worker};
@@ -153,7 +154,7 @@ impl Workers {
     pub fn set_table(&mut self, memory: Memory) {
         // those of the daemon before
         self.replace_framings(std::ptr::null_mut());
-        self.set_schedules(Vec::new(), 0);
+        self.set_schedules(Vec::new(), 0, |_, _| Ok(()));
         self.set_clock(&memory);
         let table = Used::new(memory);
         for worker in &self.workers {
@@ -204,11 +205,12 @@ impl Workers {
 
     /// Other schedulers, of the outputs in their order; returns when those before are no longer used, with the outputs that
     /// have none for a reason. What waits goes on in the new one of its output, or is dropped where there is none. In each
-    /// `room` frames may wait.
+    /// `room` frames may wait; `prepare` is called for each that is new, ahead of its use.
     pub fn set_schedules(
         &mut self,
-        mut wanted: Vec<Option<Schedule>>,
+        mut wanted: Vec<Option<Described>>,
         room: u32,
+        prepare: impl FnMut(usize, &Schedule) -> Result<(), String>,
     ) -> Vec<(usize, String)> {
         let mut refused = Vec::new();
         // a scheduler is one thread's
@@ -222,7 +224,7 @@ impl Workers {
             }
             return refused;
         };
-        let (retired, wrong) = self.schedulers.set(wanted, room);
+        let (retired, wrong) = self.schedulers.set(wanted, room, prepare);
         refused.extend(wrong);
         worker.set_schedules(self.schedulers.given());
         self.wait();

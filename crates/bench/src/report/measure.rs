@@ -30,6 +30,7 @@ pub fn measure(scenario: &Definition, quick: bool) -> Result<Outcome, Stop> {
         | Command::Generator(_)
         | Command::Sink(_)
         | Command::Engine(_)
+        | Command::Qos(_)
         | Command::Lookup(_) => {
             return Err(Stop::failure("a report is of the built-in lab"));
         }

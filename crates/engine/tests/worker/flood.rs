@@ -32,10 +32,12 @@ impl Exits {
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap()
         });
         let (taps, kernel): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        let faces: Vec<_> = taps
+        let queues: Vec<_> = taps.iter().map(AsRawFd::as_raw_fd).collect();
+        let faces: Vec<_> = queues
             .iter()
-            .map(|tap| ffi::fwe_face {
-                tap: tap.as_raw_fd(),
+            .map(|queue| ffi::fwe_face {
+                queues: queue,
+                queues_count: 1,
                 ifindex: 0,
             })
             .collect();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway status`.
 
-use freeway_api::engine::{EngineStatus, SameCore};
+use freeway_api::engine::{EngineClass, EngineStatus, SameCore};
 use freeway_api::{
     Accounting, Collector, CollectorState, FeatureState, FlowCounts, Invalidation, Latency,
     Learning, Limit, Port, PortPath, PortState, ScrubLimit, Shares, Status,
@@ -195,6 +195,8 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
     }
     if let Some(there) = &status.engine {
         rows.push(row("Engine", engine(there)));
+        let classes = there.classes.iter();
+        rows.extend(classes.map(|class| row("Class", engine_class(class))));
     }
     if let Some(translated) = &status.same_core {
         rows.push(row("Same core", same_core(translated)));
@@ -232,6 +234,22 @@ fn same_core(of: &SameCore) -> String {
         }
     }
     words.join("; ")
+}
+
+/// A class of a scheduler of the engine's.
+fn engine_class(class: &EngineClass) -> String {
+    let ms = |ns: u64| format!("{:.3} ms", ns as f64 / 1e6);
+    format!(
+        "{} of {} on {}: {} left, {} dropped, {} waiting; delay {} in the mean, 99 % below {}",
+        class.class,
+        class.kind,
+        class.port,
+        count(class.packets),
+        count(class.dropped),
+        count(class.waiting),
+        ms(class.delay_mean_ns),
+        ms(class.delay_p99_below_ns)
+    )
 }
 
 fn engine(engine: &EngineStatus) -> String {

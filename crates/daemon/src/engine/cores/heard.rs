@@ -15,7 +15,7 @@ use super::super::Engine;
 use super::There;
 use super::framings::{Record, Told, record};
 use super::schedules::{self, Wanted};
-use super::shapers::Hung;
+use super::shapers::{CONFIGURED, Hung, configured};
 use crate::DaemonError;
 use crate::door::Notice;
 use crate::error::failure;
@@ -158,7 +158,18 @@ impl Engine {
 
     /// The scheduler that an output of the engine's is to have, or why it cannot; none: it is to have none.
     fn scheduler(&self, link: &Link) -> Option<Result<Wanted, String>> {
-        self.shaper(link)?;
+        let shaper = self.shaper(link);
+        let config = self.config.engine.port.get(&link.name);
+        if let Some(config) = config.and_then(|port| port.schedule.as_ref()) {
+            let refused = shaper.map(|qdisc| {
+                format!(
+                    "[engine.port.{}.schedule] and a qdisc {} are one too many",
+                    link.name, qdisc.kind
+                )
+            });
+            return Some(refused.map_or_else(|| Ok(configured(link.ifindex, config)), Err));
+        }
+        shaper?;
         let hung = Hung {
             link,
             qdiscs: self.qdiscs(link.ifindex).collect(),
@@ -201,6 +212,10 @@ impl Engine {
         let wanted = self.cores.schedule(base)?;
         let class = wanted.schedule.classes.get(usize::from(leaf) - 1)?;
         let (name, kind) = (&class.name, &wanted.kind);
+        let kind = match kind.as_str() {
+            CONFIGURED => "the schedule",
+            kind => kind,
+        };
         Some(format!(
             "class {name} of {kind} on {}, in the engine",
             self.port_name(base)

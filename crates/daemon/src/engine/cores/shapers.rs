@@ -4,12 +4,18 @@
 
 use std::sync::Arc;
 
-use freeway_api::schedule::{CLASSES_MAX, Class, DEPTH_MAX, RATE_ANY, Schedule};
+use freeway_api::schedule::{
+    CLASSES_MAX, Class, DEPTH_MAX, LEAVES_MAX, RATE_ANY, Rules, Schedule, ScheduleConfig,
+};
 use freeway_cmm::Classes;
 use freeway_kernel::model::{Class as KernelClass, Filter, Link, Qdisc, QdiscDetail, ShaperRate};
 
 use super::schedules::Wanted;
 
+/// What figures are from that no qdisc has.
+pub(super) const CONFIGURED: &str = "configuration";
+/// Octets of one that an MTU of 1500 allows, with tags.
+const LONG_FRAME: u32 = 1600;
 const TC_ROOT: u32 = u32::MAX;
 const TC_INGRESS: u32 = 0xffff_fff1;
 const MAJOR: u32 = 0xffff_0000;
@@ -34,6 +40,76 @@ fn handle(of: u32) -> String {
     match of & !MAJOR {
         0 => format!("{:x}:", of >> 16),
         minor => format!("{:x}:{minor:x}", of >> 16),
+    }
+}
+
+/// A scheduler for a port.
+pub(super) fn wanted(kind: String, port: u32, classes: Vec<Class>, rules: Classes) -> Wanted {
+    Wanted {
+        kind,
+        schedule: Schedule {
+            port,
+            classes,
+            other: rules.other,
+            rules: Rules {
+                past: rules.past.clone(),
+                priorities: rules.priorities.clone(),
+                marks: rules.marks.clone(),
+                dscps: rules.dscps.clone(),
+                priomap: rules.priomap.clone(),
+            },
+        },
+        classes: Arc::new(rules),
+    }
+}
+
+/// As `[engine.port.NAME.schedule]` says.
+pub(in crate::engine) fn configured(port: u32, config: &ScheduleConfig) -> Wanted {
+    let root = Class {
+        name: "all".into(),
+        ..rated(burst_of(config.rate_kbit))
+    };
+    let root = Class {
+        ceiling: root.rate,
+        ceiling_burst_ns: root.burst_ns,
+        ..root
+    };
+    let mut classes = vec![root];
+    let mut rules = Classes::default();
+    for (name, class) in &config.class {
+        let number = classes.len() as u16;
+        let ceiling = burst_of(class.ceiling_kbit.unwrap_or(config.rate_kbit));
+        let own = class.rate_kbit.map_or_else(ShaperRate::default, burst_of);
+        classes.push(Class {
+            name: name.clone(),
+            id: number.into(),
+            above: Some(0),
+            priority: class.priority,
+            quantum: class.weight * LONG_FRAME,
+            limit: class.queue,
+            limit_bytes: u64::MAX,
+            ceiling: ceiling.rate,
+            ceiling_burst_ns: ceiling.burst_ns,
+            ..rated(own)
+        });
+        let dscps = class.dscp.iter().map(|dscp| (*dscp, number));
+        rules.dscps.extend(dscps);
+        let marks = class.mark.iter().map(|mark| (*mark, u32::MAX, number));
+        rules.marks.extend(marks);
+        if config.default_class() == Some(name) {
+            rules.other = Some(number);
+        }
+    }
+    wanted(CONFIGURED.into(), port, classes, rules)
+}
+
+/// A rate, and what is sent at once: a worker may look a little late, and a frame is sent as a whole.
+fn burst_of(rate_kbit: u64) -> ShaperRate {
+    let rate = rate_kbit * 125;
+    ShaperRate {
+        rate,
+        burst_ns: 200_000 + u64::from(LONG_FRAME) * 1_000_000_000 / rate,
+        ..ShaperRate::default()
     }
 }
 
@@ -66,16 +142,19 @@ impl Hung<'_> {
         if built.classes.len() > CLASSES_MAX {
             return Err(format!("the engine has {CLASSES_MAX} classes at a port"));
         }
-        built.rules.other = built.other;
-        Ok(Wanted {
-            kind: root.kind.clone(),
-            schedule: Schedule {
-                port: self.link.ifindex,
-                classes: built.classes,
+        let wanted = wanted(
+            root.kind.clone(),
+            self.link.ifindex,
+            built.classes,
+            Classes {
                 other: built.other,
+                ..built.rules
             },
-            classes: Arc::new(built.rules),
-        })
+        );
+        if wanted.schedule.leaves().count() > LEAVES_MAX {
+            return Err(format!("the engine has {LEAVES_MAX} leaves at a port"));
+        }
+        Ok(wanted)
     }
 
     /// The qdisc in a class, or at the root.
@@ -315,6 +394,8 @@ fn rated(rate: ShaperRate) -> Class {
 
 #[cfg(test)]
 mod tests {
+    use freeway_api::schedule::ClassConfig;
+
     use super::*;
 
     const MBIT: u64 = 125_000;
@@ -402,6 +483,36 @@ mod tests {
             class(0x1_0001, TC_ROOT, 100, 100),
             class(0x1_0010, 0x1_0001, 10, 30),
         ]
+    }
+
+    #[test]
+    fn classes_are_as_configured() {
+        let config = ScheduleConfig {
+            rate_kbit: 8000,
+            default: Some("rest".into()),
+            class: [
+                ("rest", 7, None, vec![]),
+                ("voice", 0, Some(1000), vec![46]),
+            ]
+            .map(|(name, priority, rate_kbit, dscp)| {
+                let class = ClassConfig {
+                    priority,
+                    rate_kbit,
+                    dscp,
+                    ..ClassConfig::default()
+                };
+                (name.to_owned(), class)
+            })
+            .into(),
+        };
+        assert_eq!(config.check("t"), Ok(()));
+        let wanted = configured(3, &config);
+        let classes = &wanted.schedule.classes;
+        assert_eq!((classes[0].rate, classes[0].ceiling), (MBIT * 8, MBIT * 8));
+        assert_eq!((classes[1].rate, classes[2].rate), (0, MBIT));
+        assert_eq!(classes[2].ceiling, MBIT * 8);
+        assert_eq!(wanted.classes.of(6, 0, 46 << 2), Some(2));
+        assert_eq!(wanted.classes.of(6, 0, 0), Some(1));
     }
 
     #[test]

@@ -521,8 +521,16 @@ impl Engine {
                 if tc { "tc" } else { "the kernel" }
             ));
         }
+        if by_engine && self.cores.serve(link.ifindex) {
+            if let Err(why) = &scheduled
+                && shaper.is_none()
+            {
+                port.reasons.push(format!("its schedule: {why}"));
+            }
+            return scheduled.is_ok();
+        }
         if by_engine {
-            return shaper.is_none() || scheduled.is_ok();
+            return shaper.is_none();
         }
         let full = self.overflows(link, port);
         let has_room = full.is_none();

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `freeway bench qos`: the scheduler of the engine's outputs, which the program `freeway-engine` measures, and the kernel's
+//! htb with the same tree.
+
+mod kernel;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use freeway_console::{Exit, Page, Stop, Terminal, Tone, program, progress, show};
+use freeway_rig::Machine;
+use serde::{Deserialize, Serialize};
+
+use crate::cli::QosArgs;
+
+const NAME: &str = "freeway-engine";
+
+/// What `freeway-engine bench-qos` prints.
+#[derive(Debug, Deserialize)]
+struct Told {
+    tsc_hz: u64,
+    rates: Vec<Rate>,
+    priorities: Vec<Priority>,
+    weights: Shares,
+    tree: Shares,
+    costs: Vec<Cost>,
+}
+
+/// A rate that was set, and what left.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rate {
+    /// Megabits a second; none: as much as goes.
+    pub set_mbit: Option<f64>,
+    /// Octets of a frame, without FCS.
+    pub len: u16,
+    /// Megabits a second.
+    pub mbit: f64,
+    /// Share of the time that is left out, for somebody else had the core.
+    pub paused: f64,
+}
+
+/// The first priority at half of the rate, the last one at ten times of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Priority {
+    /// Megabits a second.
+    pub set_mbit: f64,
+    /// Half of the first one's frames wait less, in the time that a frame takes at the rate.
+    pub p50_frames: f64,
+    /// 99 % do.
+    pub p99_frames: f64,
+    /// Share of the rate that the first one has.
+    pub first: f64,
+    /// And the last.
+    pub last: f64,
+    /// As of a rate.
+    pub paused: f64,
+}
+
+/// Classes that share, as parts of 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shares {
+    /// As they should be.
+    pub wanted: Vec<f64>,
+    /// As they are.
+    pub shares: Vec<f64>,
+}
+
+/// What a frame costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// The scheduler.
+    pub name: String,
+    /// Its classes, all of which have frames.
+    pub classes: u32,
+    /// To be put and taken, nanoseconds.
+    pub ns: f64,
+}
+
+/// The result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Qos {
+    /// Samples.
+    pub runs: u32,
+    /// Seconds of each.
+    pub seconds: f64,
+    /// Of the clock.
+    pub tsc_hz: u64,
+    /// By rate.
+    pub rates: Vec<Rate>,
+    /// The largest difference of a rate from its setting, over it.
+    pub rate_error: f64,
+    /// By rate.
+    pub priorities: Vec<Priority>,
+    /// 1:2:4.
+    pub weights: Shares,
+    /// The largest difference of a share from its weight, over it.
+    pub weight_error: f64,
+    /// A tree of priorities, rates and ceilings.
+    pub tree: Shares,
+    /// The kernel's htb with the same tree: shares; none: it cannot be measured here.
+    pub kernel: Option<Vec<f64>>,
+    /// The largest difference of a share from the kernel's, as part of 1.
+    pub kernel_difference: Option<f64>,
+    /// Of a frame.
+    pub costs: Vec<Cost>,
+    /// What is to be minded.
+    pub remarks: Vec<String>,
+    /// What was measured on.
+    pub machine: Machine,
+}
+
+/// Measures and prints.
+pub fn qos(args: &QosArgs) -> Result<(), Stop> {
+    let told = told(args)?;
+    let mut remarks = Vec::new();
+    progress("the kernel's htb");
+    let lasts = Duration::from_secs_f64(args.seconds.max(2.0));
+    let kernel = kernel::shares(lasts)
+        .inspect_err(|why| remarks.push(format!("without the kernel's htb: {why}")))
+        .ok();
+    let set = told.rates.iter().filter_map(|rate| {
+        let set = rate.set_mbit?;
+        Some((rate.mbit - set).abs() / set)
+    });
+    let result = Qos {
+        runs: args.runs,
+        seconds: args.seconds,
+        tsc_hz: told.tsc_hz,
+        rate_error: set.fold(0.0, f64::max),
+        rates: told.rates,
+        priorities: told.priorities,
+        weight_error: largest(&told.weights.wanted, &told.weights.shares, |wanted| wanted),
+        weights: told.weights,
+        kernel_difference: kernel
+            .as_ref()
+            .map(|kernel| largest(kernel, &told.tree.shares, |_| 1.0)),
+        tree: told.tree,
+        kernel,
+        costs: told.costs,
+        remarks,
+        machine: Machine::this(),
+    };
+    show(args.json, &result, |terminal| table(&result, terminal))
+}
+
+/// The largest difference of two that belong together, over what `unit` makes of the first.
+fn largest(wanted: &[f64], are: &[f64], unit: fn(f64) -> f64) -> f64 {
+    let pairs = wanted.iter().zip(are);
+    let differences = pairs.map(|(wanted, are)| (wanted - are).abs() / unit(*wanted));
+    differences.fold(0.0, f64::max)
+}
+
+fn told(args: &QosArgs) -> Result<Told, Stop> {
+    let Some(program) = program(NAME) else {
+        return Err(Stop::new(
+            Exit::Unavailable,
+            format!("{NAME} is neither beside this program nor in PATH: `make engine` builds it"),
+        ));
+    };
+    let mut command = Command::new(&program);
+    command
+        .args(["bench-qos", "--runs", &args.runs.to_string()])
+        .args(["--seconds", &args.seconds.to_string()])
+        .args(["--cpu", &args.cpu.to_string()])
+        .stderr(Stdio::inherit());
+    let output = command
+        .output()
+        .map_err(|error| Stop::failure(format!("cannot run {}: {error}", program.display())))?;
+    match output.status.code() {
+        Some(0) => serde_json::from_slice(&output.stdout)
+            .map_err(|error| Stop::failure(format!("{NAME} is another version: {error}"))),
+        // it has said why
+        Some(69) => Err(Stop::new(
+            Exit::Unavailable,
+            "the scheduler cannot be measured here",
+        )),
+        _ => Err(Stop::failure(format!("{NAME} failed: {}", output.status))),
+    }
+}
+
+fn table(result: &Qos, terminal: Terminal) -> String {
+    let mut page = Page::new(terminal);
+    let what = format!(
+        "The engine's scheduler alone on one core; medians of {} runs, {} s each",
+        result.runs, result.seconds
+    );
+    page.words("", &what);
+    page.words("", &result.machine.to_string());
+    page.gap();
+    let head = |page: &Page, heads: &[&str]| -> Vec<String> {
+        heads
+            .iter()
+            .map(|head| page.tone(Tone::Head, head))
+            .collect()
+    };
+    let mut rows = vec![head(&page, &["set, Mb/s", "octets", "Mb/s", "off, %"])];
+    for rate in &result.rates {
+        let off = rate.set_mbit.map(|set| (rate.mbit - set) / set * 100.0);
+        rows.push(vec![
+            rate.set_mbit
+                .map_or("no limit".into(), |set| set.to_string()),
+            rate.len.to_string(),
+            format!("{:.3}", rate.mbit),
+            off.map_or("-".into(), |off| format!("{off:.3}")),
+        ]);
+    }
+    page.table(2, &[0, 1, 2, 3], &rows);
+    page.gap();
+    let heads = ["set, Mb/s", "p50, frames", "p99, frames", "first", "last"];
+    let mut rows = vec![head(&page, &heads)];
+    for of in &result.priorities {
+        rows.push(vec![
+            of.set_mbit.to_string(),
+            format!("{:.2}", of.p50_frames),
+            format!("{:.2}", of.p99_frames),
+            format!("{:.3}", of.first),
+            format!("{:.3}", of.last),
+        ]);
+    }
+    page.table(2, &[0, 1, 2, 3, 4], &rows);
+    page.words("", "The first priority has half of the rate, the last one is offered ten times of it. Delays of the first, in the time that a frame takes at the rate.");
+    page.gap();
+    let parts = |shares: &[f64]| {
+        let parts = shares.iter().map(|share| format!("{:.2} %", share * 100.0));
+        parts.collect::<Vec<_>>().join(", ")
+    };
+    page.words(
+        "",
+        &format!("Weights 1:2:4: {}.", parts(&result.weights.shares)),
+    );
+    let tree = parts(&result.tree.shares);
+    page.words(
+        "",
+        &match &result.kernel {
+            Some(kernel) => format!(
+                "A tree with priorities, rates and ceilings: {tree}; the kernel's htb: {}.",
+                parts(kernel)
+            ),
+            None => format!("A tree with priorities, rates and ceilings: {tree}."),
+        },
+    );
+    page.gap();
+    let mut rows = vec![head(&page, &["scheduler", "classes", "ns a frame"])];
+    for cost in &result.costs {
+        rows.push(vec![
+            cost.name.clone(),
+            cost.classes.to_string(),
+            format!("{:.1}", cost.ns),
+        ]);
+    }
+    page.table(2, &[1, 2], &rows);
+    for words in &result.remarks {
+        page.words("", &page.tone(Tone::Warn, &format!("Mind: {words}.")));
+    }
+    page.finish()
+}
