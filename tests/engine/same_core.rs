@@ -179,8 +179,10 @@ fn both_directions_share_a_worker(topology: &str, proto: u8) {
         of_worker >= 0.999 && of_bucket >= 0.999,
         "{of_worker} {of_bucket}"
     );
-    assert_eq!(counts.made, count as u64, "{counts:?}");
-    assert_eq!((counts.taken, counts.refused), (0, 0));
+    // in a bucket of many sources all the ports that are tried may be others'
+    assert_eq!(counts.made + counts.taken, count as u64, "{counts:?}");
+    assert!(counts.taken <= count as u64 / 1000, "{counts:?}");
+    assert_eq!(counts.refused, 0);
     assert_eq!(answers(&steered).len(), count);
     for of in &steered {
         assert_eq!(of.reply.dst, wan, "{of:?}");
