@@ -486,11 +486,17 @@ enum fw_precedent_const {
 	FW_CHOICES_MAX = 16384,
 };
 
+/* An address that connections are translated to, and its fw_port_table. Of IPv4 the first word. */
+struct fw_translated {
+	__u32 addr_be[4];
+	__u32 table;
+	__u32 family; /* FW_AF_* */
+};
+
 /* An ingress port whose connections are translated. */
 struct fw_origin {
 	__u32 count;
-	__u32 addr_be[FW_ORIGIN_ADDRESSES];
-	__u32 table[FW_ORIGIN_ADDRESSES]; /* of each address: its fw_port_table */
+	struct fw_translated to[FW_ORIGIN_ADDRESSES];
 };
 
 /* Ports that are worth the same at an address: bucket b has those from first[b] to first[b + 1]. */
@@ -502,16 +508,16 @@ struct fw_port_table {
 
 /* A source that has a precedent. */
 struct fw_source_end {
-	__u32 saddr_be;
-	__u16 sport_be;
+	__u32 addr_be[4];
+	__u16 port_be;
 	__u8 proto;
-	__u8 pad;
+	__u8 family; /* FW_AF_* */
 };
 
 /* A source at a translated address. */
 struct fw_choice_key {
 	struct fw_source_end end;
-	__u32 addr_be;
+	__u32 addr_be[4];
 };
 
 /* Of one CPU: the youngest precedents, and what became of all. */
@@ -1136,11 +1142,12 @@ FW_ABI_SIZE(fw_offer_set, 32);
 FW_ABI_SIZE(fw_observation_set, 32);
 FW_ABI_SIZE(fw_limit, 8);
 FW_ABI_SIZE(fw_policer, 24);
-FW_ABI_SIZE(fw_origin, 36);
+FW_ABI_SIZE(fw_translated, 24);
+FW_ABI_SIZE(fw_origin, 100);
 FW_ABI_SIZE(fw_port_table, 66564);
-FW_ABI_SIZE(fw_source_end, 8);
-FW_ABI_SIZE(fw_choice_key, 12);
-FW_ABI_SIZE(fw_precedents, 544);
+FW_ABI_SIZE(fw_source_end, 20);
+FW_ABI_SIZE(fw_choice_key, 36);
+FW_ABI_SIZE(fw_precedents, 1312);
 FW_ABI_SIZE(fw_scrub4, 64);
 FW_ABI_SIZE(fw_scrub_side4, 8);
 FW_ABI_SIZE(fw_scrub6, 32);

@@ -58,9 +58,8 @@ struct {
 
 /* What a first packet says of its connection. */
 struct fw_opening {
-	struct fw_source_end source;
-	__u32 daddr_be;
-	__u16 dport_be;
+	struct fw_source_end from;
+	struct fw_source_end to;
 };
 
 enum {
@@ -69,139 +68,199 @@ enum {
 	FW_IP4_OFFSET_AND_MORE = 0x3fff,
 };
 
+/* The two ends; 0 if it is neither TCP nor UDP, or not all of it is there. */
+static __always_inline int fw_ends_read(fw_ctx *ctx, struct fw_opening *o, const __u8 **l4)
+{
+	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
+	const struct fw_ip4 *ip4 = data + FW_ETH_LEN;
+	const struct fw_ip6 *ip6 = data + FW_ETH_LEN;
+
+	if (ctx->protocol == fw_htons(FW_ETH_IP)) {
+		*l4 = data + FW_ETH_LEN + FW_IP4_LEN;
+		if ((const void *)(*l4 + FW_UDP_LEN) > end)
+			return 0;
+		if (ip4->version_ihl != 0x45 || (ip4->frag_be & fw_htons(FW_IP4_OFFSET_AND_MORE)))
+			return 0;
+		o->from.family = FW_AF_INET;
+		o->from.proto = ip4->proto;
+		o->from.addr_be[0] = ip4->saddr_be;
+		o->to.addr_be[0] = ip4->daddr_be;
+	} else if (ctx->protocol == fw_htons(FW_ETH_IP6)) {
+		*l4 = data + FW_ETH_LEN + FW_IP6_LEN;
+		if ((const void *)(*l4 + FW_UDP_LEN) > end)
+			return 0;
+		o->from.family = FW_AF_INET6;
+		o->from.proto = ip6->next_header;
+		__builtin_memcpy(o->from.addr_be, ip6->saddr_be, sizeof(o->from.addr_be));
+		__builtin_memcpy(o->to.addr_be, ip6->daddr_be, sizeof(o->to.addr_be));
+	} else {
+		return 0;
+	}
+	o->to.family = o->from.family;
+	o->to.proto = o->from.proto;
+	o->from.port_be = *(const fw_u16_any *)*l4;
+	o->to.port_be = *(const fw_u16_any *)(*l4 + 2);
+	return o->from.proto == FW_PROTO_TCP || o->from.proto == FW_PROTO_UDP;
+}
+
 /* 0 if it opens no connection; of UDP any may. */
 static __always_inline int fw_opening_read(fw_ctx *ctx, struct fw_opening *o)
 {
 	const __u8 flags = FW_TCP_SYN | FW_TCP_FIN | FW_TCP_RST | FW_TCP_ACK;
-	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
-	const struct fw_ip4 *ip = data + FW_ETH_LEN;
-	const __u8 *l4 = data + FW_ETH_LEN + FW_IP4_LEN;
+	const __u8 *l4;
 
-	if (ctx->protocol != fw_htons(FW_ETH_IP) || (const void *)(l4 + FW_UDP_LEN) > end)
+	if (!fw_ends_read(ctx, o, &l4))
 		return 0;
-	if (ip->version_ihl != 0x45 || (ip->frag_be & fw_htons(FW_IP4_OFFSET_AND_MORE)))
-		return 0;
-	if (ip->proto == FW_PROTO_TCP) {
-		if ((const void *)(l4 + FW_TCP_LEN) > end)
+	if (o->from.proto == FW_PROTO_TCP) {
+		if ((const void *)(l4 + FW_TCP_LEN) > fw_data_end(ctx))
 			return 0;
 		if ((l4[FW_TCP_FLAGS_AT] & flags) != FW_TCP_SYN)
 			return 0;
-	} else if (ip->proto != FW_PROTO_UDP) {
-		return 0;
 	}
-	o->source.saddr_be = ip->saddr_be;
-	o->source.sport_be = *(const fw_u16_any *)l4;
-	o->source.proto = ip->proto;
-	o->source.pad = 0;
-	o->daddr_be = ip->daddr_be;
-	o->dport_be = *(const fw_u16_any *)(l4 + 2);
-	return fw_ntohs(o->source.sport_be) >= FW_PORT_PRIVILEGED;
+	return fw_ntohs(o->from.port_be) >= FW_PORT_PRIVILEGED;
+}
+
+/* The kfuncs tell families apart by the length, which must be a constant. */
+static __always_inline void fw_ends_tuple(struct bpf_sock_tuple *tuple,
+					  const struct fw_source_end *from,
+					  const struct fw_source_end *to)
+{
+	if (from->family == FW_AF_INET) {
+		tuple->ipv4.saddr = from->addr_be[0];
+		tuple->ipv4.daddr = to->addr_be[0];
+		tuple->ipv4.sport = from->port_be;
+		tuple->ipv4.dport = to->port_be;
+		return;
+	}
+	__builtin_memcpy(tuple->ipv6.saddr, from->addr_be, sizeof(from->addr_be));
+	__builtin_memcpy(tuple->ipv6.daddr, to->addr_be, sizeof(to->addr_be));
+	tuple->ipv6.sport = from->port_be;
+	tuple->ipv6.dport = to->port_be;
 }
 
 /* Has conntrack a connection of these ends? */
-static __noinline int fw_tracked(fw_ctx *ctx, const struct fw_source_end *from, __u32 daddr_be,
-				 __u16 dport_be)
+static __noinline int fw_tracked(fw_ctx *ctx, const struct fw_source_end *from,
+				 const struct fw_source_end *to)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_ct_opts opts = {.netns_id = -1};
 	struct nf_conn *ct;
 
-	if (!from)
+	if (!from || !to)
 		return 1;
 	opts.l4proto = from->proto;
-	tuple.ipv4.saddr = from->saddr_be;
-	tuple.ipv4.sport = from->sport_be;
-	tuple.ipv4.daddr = daddr_be;
-	tuple.ipv4.dport = dport_be;
-	ct = bpf_skb_ct_lookup(ctx, &tuple, sizeof(tuple.ipv4), &opts, sizeof(opts));
+	fw_ends_tuple(&tuple, from, to);
+	if (from->family == FW_AF_INET)
+		ct = bpf_skb_ct_lookup(ctx, &tuple, sizeof(tuple.ipv4), &opts, sizeof(opts));
+	else
+		ct = bpf_skb_ct_lookup(ctx, &tuple, sizeof(tuple.ipv6), &opts, sizeof(opts));
 	if (!ct)
 		return 0;
 	bpf_ct_release(ct);
 	return 1;
 }
 
-/* Notes the precedent; the one whose place it takes goes, if its packet has not come through. */
-static __always_inline void fw_precedent_note(fw_ctx *ctx, struct fw_precedents *mine,
-					      const struct fw_source_end *source)
+/* Notes the precedent; the one whose place it takes goes, if nobody has come by it. */
+static __noinline int fw_precedent_note(fw_ctx *ctx, const struct fw_source_end *source)
 {
-	__u32 place = mine->next++ & (FW_PRECEDENTS - 1);
-	struct fw_source_end old = mine->source[place];
+	struct fw_source_end nowhere = {}, old;
+	struct fw_precedents *mine;
+	__u32 zero = 0, place;
 
+	mine = bpf_map_lookup_elem(&fw_precedents_of, &zero);
+	if (!mine || !source)
+		return 0;
+	place = mine->next++ & (FW_PRECEDENTS - 1);
+	old = mine->source[place];
 	mine->source[place] = *source;
 	mine->made++;
-	if (old.sport_be)
-		fw_tracked(ctx, &old, 0, 0);
+	if (old.port_be)
+		fw_tracked(ctx, &old, &nowhere);
+	return 0;
 }
 
-static __always_inline void fw_precedent_make(fw_ctx *ctx, struct fw_precedents *mine,
-					      const struct fw_opening *o, __u32 addr_be,
-					      __u16 port_be)
+/* An expired connection of the source to nowhere, translated to `as`; 0 if conntrack takes none. */
+static __noinline int fw_precedent_make(fw_ctx *ctx, const struct fw_source_end *source,
+					const struct fw_source_end *as)
 {
-	struct bpf_ct_opts opts = {.netns_id = -1, .l4proto = o->source.proto};
+	struct bpf_ct_opts opts = {.netns_id = -1};
+	struct fw_source_end nowhere = {};
 	struct bpf_sock_tuple tuple = {};
 	union nf_inet_addr addr = {};
 	struct nf_conn___init *init;
 	struct nf_conn *ct;
 
-	tuple.ipv4.saddr = o->source.saddr_be;
-	tuple.ipv4.sport = o->source.sport_be;
-	init = bpf_skb_ct_alloc(ctx, &tuple, sizeof(tuple.ipv4), &opts, sizeof(opts));
-	if (!init) {
-		mine->refused++;
-		return;
-	}
-	addr.all[0] = addr_be;
+	if (!source || !as)
+		return 0;
+	opts.l4proto = source->proto;
+	fw_ends_tuple(&tuple, source, &nowhere);
+	if (source->family == FW_AF_INET)
+		init = bpf_skb_ct_alloc(ctx, &tuple, sizeof(tuple.ipv4), &opts, sizeof(opts));
+	else
+		init = bpf_skb_ct_alloc(ctx, &tuple, sizeof(tuple.ipv6), &opts, sizeof(opts));
+	if (!init)
+		return 0;
+	__builtin_memcpy(addr.all, as->addr_be, sizeof(as->addr_be));
 	bpf_ct_set_timeout(init, 0);
-	bpf_ct_set_nat_info(init, &addr, fw_ntohs(port_be), NF_NAT_MANIP_SRC);
+	bpf_ct_set_nat_info(init, &addr, fw_ntohs(as->port_be), NF_NAT_MANIP_SRC);
 	ct = bpf_ct_insert_entry(init);
-	if (!ct) {
-		mine->refused++;
-		return;
-	}
+	if (!ct)
+		return 0;
 	bpf_ct_release(ct);
-	fw_precedent_note(ctx, mine, &o->source);
+	return 1;
+}
+
+static __always_inline __u32 fw_end_worth(const struct fw_source_end *end, const __u64 *key)
+{
+	__u64 words[2];
+
+	if (end->family == FW_AF_INET)
+		return fw_bucket_end4(end->addr_be[0], end->port_be, key);
+	__builtin_memcpy(words, end->addr_be, sizeof(words));
+	return fw_bucket_end6(words[0], words[1], end->port_be, key);
 }
 
 /* For the case that the kernel translates it to this address. */
-static __noinline int fw_precede_at(fw_ctx *ctx, const struct fw_opening *o, __u32 addr_be,
-				    __u32 table_index)
+static __noinline int fw_precede_as(fw_ctx *ctx, const struct fw_opening *o,
+				    const struct fw_translated *to)
 {
 	/* the constants of the load, not those of the source */
-	const __u64 key[] = {fw_cfg.hash_key[0], fw_cfg.hash_key[1]};
-	const struct fw_port_table *table;
-	struct fw_source_end server = {};
-	struct fw_precedents *mine;
-	struct fw_choice_key choice = {};
+	const __u64 key[] = {fw_cfg.hash_key[0], fw_cfg.hash_key[1], fw_cfg.hash_key[2]};
 	__u32 zero = 0, bucket, first, count, start, tried;
+	const struct fw_port_table *table;
+	struct fw_choice_key choice = {};
+	struct fw_precedents *mine;
+	struct fw_source_end as = {};
 	const __u32 *chosen;
-	__u16 port_be = 0;
 
-	table = bpf_map_lookup_elem(&fw_port_tables, &table_index);
-	mine = bpf_map_lookup_elem(&fw_precedents_of, &zero);
-	if (!o || !table || !mine)
+	if (!o || !to || to->family != o->from.family)
 		return 0;
-	bucket = fw_bucket_end4(o->source.saddr_be, o->source.sport_be, key) & (FW_BUCKETS - 1);
+	table = bpf_map_lookup_elem(&fw_port_tables, &to->table);
+	mine = bpf_map_lookup_elem(&fw_precedents_of, &zero);
+	if (!table || !mine)
+		return 0;
+	bucket = fw_end_worth(&o->from, key) & (FW_BUCKETS - 1);
 	first = table->first[bucket];
 	count = table->first[bucket + 1] - first;
 	if (!count || count > FW_PRECEDENT_PORTS)
 		return 0;
 	/* not the hash that chose the bucket */
-	start = ((__u64)o->source.sport_be << 32 | o->source.saddr_be) * key[1] >> 32;
-	choice.end = o->source;
-	choice.addr_be = addr_be;
+	start = ((__u64)o->from.port_be << 32 | o->from.addr_be[3] | o->from.addr_be[0]) * key[1] >>
+		32;
+	choice.end = o->from;
+	__builtin_memcpy(choice.addr_be, to->addr_be, sizeof(choice.addr_be));
 	chosen = bpf_map_lookup_elem(&fw_choices, &choice);
 	if (chosen)
 		start += *chosen;
-	server.saddr_be = o->daddr_be;
-	server.sport_be = o->dport_be;
-	server.proto = o->source.proto;
+	as = o->from;
+	__builtin_memcpy(as.addr_be, to->addr_be, sizeof(as.addr_be));
 	for (tried = 0; tried < FW_PRECEDENT_TRIES; tried++) {
-		port_be = table->port_be[(first + (start + tried) % count) &
-					 (FW_PRECEDENT_PORTS - 1)];
-		if (!fw_tracked(ctx, &server, addr_be, port_be))
+		as.port_be = table->port_be[(first + (start + tried) % count) &
+					    (FW_PRECEDENT_PORTS - 1)];
+		if (!fw_tracked(ctx, &o->to, &as))
 			break;
 		/* its own, of before: a SYN ends what has closed (nf_conntrack_tcp_packet()) */
-		if (!tried && fw_tracked(ctx, &o->source, o->daddr_be, o->dport_be))
+		if (!tried && fw_tracked(ctx, &o->from, &o->to))
 			break;
 	}
 	if (tried == FW_PRECEDENT_TRIES) {
@@ -213,7 +272,10 @@ static __noinline int fw_precede_at(fw_ctx *ctx, const struct fw_opening *o, __u
 			tried += *chosen;
 		bpf_map_update_elem(&fw_choices, &choice, &tried, BPF_ANY);
 	}
-	fw_precedent_make(ctx, mine, o, addr_be, port_be);
+	if (fw_precedent_make(ctx, &o->from, &as))
+		fw_precedent_note(ctx, &o->from);
+	else
+		mine->refused++;
 	return 0;
 }
 
@@ -227,10 +289,10 @@ static __noinline int fw_precede(fw_ctx *ctx)
 	if (!origin || !fw_opening_read(ctx, &o))
 		return 0;
 	/* of TCP the SYN says that it is new */
-	if (o.source.proto == FW_PROTO_UDP && fw_tracked(ctx, &o.source, o.daddr_be, o.dport_be))
+	if (o.from.proto == FW_PROTO_UDP && fw_tracked(ctx, &o.from, &o.to))
 		return 0;
 	for (__u32 i = 0; i < FW_ORIGIN_ADDRESSES && i < origin->count; i++)
-		fw_precede_at(ctx, &o, origin->addr_be[i], origin->table[i]);
+		fw_precede_as(ctx, &o, &origin->to[i]);
 	return 0;
 }
 

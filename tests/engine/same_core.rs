@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
 use freeway_abi::{FW_PRECEDENT_PORT_MIN, FW_PRECEDENTS};
-use freeway_datapath::{Attachment, Datapath, Hook, LoadOptions, Precedents, bucket4};
+use freeway_datapath::{Attachment, Datapath, Hook, LoadOptions, Precedents, bucket};
 use freeway_kernel::model::Connection;
+use freeway_lab::topology::offset;
 use freeway_lab::{Lab, Netns};
 use freeway_testkit::*;
 use nix::sched::{CloneFlags, setns};
@@ -54,7 +55,7 @@ impl Programs {
     }
 
     /// What comes in at the LAN is translated to these addresses.
-    fn translate(&self, lab: &Lab, addresses: &[Ipv4Addr]) {
+    fn translate(&self, lab: &Lab, addresses: &[IpAddr]) {
         let addresses: Vec<_> = addresses.iter().copied().zip(0..).collect();
         for (address, table) in &addresses {
             self.precedents.set_table(*table, *address).unwrap();
@@ -66,8 +67,8 @@ impl Programs {
     fn buckets(&self, connection: &Connection) -> [u32; 2] {
         [connection.orig, connection.reply].map(|tuple| {
             let ends = [(tuple.src, tuple.sport), (tuple.dst, tuple.dport)];
-            let [from, to] = ends.map(|(address, port)| SocketAddrV4::new(v4(address), port));
-            bucket4(self.datapath.config(), from, to)
+            let [from, to] = ends.map(SocketAddr::from);
+            bucket(self.datapath.config(), from, to)
         })
     }
 
@@ -87,22 +88,19 @@ impl Programs {
     }
 }
 
-fn v4(address: IpAddr) -> Ipv4Addr {
-    match address {
-        IpAddr::V4(address) => address,
-        IpAddr::V6(address) => panic!("{address}"),
-    }
-}
-
 /// The n-th host of the LAN that the lab's client is.
 fn host(n: usize) -> Ipv4Addr {
     Ipv4Addr::new(192, 0, 2, 2 + n as u8)
 }
 
 /// Sources: several hosts with the same ports, so that some have to be given others.
-fn sources(count: usize) -> impl Iterator<Item = SocketAddr> {
+fn sources(lab: &Lab, count: usize) -> impl Iterator<Item = SocketAddr> + use<> {
     const HOSTS: usize = 32;
-    (0..count).map(|n| SocketAddr::from((host(n % HOSTS), (2048 + n / HOSTS * 3) as u16)))
+    let first = lab.topology().family.plan().client;
+    (0..count).map(move |n| {
+        let address = offset(first, (n % HOSTS) as u32);
+        SocketAddr::from((address, (2048 + n / HOSTS * 3) as u16))
+    })
 }
 
 fn datagram(netns: &Netns, from: SocketAddr, to: SocketAddr, payload: &[u8]) {
@@ -112,10 +110,10 @@ fn datagram(netns: &Netns, from: SocketAddr, to: SocketAddr, payload: &[u8]) {
 
 /// Opens so many connections to a port of the server, each answered; what conntrack has of them.
 fn open(lab: &Lab, proto: u8, dport: u16, count: usize) -> Vec<Connection> {
-    let to = SocketAddr::from((SERVER_ADDRESS, dport));
+    let to = SocketAddr::from((lab.topology().family.plan().server, dport));
     if proto == TCP {
         let listener = listen(lab.server(), to);
-        for from in sources(count) {
+        for from in sources(lab, count) {
             drop(pair((lab.client(), from), to, &listener));
         }
         return to_port(connections(lab, TCP), dport);
@@ -125,7 +123,7 @@ fn open(lab: &Lab, proto: u8, dport: u16, count: usize) -> Vec<Connection> {
     server.set_read_timeout(patience).unwrap();
     lab.client()
         .enter(|| {
-            for from in sources(count) {
+            for from in sources(lab, count) {
                 let client = UdpSocket::bind(from).unwrap();
                 client.set_read_timeout(patience).unwrap();
                 client.send_to(&from.port().to_be_bytes(), to).unwrap();
@@ -151,11 +149,12 @@ fn answers(connections: &[Connection]) -> BTreeSet<String> {
     answers.collect()
 }
 
-fn both_directions_share_a_worker(proto: u8) {
+fn both_directions_share_a_worker(topology: &str, proto: u8) {
     let Some(_machine) = machine() else { return };
     freeway_datapath::raise_descriptor_limit().unwrap();
     let count = if long() { 10_000 } else { 1000 };
-    let lab = build("nat");
+    let lab = build(topology);
+    let wan = lab.topology().family.plan().wan;
     let programs = Programs::attach(&lab, true);
     let by_chance = open(&lab, proto, 5000, count);
     assert_eq!(by_chance.len(), count);
@@ -168,7 +167,7 @@ fn both_directions_share_a_worker(proto: u8) {
     assert_eq!(programs.precedents.counts().unwrap().made, 0);
 
     // the same sources, which the kernel has translated before
-    programs.translate(&lab, &[WAN]);
+    programs.translate(&lab, &[wan]);
     let steered = open(&lab, proto, 5001, count);
     assert_eq!(steered.len(), count);
     let (of_worker, of_bucket) = programs.shares(&steered);
@@ -180,22 +179,34 @@ fn both_directions_share_a_worker(proto: u8) {
         of_worker >= 0.999 && of_bucket >= 0.999,
         "{of_worker} {of_bucket}"
     );
-    assert_eq!(counts.made, count as u64, "{counts:?}");
-    assert_eq!((counts.taken, counts.refused), (0, 0));
+    // in a bucket of many sources all the ports that are tried may be others'
+    assert_eq!(counts.made + counts.taken, count as u64, "{counts:?}");
+    assert!(counts.taken <= count as u64 / 1000, "{counts:?}");
+    assert_eq!(counts.refused, 0);
     assert_eq!(answers(&steered).len(), count);
     for of in &steered {
-        assert_eq!(of.reply.dst, IpAddr::V4(WAN), "{of:?}");
+        assert_eq!(of.reply.dst, wan, "{of:?}");
     }
 }
 
 #[test]
 fn udp_connections_share_a_worker() {
-    both_directions_share_a_worker(UDP);
+    both_directions_share_a_worker("nat", UDP);
 }
 
 #[test]
 fn tcp_connections_share_a_worker() {
-    both_directions_share_a_worker(TCP);
+    both_directions_share_a_worker("nat", TCP);
+}
+
+#[test]
+fn ipv6_udp_connections_share_a_worker() {
+    both_directions_share_a_worker("nat6", UDP);
+}
+
+#[test]
+fn ipv6_tcp_connections_share_a_worker() {
+    both_directions_share_a_worker("nat6", TCP);
 }
 
 /// What a ruleset can do to a connection's first packet, each with a counter.
@@ -271,7 +282,7 @@ impl Seen {
         lab.server().tool(route).unwrap();
         let programs = Programs::attach(&lab, steered);
         if steered {
-            programs.translate(&lab, &[WAN]);
+            programs.translate(&lab, &[WAN.into()]);
         }
         let mut monitor = std::process::Command::new("conntrack");
         monitor.args(["-E", "-p", "udp", "-e", "NEW,DESTROY"]);
@@ -460,13 +471,13 @@ fn a_source_has_one_port() {
     let Some(_machine) = machine() else { return };
     let lab = build("nat");
     let programs = Programs::attach(&lab, true);
-    programs.translate(&lab, &[WAN]);
+    programs.translate(&lab, &[WAN.into()]);
     let count = if long() { 10_000 } else { 2000 };
     let send = |dport: u16| {
         let to = SocketAddr::from((SERVER_ADDRESS, dport));
         lab.client()
             .enter(|| {
-                for from in sources(count) {
+                for from in sources(&lab, count) {
                     UdpSocket::bind(from).unwrap().send_to(b"", to).unwrap();
                 }
             })
@@ -492,12 +503,9 @@ fn without_a_free_port_the_kernel_chooses() {
     let Some(_machine) = machine() else { return };
     let lab = build("nat");
     let programs = Programs::attach(&lab, true);
-    programs.translate(&lab, &[WAN]);
-    let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-    let worth = |source: SocketAddr| match source {
-        SocketAddr::V4(source) => bucket4(programs.datapath.config(), source, nobody),
-        SocketAddr::V6(source) => panic!("{source}"),
-    };
+    programs.translate(&lab, &[WAN.into()]);
+    let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let worth = |source: SocketAddr| bucket(programs.datapath.config(), source, nobody);
     let of_bucket =
         (0..32).flat_map(|n| (1024..=65535).map(move |port| SocketAddr::from((host(n), port))));
     let crowd: Vec<_> = of_bucket
@@ -553,7 +561,7 @@ fn a_daemon_learns_the_addresses() {
     });
     let before = router.status()["same_core"].clone();
     let count = |of: &Value, name: &str| of[name].as_u64().unwrap();
-    let ends = sources(32).map(|from| pair((lab.client(), from), to, &listener));
+    let ends = sources(&lab, 32).map(|from| pair((lab.client(), from), to, &listener));
     let mut ends: Vec<_> = ends.collect();
     let after = until("the next connections", Duration::from_secs(30), || {
         for pair in &mut ends {

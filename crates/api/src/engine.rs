@@ -640,6 +640,22 @@ mod tests {
     }
 
     #[test]
+    fn same_core_wants_a_port() {
+        let mut config = EngineConfig {
+            same_core: true,
+            ..EngineConfig::default()
+        };
+        let error = config.check().unwrap_err();
+        assert!(error.contains("add an [engine.port.NAME]"), "{error}");
+        let port = EnginePort {
+            af_xdp: true,
+            ..EnginePort::default()
+        };
+        config.port.insert("lan0".into(), port);
+        assert_eq!(config.check(), Ok(()));
+    }
+
+    #[test]
     fn a_port_names_one_device() {
         let check = |name: &str, port: EnginePort| {
             let port = BTreeMap::from([(name.to_owned(), port)]);

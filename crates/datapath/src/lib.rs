@@ -27,7 +27,7 @@ pub use clock::Clock;
 pub use error::DatapathError;
 pub use events::{DataplaneEvent, Events};
 pub use object::{Datapath, FLOWS_DEFAULT, FLOWS_MAX, LoadOptions, PortFault, ProgramSize};
-pub use precedents::{PrecedentCounts, Precedents, bucket4};
+pub use precedents::{PrecedentCounts, Precedents, bucket};
 pub use ratelimit::{Front, NativeLimiter, Offender, PACKETS_PER_S_MAX, RateLimiter, SourceRate};
 pub use routes::{RouteTable, RoutedFamily, TableFull};
 pub use scrub::{ScrubKey, Scrubber};

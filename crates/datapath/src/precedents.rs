@@ -2,9 +2,12 @@
 //! Which translated ports connections are given, so that both of their directions are in one bucket
 //! (`dataplane/precedent.h`, `dataplane/bucket.h`).
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
-use freeway_abi::{FW_ORIGIN_ADDRESSES, Pod, fw_config, fw_origin, fw_port_table, fw_precedents};
+use freeway_abi::{
+    FW_AF_INET, FW_AF_INET6, FW_ORIGIN_ADDRESSES, Pod, fw_config, fw_origin, fw_port_table,
+    fw_precedents, fw_source_end, fw_translated,
+};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::DatapathError;
@@ -15,29 +18,63 @@ const ORIGINS: &str = "fw_origins";
 const PRECEDENTS: &str = "fw_precedents_of";
 
 unsafe extern "C" {
-    fn fw_user_bucket4(
-        saddr_be: u32,
-        sport_be: u16,
-        daddr_be: u32,
-        dport_be: u16,
+    fn fw_user_bucket(
+        one: *const fw_source_end,
+        other: *const fw_source_end,
         key: *const u64,
     ) -> u32;
-    fn fw_user_port_table(addr_be: u32, key: *const u64, table: *mut fw_port_table);
+    fn fw_user_port_table(to: *const fw_translated, key: *const u64, table: *mut fw_port_table);
 }
 
 /// As a dispatcher with that key has it: the same of both directions of a connection that is not translated.
 #[must_use]
-pub fn bucket4(config: &fw_config, one: SocketAddrV4, other: SocketAddrV4) -> u32 {
-    // SAFETY: reads the key.
-    unsafe {
-        fw_user_bucket4(
-            be(*one.ip()),
-            one.port().to_be(),
-            be(*other.ip()),
-            other.port().to_be(),
-            config.hash_key.as_ptr(),
-        )
+pub fn bucket(config: &fw_config, one: SocketAddr, other: SocketAddr) -> u32 {
+    let [one, other] = [one, other].map(end);
+    // SAFETY: reads both, and the key.
+    unsafe { fw_user_bucket(&raw const one, &raw const other, config.hash_key.as_ptr()) }
+}
+
+fn end(of: SocketAddr) -> fw_source_end {
+    fw_source_end {
+        addr_be: words_of(of.ip()),
+        port_be: of.port().to_be(),
+        family: family(of.ip()) as u8,
+        ..fw_source_end::default()
     }
+}
+
+fn family(address: IpAddr) -> u32 {
+    match address {
+        IpAddr::V4(_) => FW_AF_INET,
+        IpAddr::V6(_) => FW_AF_INET6,
+    }
+}
+
+/// As the data plane has an address; IPv4 takes the first word.
+fn words_of(address: IpAddr) -> [u32; 4] {
+    match address {
+        IpAddr::V4(v4) => [u32::from_ne_bytes(v4.octets()), 0, 0, 0],
+        IpAddr::V6(v6) => {
+            let octets = v6.octets();
+            std::array::from_fn(|i| u32::from_ne_bytes(std::array::from_fn(|j| octets[i * 4 + j])))
+        }
+    }
+}
+
+fn translated(address: IpAddr, table: u32) -> fw_translated {
+    fw_translated {
+        addr_be: words_of(address),
+        table,
+        family: family(address),
+    }
+}
+
+fn ports_of(config: &fw_config, address: IpAddr) -> fw_port_table {
+    let mut ports = fw_port_table::default();
+    let to = translated(address, 0);
+    // SAFETY: reads the address and the key, writes the table.
+    unsafe { fw_user_port_table(&raw const to, config.hash_key.as_ptr(), &raw mut ports) };
+    ports
 }
 
 /// What became of precedents, summed over CPUs.
@@ -80,12 +117,8 @@ impl Precedents {
     }
 
     /// Writes the ports of an address into a table.
-    pub fn set_table(&self, table: u32, address: Ipv4Addr) -> Result<(), DatapathError> {
-        let mut ports = fw_port_table::default();
-        // SAFETY: reads the key, writes the table.
-        unsafe {
-            fw_user_port_table(be(address), self.config.hash_key.as_ptr(), &raw mut ports);
-        }
+    pub fn set_table(&self, table: u32, address: IpAddr) -> Result<(), DatapathError> {
+        let ports = ports_of(&self.config, address);
         let error = |source| DatapathError::Map {
             map: PORT_TABLES,
             source,
@@ -99,16 +132,14 @@ impl Precedents {
     pub fn set_origin(
         &self,
         ifindex: u32,
-        addresses: &[(Ipv4Addr, u32)],
+        addresses: &[(IpAddr, u32)],
     ) -> Result<(), DatapathError> {
         let mut origin = fw_origin {
             count: addresses.len().min(FW_ORIGIN_ADDRESSES as usize) as u32,
             ..fw_origin::default()
         };
-        let places = origin.addr_be.iter_mut().zip(&mut origin.table);
-        for ((addr_be, table), (address, of_address)) in places.zip(addresses) {
-            *addr_be = be(*address);
-            *table = *of_address;
+        for (to, (address, table)) in origin.to.iter_mut().zip(addresses) {
+            *to = translated(*address, *table);
         }
         let error = |source| DatapathError::Map {
             map: ORIGINS,
@@ -148,45 +179,44 @@ impl Precedents {
     }
 }
 
-fn be(address: Ipv4Addr) -> u32 {
-    u32::from_ne_bytes(address.octets())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use freeway_abi::{FW_PRECEDENT_BUCKETS, FW_PRECEDENT_PORT_MIN, FW_PRECEDENT_PORTS};
+
     use super::*;
-    use freeway_abi::{
-        FW_HASH_KEYS, FW_PRECEDENT_BUCKETS, FW_PRECEDENT_PORT_MIN, FW_PRECEDENT_PORTS,
-    };
 
     fn config() -> fw_config {
         let mut config = fw_config::default();
         for (place, key) in (1..).zip(&mut config.hash_key) {
             *key = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(place) | 1;
         }
-        assert_eq!(config.hash_key.len(), FW_HASH_KEYS as usize);
         config
     }
 
     /// A port of the bucket of any client has the answer in the bucket of what it answers, whatever the server.
     #[test]
     fn answers_to_a_port_of_the_table_are_in_the_bucket() {
+        let v4 = |n: u32| IpAddr::V4(Ipv4Addr::from(n));
+        let v6 = |n: u32| {
+            IpAddr::V6(Ipv6Addr::from(
+                0x2001_0db8 << 96 | u128::from(n) << 33 | u128::from(n),
+            ))
+        };
+        check(v4(0xc633_6401), v4);
+        check(v6(0xc633_6401), v6);
+    }
+
+    fn check(address: IpAddr, host: impl Fn(u32) -> IpAddr) {
         let config = config();
-        let translated = Ipv4Addr::new(198, 51, 100, 1);
-        let mut table = fw_port_table::default();
-        // SAFETY: reads the key, writes the table.
-        unsafe { fw_user_port_table(be(translated), config.hash_key.as_ptr(), &raw mut table) };
-        let ports: std::collections::BTreeSet<u16> = table
-            .port_be
-            .iter()
-            .map(|port| u16::from_be(*port))
-            .collect();
+        let table = ports_of(&config, address);
+        let ports = table.port_be.iter().map(|port| u16::from_be(*port));
+        let ports: BTreeSet<u16> = ports.collect();
         assert_eq!(ports.len(), FW_PRECEDENT_PORTS as usize);
-        assert!(
-            ports
-                .iter()
-                .all(|port| u32::from(*port) >= FW_PRECEDENT_PORT_MIN)
-        );
+        let lowest = ports.first().copied().unwrap_or_default();
+        assert_eq!(u32::from(lowest), FW_PRECEDENT_PORT_MIN);
         for bucket in 0..FW_PRECEDENT_BUCKETS as usize {
             let (first, end) = (table.first[bucket], table.first[bucket + 1]);
             // 64 on average; none may be without
@@ -195,23 +225,36 @@ mod tests {
                 "{bucket}: {first} to {end}"
             );
         }
-        let nobody = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let of_nobody = bucket4(&config, nobody, nobody);
+        for n in 0..20_u32 {
+            let client = SocketAddr::new(host(0x0a00_0000 + n * 7), (1024 + n * 11) as u16);
+            let server = SocketAddr::new(host(0xc633_0000 + n * 3), (n % 900) as u16);
+            let there = bucket(&config, client, server);
+            assert_eq!(bucket(&config, server, client), there);
+            let of_client = ports.iter().filter(|port| {
+                let answered = SocketAddr::new(address, **port);
+                bucket(&config, server, answered) == there
+            });
+            let found = of_client.count();
+            assert!((16..=160).contains(&found), "{client}: {found}");
+        }
+    }
+
+    /// Those of a bucket are together.
+    #[test]
+    fn a_bucket_has_the_ports_that_are_worth_it() {
+        let config = config();
+        let address = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+        let nobody = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         assert_eq!(
-            of_nobody, 0,
-            "so the bucket with nobody is what an end is worth"
+            bucket(&config, nobody, nobody),
+            0,
+            "so an end's bucket with it is what it is worth"
         );
-        for n in 0..5000_u32 {
-            let client =
-                SocketAddrV4::new(Ipv4Addr::from(0x0a00_0000 + n * 7), (1024 + n * 11) as u16);
-            let server = SocketAddrV4::new(Ipv4Addr::from(0xc633_0000 + n * 3), (n % 900) as u16);
-            let end = bucket4(&config, client, nobody) as usize;
-            for at in [table.first[end], table.first[end + 1] - 1] {
-                let port = u16::from_be(table.port_be[at as usize]);
-                let answered = SocketAddrV4::new(translated, port);
-                let there = bucket4(&config, client, server);
-                assert_eq!(bucket4(&config, server, client), there);
-                assert_eq!(bucket4(&config, server, answered), there, "{client} {port}");
+        let table = ports_of(&config, address);
+        for (number, ends) in table.first.windows(2).enumerate() {
+            for port_be in &table.port_be[ends[0].into()..ends[1].into()] {
+                let end = SocketAddr::new(address, u16::from_be(*port_be));
+                assert_eq!(bucket(&config, end, nobody) as usize, number);
             }
         }
     }

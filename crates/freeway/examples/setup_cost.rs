@@ -99,8 +99,8 @@ impl Programs {
         datapath.control.set_tracks4(1);
         if precedents {
             let of_lan = datapath.precedents()?;
-            of_lan.set_table(0, WAN)?;
-            of_lan.set_origin(lab.lan_port().ifindex, &[(WAN, 0)])?;
+            of_lan.set_table(0, WAN.into())?;
+            of_lan.set_origin(lab.lan_port().ifindex, &[(WAN.into(), 0)])?;
         }
         Ok(Self(datapath))
     }

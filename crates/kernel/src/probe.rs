@@ -365,6 +365,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn functions_that_no_kernel_has() {
+        let missing = has_function("freeway_no_such_function");
+        assert_ne!(missing, Outcome::Present);
+        if btf() == Outcome::Present {
+            assert!(matches!(missing, Outcome::Missing(_)), "{missing:?}");
+        }
+    }
+
+    #[test]
     fn kernels_that_know_ppp() {
         for (release, version, knows) in [
             (

@@ -6,12 +6,11 @@
 mod see;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 
-use freeway_abi::{
-    FW_AF_INET, FW_ORIGIN_ADDRESSES, FW_PORT_TABLES, fw_candidate, fw_config, fw_tuple,
-};
-use freeway_datapath::{DatapathError, Precedents, bucket4};
+use freeway_abi::{FW_ORIGIN_ADDRESSES, FW_PORT_TABLES, fw_candidate, fw_config, fw_tuple};
+use freeway_cmm::addr_of;
+use freeway_datapath::{DatapathError, Precedents, bucket};
 use freeway_kernel::probe::{Outcome, has_function};
 
 use crate::DaemonError;
@@ -42,7 +41,7 @@ pub(super) fn check_kernel() -> Result<(), DaemonError> {
 /// What is known of translated connections.
 pub(super) struct Translations {
     precedents: Precedents,
-    origins: BTreeMap<u32, Vec<Ipv4Addr>>,
+    origins: BTreeMap<u32, Vec<IpAddr>>,
     tables: Tables,
     together: u64,
     apart: u64,
@@ -50,17 +49,17 @@ pub(super) struct Translations {
 
 /// Who has which of the tables of ports.
 #[derive(Debug, Default)]
-struct Tables([Option<Ipv4Addr>; FW_PORT_TABLES as usize]);
+struct Tables([Option<IpAddr>; FW_PORT_TABLES as usize]);
 
 impl Tables {
-    fn of(&self, address: Ipv4Addr) -> Option<u32> {
+    fn of(&self, address: IpAddr) -> Option<u32> {
         let at = self.0.iter().position(|of| *of == Some(address))?;
         Some(at as u32)
     }
 
     /// A place for an address: its own, or one of an address that is not `used`; `None` if there is none.
-    fn place(&mut self, address: Ipv4Addr, used: impl Fn(Ipv4Addr) -> bool) -> Option<u32> {
-        let free = |of: &Option<Ipv4Addr>| of.is_none_or(|of| !used(of));
+    fn place(&mut self, address: IpAddr, used: impl Fn(IpAddr) -> bool) -> Option<u32> {
+        let free = |of: &Option<IpAddr>| of.is_none_or(|of| !used(of));
         let at = self.of(address);
         let at = at.or_else(|| Some(self.0.iter().position(free)? as u32))?;
         self.0[at as usize] = Some(address);
@@ -71,10 +70,10 @@ impl Tables {
 /// A connection whose source was translated: as it came in, and as it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Translated {
-    client: SocketAddrV4,
-    server: SocketAddrV4,
-    answered: SocketAddrV4,
-    answering: SocketAddrV4,
+    client: SocketAddr,
+    server: SocketAddr,
+    answered: SocketAddr,
+    answering: SocketAddr,
 }
 
 impl Translated {
@@ -82,38 +81,33 @@ impl Translated {
     fn of(candidate: &fw_candidate) -> Option<Self> {
         let conn = &candidate.conn;
         let proto = i32::from((candidate.key.port_proto & 0xff) as u8);
-        if u32::from(candidate.family) != FW_AF_INET
-            || conn.present == 0
+        if conn.present == 0
             || conn.dir != 0
             || !matches!(proto, libc::IPPROTO_TCP | libc::IPPROTO_UDP)
         {
             return None;
         }
+        let source = |tuple: &fw_tuple| {
+            let address = addr_of(candidate.family, &tuple.saddr_be)?;
+            Some(SocketAddr::new(address, u16::from_be(tuple.sport_be)))
+        };
+        let destination = |tuple: &fw_tuple| {
+            let address = addr_of(candidate.family, &tuple.daddr_be)?;
+            Some(SocketAddr::new(address, u16::from_be(tuple.dport_be)))
+        };
         let of = Self {
-            client: source(&conn.orig),
-            server: destination(&conn.orig),
-            answered: destination(&conn.reply),
-            answering: source(&conn.reply),
+            client: source(&conn.orig)?,
+            server: destination(&conn.orig)?,
+            answered: destination(&conn.reply)?,
+            answering: source(&conn.reply)?,
         };
         (of.client.ip() != of.answered.ip()).then_some(of)
     }
 
     /// Both directions are in one bucket.
     fn is_together(&self, config: &fw_config) -> bool {
-        bucket4(config, self.client, self.server) == bucket4(config, self.answering, self.answered)
+        bucket(config, self.client, self.server) == bucket(config, self.answering, self.answered)
     }
-}
-
-fn source(tuple: &fw_tuple) -> SocketAddrV4 {
-    end(tuple.saddr_be[0], tuple.sport_be)
-}
-
-fn destination(tuple: &fw_tuple) -> SocketAddrV4 {
-    end(tuple.daddr_be[0], tuple.dport_be)
-}
-
-fn end(addr_be: u32, port_be: u16) -> SocketAddrV4 {
-    SocketAddrV4::new(Ipv4Addr::from(u32::from_be(addr_be)), u16::from_be(port_be))
 }
 
 impl Translations {
@@ -128,7 +122,7 @@ impl Translations {
     }
 
     /// Connections that come in at a port may be translated to that address from now on.
-    fn learn(&mut self, port: u32, address: Ipv4Addr) -> Result<(), DatapathError> {
+    fn learn(&mut self, port: u32, address: IpAddr) -> Result<(), DatapathError> {
         let known = self.origins.get(&port).map_or(&[][..], Vec::as_slice);
         if known.contains(&address) || known.len() >= FW_ORIGIN_ADDRESSES as usize {
             return Ok(());
@@ -157,7 +151,7 @@ impl Translations {
     }
 
     /// An address is no longer the router's, or a port has gone.
-    fn forget(&mut self, keep: impl Fn(u32, Ipv4Addr) -> bool) -> Result<(), DatapathError> {
+    fn forget(&mut self, keep: impl Fn(u32, IpAddr) -> bool) -> Result<(), DatapathError> {
         let mut changed = Vec::new();
         for (port, addresses) in &mut self.origins {
             let before = addresses.len();
@@ -176,11 +170,15 @@ impl Translations {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
+    use freeway_abi::FW_AF_INET;
+
     use super::*;
 
     #[test]
     fn tables_are_given_to_those_who_use_them() {
-        let address = |n: u8| Ipv4Addr::new(192, 0, 2, n);
+        let address = |n: u8| IpAddr::V4(Ipv4Addr::new(192, 0, 2, n));
         let mut tables = Tables::default();
         for n in 0..FW_PORT_TABLES as u8 {
             assert_eq!(tables.place(address(n), |_| true), Some(n.into()));

@@ -26,7 +26,7 @@ impl Engine {
             true => translations.together += 1,
             false => translations.apart += 1,
         }
-        if let Err(error) = translations.learn(port, *translated.answered.ip()) {
+        if let Err(error) = translations.learn(port, translated.answered.ip()) {
             tracing::warn!("engine.same_core: {error}");
         }
     }
