@@ -8,6 +8,7 @@
 #include <rte_malloc.h>
 
 #include "burst.h"
+#include "copy.h"
 #include "socket.h"
 
 enum {
@@ -27,6 +28,12 @@ enum {
 struct fwe_output {
 	__u32 count;
 	struct rte_mbuf *frame[FWE_BURST_MAX];
+};
+
+/* What is copied before it leaves at a port. */
+struct fwe_copies {
+	__u64 inputs; /* a mask, by number */
+	struct rte_mempool *pool;
 };
 
 /* Which is cheaper: to fetch flows ahead or not. */
@@ -53,6 +60,7 @@ struct fwe_worker {
 	__u64 clock_tsc;
 	__u64 clock_every;
 	__u32 entered; /* by this thread */
+	struct fwe_copies copies[FWE_PORTS_MAX];
 	struct fwe_output output[FWE_PORTS_MAX];
 };
 
@@ -147,6 +155,12 @@ void fwe_worker_set_memory(struct fwe_worker *worker, const struct fwe_memory *m
 void fwe_worker_set_framings(struct fwe_worker *worker, struct fw_engine_framings *framings)
 {
 	__atomic_store_n(&worker->framings, framings, __ATOMIC_RELEASE);
+}
+
+void fwe_worker_copy(struct fwe_worker *worker, __u32 output, __u64 inputs,
+		     struct rte_mempool *pool)
+{
+	worker->copies[output] = (struct fwe_copies){inputs, pool};
 }
 
 struct fw_engine_framings *fwe_framings_new(const struct fw_framing *framings,
@@ -321,6 +335,17 @@ static __always_inline void fwe_send(struct fwe_worker *worker, __u32 number)
 	output->count = 0;
 }
 
+/* What waits for an output. */
+static __noinline void fwe_copy_all(struct fwe_worker *worker, __u32 number)
+{
+	struct fwe_output *output = &worker->output[number];
+	struct fwe_copied done =
+		fwe_copy(worker->copies[number].pool, output->frame, output->count);
+
+	worker->stats.copied += done.copied;
+	worker->stats.not_copied += done.not_copied;
+}
+
 /* What is not forwarded: the kernel's, or nobody's. */
 static __noinline void fwe_hand_out(struct fwe_worker *worker, const struct fwe_port *port,
 				    struct rte_mbuf **frames, const __u8 *reasons, __u32 count)
@@ -381,8 +406,13 @@ static __always_inline void fwe_forward(struct fwe_worker *worker, const struct 
 	}
 	worker->stats.hits += hits + other_hits;
 	worker->stats.reasons[FW_R_FAST] += hits;
-	for (; used; used &= used - 1)
-		fwe_send(worker, __builtin_ctzll(used));
+	for (; used; used &= used - 1) {
+		__u32 number = __builtin_ctzll(used);
+
+		if (fw_unlikely(worker->copies[number].inputs >> port->number & 1))
+			fwe_copy_all(worker, number);
+		fwe_send(worker, number);
+	}
 	if (fw_unlikely(others_count))
 		fwe_hand_out(worker, port, others, reasons, others_count);
 }

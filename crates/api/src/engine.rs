@@ -75,6 +75,8 @@ pub struct EnginePort {
     pub mac: Option<String>,
     /// MTU in bytes, without the L2 header.
     pub mtu: Option<u32>,
+    /// Inputs on other NUMA nodes whose frames are copied to this port's node before they leave here; others are handed over.
+    pub copy_from: Vec<String>,
 }
 
 impl EngineConfig {
@@ -106,6 +108,20 @@ impl EngineConfig {
             if port.af_xdp && (port.mac.is_some() || port.mtu.is_some()) {
                 return Err(format!(
                     "{table}: with af_xdp the port keeps the MAC address and MTU that the kernel has for it; remove mac and mtu"
+                ));
+            }
+            if port.af_xdp && !port.copy_from.is_empty() {
+                return Err(format!(
+                    "{table}: with af_xdp each frame is copied to the port's own memory; remove copy_from"
+                ));
+            }
+            if let Some(input) = port
+                .copy_from
+                .iter()
+                .find(|name| !self.port.contains_key(*name))
+            {
+                return Err(format!(
+                    "{table}: copy_from names {input}, which is no port of the engine"
                 ));
             }
             if port.mtu.is_some_and(|mtu| !(68..=9000).contains(&mtu)) {
@@ -251,6 +267,10 @@ pub struct EngineCounts {
     pub tx_dropped: u64,
     /// Frames that XDP handed over and that found no room.
     pub sockets_dropped: u64,
+    /// Frames that it copied to another node's memory.
+    pub copied: u64,
+    /// Frames that were to be copied and were handed over, for that memory was short.
+    pub not_copied: u64,
     /// Share of the last second that the worker spent with frames, in thousandths.
     pub busy_permille: u32,
     /// Frames of a mean burst, in hundredths.

@@ -2,7 +2,7 @@
 //! `freeway-engine run`: start, exchange with the daemon, end.
 
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use freeway_api::engine::{EngineConfig, EngineCounts, Hello, Said, socket_beside};
@@ -17,9 +17,11 @@ use crate::eal::{self, Eal};
 use crate::exchange::{Daemon, Heard, Knock, knock};
 use crate::exits::Exits;
 use crate::memory::Memory;
-use crate::pool::Pool;
+use crate::placement::{self, Placement};
+use crate::pools::Pools;
 use crate::port::Port;
 use crate::sockets::Sockets;
+use crate::topology;
 use crate::vhost::{self, Wait};
 use crate::worker::Worker;
 
@@ -27,8 +29,6 @@ use crate::worker::Worker;
 const TURN: Duration = Duration::from_millis(100);
 /// How often the daemon is told what was done.
 const REPORT: Duration = Duration::from_secs(1);
-/// Frames of the pool for each MiB of memory that it may take: half of it, at 2.5 KiB a frame.
-const FRAMES_PER_MIB: u32 = 200;
 /// Octets of a frame beside the MTU: Ethernet, two tags.
 const L2_ROOM: u32 = 22;
 
@@ -55,15 +55,18 @@ pub fn run(options: &Options) -> Result<(), Stop> {
     let cpus = cpus()?;
     check_cpu(&config, &cpus, &path.display().to_string())?;
     check_huge_pages(&config)?;
+    let machine = topology::machine(&config, Path::new(topology::SYS));
+    let placement = placement::place(&machine)
+        .map_err(|why| Stop::new(Exit::Config, format!("{}: {why}", path.display())))?;
     // before DPDK makes its threads, which inherit it
     let signals = signals().map_err(|error| Stop::failure(error.to_string()))?;
     let wait = wait_for_switches(&config, &signals)?;
-    let eal = Eal::start(&config::eal_arguments(&config, &cpus)).map_err(|error| {
+    let eal = Eal::start(&config::eal_arguments(&config, &cpus, &placement)).map_err(|error| {
         let what = format!("DPDK does not start: {error}; see its messages above");
         Stop::new(Exit::Unavailable, what)
     })?;
     drop(wait);
-    let result = Running::start(&config).and_then(|mut running| {
+    let result = Running::start(&config, placement).and_then(|mut running| {
         running.keep()?;
         running.serve(&socket_beside(&control), &signals)
     });
@@ -76,30 +79,29 @@ struct Running {
     worker: Worker,
     exits: Exits,
     ports: Vec<Port>,
-    pool: Pool,
+    pools: Pools,
     daemon: Option<Daemon>,
     /// Why the daemon refused.
     refused: Option<String>,
 }
 
 impl Running {
-    fn start(config: &EngineConfig) -> Result<Self, String> {
+    fn start(config: &EngineConfig, placement: Placement) -> Result<Self, String> {
         let mtu = config.port.values().filter_map(|port| port.mtu).max();
         let room = mtu.unwrap_or(1500).max(2048 - L2_ROOM) + L2_ROOM;
-        let frames = config.memory_mib * FRAMES_PER_MIB;
-        let pool = Pool::new(frames, room as u16)?;
+        let pools = Pools::new(placement, room as u16)?;
         let mut ports = Vec::new();
-        for (name, port) in &config.port {
-            ports.push(Port::start(name, port, &pool)?);
+        for (number, (name, port)) in config.port.iter().enumerate() {
+            ports.push(Port::start(name, port, pools.of_port(number)?)?);
         }
-        let exits = Exits::start(&ports, &pool)?;
+        let exits = Exits::start(&ports, pools.of_worker()?)?;
         let nothing = Memory::none().map_err(|error| error.to_string())?;
-        let worker = Worker::start(&ports, &exits, nothing, config.idle)?;
+        let worker = Worker::start(&ports, &exits, &pools, nothing, config.idle)?;
         Ok(Self {
             worker,
             exits,
             ports,
-            pool,
+            pools,
             daemon: None,
             refused: None,
         })
@@ -214,7 +216,7 @@ impl Running {
 
     fn counts(&mut self) -> EngineCounts {
         let exits = self.exits.counts();
-        let (pool_free, pool_size) = self.pool.level();
+        let (pool_free, pool_size) = self.pools.level();
         let mut counts = self.worker.counts();
         counts.from_kernel = exits.from_kernel;
         counts.exceptions_dropped = exits.not_taken + exits.no_room;

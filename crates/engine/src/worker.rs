@@ -14,10 +14,12 @@ use crate::exits::Exits;
 use crate::ffi::{
     fw_engine_framings, fwe_clock, fwe_config, fwe_exits_exception, fwe_exits_source,
     fwe_framings_free, fwe_framings_new, fwe_memory, fwe_port, fwe_stats, fwe_tsc_hz, fwe_worker,
-    fwe_worker_event, fwe_worker_free, fwe_worker_launch, fwe_worker_new, fwe_worker_set_framings,
-    fwe_worker_set_memory, fwe_worker_stats, fwe_worker_stop, fwe_worker_wait,
+    fwe_worker_copy, fwe_worker_event, fwe_worker_free, fwe_worker_launch, fwe_worker_new,
+    fwe_worker_set_framings, fwe_worker_set_memory, fwe_worker_stats, fwe_worker_stop,
+    fwe_worker_wait,
 };
 use crate::memory::Memory;
+use crate::pools::Pools;
 use crate::port::Port;
 use crate::sockets::Sockets;
 
@@ -68,6 +70,7 @@ impl Worker {
     pub fn start(
         ports: &[Port],
         exits: &Exits,
+        pools: &Pools,
         nothing: Memory,
         idle: Idle,
     ) -> Result<Self, String> {
@@ -98,7 +101,7 @@ impl Worker {
             ports_count: ports.len() as u32,
             burst: 0,
             ahead: 0,
-            numa: -1,
+            numa: pools.home().cast_signed(),
             exception: Some(fwe_exits_exception),
             source: Some(fwe_exits_source),
             sleep_us_max: match idle {
@@ -116,6 +119,10 @@ impl Worker {
                 .to_string_lossy()
                 .into_owned()
         })?;
+        for (output, inputs, pool) in pools.copies()? {
+            // SAFETY: a port's number; the worker does not run yet, and the pools outlive it.
+            unsafe { fwe_worker_copy(worker.as_ptr(), output, inputs, pool.as_ptr()) };
+        }
         let worker = Self {
             worker,
             clock,
@@ -256,6 +263,8 @@ impl Worker {
             forwarded: stats.sent,
             exceptions: stats.exceptions,
             tx_dropped: stats.tx_dropped,
+            copied: stats.copied,
+            not_copied: stats.not_copied,
             busy_permille: (busy * 1000.0).clamp(0.0, 1000.0) as u32,
             burst_percent: mean(stats.packets * 100, stats.bursts),
             cycles: mean(stats.cycles, stats.packets),

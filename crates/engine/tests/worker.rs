@@ -6,6 +6,8 @@
 #[path = "../../datapath/tests/support/mod.rs"]
 mod support;
 
+#[path = "worker/copies.rs"]
+mod copies;
 #[path = "worker/flood.rs"]
 mod flood;
 #[path = "worker/rings.rs"]
