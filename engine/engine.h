@@ -135,6 +135,8 @@ struct fwe_stats {
 	__u64 hits;        /* went the straight way */
 	__u64 ahead;       /* bursts whose flows were fetched ahead */
 	__u64 events_lost; /* nobody took them */
+	__u64 copied;      /* to another node's memory; see fwe_worker_copy() */
+	__u64 not_copied;  /* that memory was short, and they were handed over */
 	/* of frames of an I/O core: what their paths cost by the model, in 16ths of a cycle */
 	__u64 charged;
 	__u32 model[FWE_PATHS]; /* likewise, of a frame: the median of what is measured */
@@ -190,13 +192,22 @@ struct fwe_schedules {
  */
 void fwe_worker_set_schedules(struct fwe_worker *worker, const struct fwe_schedules *schedules);
 
+/*
+ * Frames from the ports of a mask, by number, are copied to a pool before they leave at this port.
+ * Others are handed over. Before it runs.
+ */
+void fwe_worker_copy(struct fwe_worker *worker, __u32 output, __u64 inputs,
+		     struct rte_mempool *pool);
+
 /* The next event of the worker (struct fw_event, struct fw_watch_event); its length, 0 if there is
  * none. One reader. */
 __u32 fwe_worker_event(struct fwe_worker *worker, void *event, __u32 size);
 
-/* Of so many frames of at most `room` octets, shared by ports and exception path; NULL: no memory.
+/*
+ * Of so many frames of at most `room` octets, shared by ports and exception path, in the memory of
+ * a node, or of any with -1; NULL: no memory.
  */
-struct rte_mempool *fwe_pool_new(__u32 frames, __u16 room);
+struct rte_mempool *fwe_pool_new(__u32 frames, __u16 room, int numa);
 void fwe_pool_free(struct rte_mempool *pool);
 /* Frames that are free. */
 __u32 fwe_pool_available(const struct rte_mempool *pool);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Ports and the memory of their frames. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -26,15 +27,22 @@ static unsigned int fwe_pool_flags(void)
 	return by_address ? RTE_MEMPOOL_F_NO_IOVA_CONTIG : 0;
 }
 
-struct rte_mempool *fwe_pool_new(uint32_t frames, uint16_t room)
+struct rte_mempool *fwe_pool_new(uint32_t frames, uint16_t room, int numa)
 {
+	static uint32_t made;
+	char name[RTE_MEMPOOL_NAMESIZE];
 	struct rte_pktmbuf_pool_private about = {
 		.mbuf_data_room_size = RTE_PKTMBUF_HEADROOM + room,
 	};
-	struct rte_mempool *pool = rte_mempool_create_empty(
-		"fwe_frames", frames, sizeof(struct rte_mbuf) + about.mbuf_data_room_size,
-		FWE_POOL_CACHE, sizeof(about), SOCKET_ID_ANY, fwe_pool_flags());
+	/* which is a part of a pool, and not all of a small one */
+	unsigned int cache = frames >= 4 * FWE_POOL_CACHE ? FWE_POOL_CACHE : 0;
+	struct rte_mempool *pool;
 
+	snprintf(name, sizeof(name), "fwe_frames%u",
+		 __atomic_fetch_add(&made, 1, __ATOMIC_RELAXED));
+	pool = rte_mempool_create_empty(name, frames,
+					sizeof(struct rte_mbuf) + about.mbuf_data_room_size, cache,
+					sizeof(about), numa, fwe_pool_flags());
 	if (!pool)
 		return NULL;
 	/* a thread that is preempted in the pool must not hold up a worker */

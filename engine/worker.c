@@ -8,6 +8,7 @@
 #include <rte_malloc.h>
 
 #include "burst.h"
+#include "copy.h"
 #include "idle.h"
 #include "lane.h"
 #include "schedule.h"
@@ -52,6 +53,12 @@ struct fwe_shaped {
 	struct rte_mbuf *frame[FWE_BURST_MAX];
 };
 
+/* What is copied before it leaves at a port. */
+struct fwe_copies {
+	__u64 inputs; /* a mask, by number */
+	struct rte_mempool *pool;
+};
+
 /* Which is cheaper: to fetch flows ahead or not. */
 struct fwe_trial {
 	__u32 burst; /* of the trial, or of those until the next one */
@@ -82,6 +89,7 @@ struct fwe_worker {
 	__u64 shaped_ports; /* that have a scheduler */
 	__u32 entered;      /* by this thread */
 	__u64 load[FW_BUCKETS];
+	struct fwe_copies copies[FWE_PORTS_MAX];
 	struct fwe_output output[FWE_PORTS_MAX];
 	struct fwe_shaped shaped[FWE_PORTS_MAX];
 };
@@ -191,6 +199,12 @@ void fwe_worker_set_framings(struct fwe_worker *worker, struct fw_engine_framing
 void fwe_worker_set_schedules(struct fwe_worker *worker, const struct fwe_schedules *schedules)
 {
 	__atomic_store_n(&worker->schedules, schedules, __ATOMIC_RELEASE);
+}
+
+void fwe_worker_copy(struct fwe_worker *worker, __u32 output, __u64 inputs,
+		     struct rte_mempool *pool)
+{
+	worker->copies[output] = (struct fwe_copies){inputs, pool};
 }
 
 struct fw_engine_framings *fwe_framings_new(const struct fw_framing *framings,
@@ -452,6 +466,17 @@ static __always_inline void fwe_send(struct fwe_worker *worker, __u32 number)
 	output->count = 0;
 }
 
+/* What waits for an output. */
+static __noinline void fwe_copy_all(struct fwe_worker *worker, __u32 number)
+{
+	struct fwe_output *output = &worker->output[number];
+	struct fwe_copied done =
+		fwe_copy(worker->copies[number].pool, output->frame, output->count);
+
+	worker->stats.copied += done.copied;
+	worker->stats.not_copied += done.not_copied;
+}
+
 /* What is not forwarded: the kernel's, or nobody's. */
 static __noinline void fwe_hand_out(struct fwe_worker *worker, const struct fwe_port *port,
 				    struct rte_mbuf **frames, const __u8 *reasons, __u32 count)
@@ -540,8 +565,13 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 	}
 	worker->stats.hits += hits + other_hits;
 	worker->stats.reasons[FW_R_FAST] += hits;
-	for (; used; used &= used - 1)
-		fwe_send(worker, __builtin_ctzll(used));
+	for (; used; used &= used - 1) {
+		__u32 number = __builtin_ctzll(used);
+
+		if (fw_unlikely(worker->copies[number].inputs >> port->number & 1))
+			fwe_copy_all(worker, number);
+		fwe_send(worker, number);
+	}
 	if (fw_unlikely(others_count))
 		fwe_hand_out(worker, port, others, reasons, others_count);
 	if (fw_likely(hits == count))

@@ -63,6 +63,7 @@ fn bindings(engine: &Path) -> Result<(), Box<dyn Error>> {
             [
                 "engine.h",
                 "bench.h",
+                "copy.h",
                 "dispatch.h",
                 "rings.h",
                 "schedule.h",

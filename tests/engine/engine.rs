@@ -348,6 +348,8 @@ fn bad_input_is_named() {
         69,
         "DPDK has no device net_af_packet0",
     );
+    let copied = format!("{good}copy_from = [\"lan0\"]\n");
+    check(&copied, 78, "as well: there is nothing to copy");
     let pages = "huge_pages = true\n";
     let many = good.replace("huge_pages = false\n", pages);
     let many = many.replace("memory_mib = 64", "memory_mib = 9999998");

@@ -134,6 +134,8 @@ pub struct EnginePort {
     pub dispatch: Option<DispatchMode>,
     /// Rates and classes of what leaves there.
     pub schedule: Option<ScheduleConfig>,
+    /// Inputs on other NUMA nodes whose frames are copied to this port's node before they leave here; others are handed over.
+    pub copy_from: Vec<String>,
 }
 
 impl EngineConfig {
@@ -238,6 +240,20 @@ impl EngineConfig {
                     ));
                 }
                 schedule.check(&format!("{table}.schedule"))?;
+            }
+            if port.af_xdp && !port.copy_from.is_empty() {
+                return Err(format!(
+                    "{table}: with af_xdp each frame is copied to the port's own memory; remove copy_from"
+                ));
+            }
+            if let Some(input) = port
+                .copy_from
+                .iter()
+                .find(|name| !self.port.contains_key(*name))
+            {
+                return Err(format!(
+                    "{table}: copy_from names {input}, which is no port of the engine"
+                ));
             }
             if port.mtu.is_some_and(|mtu| !(68..=9000).contains(&mtu)) {
                 return Err(format!("{table}: mtu must be 68 to 9000"));
@@ -421,6 +437,10 @@ pub struct EngineCounts {
     pub tx_dropped: u64,
     /// Frames that XDP handed over and that found no room.
     pub sockets_dropped: u64,
+    /// Frames that it copied to another node's memory.
+    pub copied: u64,
+    /// Frames that were to be copied and were handed over, for that memory was short.
+    pub not_copied: u64,
     /// Share of the last second that the workers spent with frames, in thousandths: their mean.
     pub busy_permille: u32,
     /// Frames of a mean burst, in hundredths.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the configuration says of the engine: `[engine]` of the file that the daemon reads, too.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use freeway_api::engine::{EngineConfig, EnginePort};
 use freeway_console::{Exit, Stop, unreadable};
 use serde::Deserialize;
 
+use crate::placement::Placement;
 use crate::vhost::is_mapped_by_others;
 
 /// Where the configuration is unless told otherwise.
@@ -50,7 +52,7 @@ pub fn load(path: &Path) -> Result<(EngineConfig, Option<std::path::PathBuf>), S
 
 /// DPDK's arguments for it; `cpus` are all that there are.
 #[must_use]
-pub fn eal_arguments(config: &EngineConfig, cpus: &[usize]) -> Vec<String> {
+pub fn eal_arguments(config: &EngineConfig, cpus: &[usize], placement: &Placement) -> Vec<String> {
     let all: Vec<_> = cpus.iter().map(usize::to_string).collect();
     let cores = config.workers().into_iter().chain(config.io_cores.clone());
     let cores = cores.zip(1..).map(|(cpu, lcore)| format!(",{lcore}@{cpu}"));
@@ -63,9 +65,8 @@ pub fn eal_arguments(config: &EngineConfig, cpus: &[usize]) -> Vec<String> {
         ),
         "--log-level=lib.*:warning".into(),
         "--log-level=pmd.*:warning".into(),
-        "-m".into(),
-        config.memory_mib.to_string(),
     ];
+    arguments.extend(memory(&placement.memory_mib));
     // no files, and no hugetlbfs to be mounted: nothing is left behind by whatever end
     arguments.extend(match config.huge_pages {
         true => vec!["--in-memory".into()],
@@ -89,6 +90,17 @@ pub fn eal_arguments(config: &EngineConfig, cpus: &[usize]) -> Vec<String> {
         arguments.push(format!("--vdev={vdev}"));
     }
     arguments
+}
+
+/// So much of each node; of a machine that has one, or of which the first is enough, as DPDK finds it.
+fn memory(memory_mib: &BTreeMap<u32, u32>) -> [String; 2] {
+    match memory_mib.last_key_value() {
+        Some((last, _)) if *last > 0 => {
+            let nodes = (0..=*last).map(|node| memory_mib.get(&node).unwrap_or(&0).to_string());
+            ["--socket-mem".into(), nodes.collect::<Vec<_>>().join(",")]
+        }
+        first => ["-m".into(), first.map_or(0, |(_, mib)| *mib).to_string()],
+    }
 }
 
 /// What DPDK calls the device of a port.
@@ -139,12 +151,27 @@ mod tests {
                 "x:3:1: unknown field `queues`",
             ),
             (
+                "[engine.port.lan0]\nvdev = \"a\"\ncopy_from = [\"wan7\"]\n",
+                "x: engine.port.lan0: copy_from names wan7, which is no port of the engine",
+            ),
+            (
+                "[engine.port.lan0]\naf_xdp = true\ncopy_from = [\"lan0\"]\n",
+                "x: engine.port.lan0: with af_xdp each frame is copied",
+            ),
+            (
                 "[engine]\nidle = \"nap\"\n",
                 "x:2:8: key `idle`: unknown variant `nap`",
             ),
         ] {
             let error = load_text(text).unwrap_err();
             assert!(error.contains(words), "{error}");
+        }
+    }
+
+    fn on(memory_mib: &[(u32, u32)]) -> Placement {
+        Placement {
+            memory_mib: memory_mib.iter().copied().collect(),
+            ..Placement::default()
         }
     }
 
@@ -156,7 +183,7 @@ mod tests {
              [engine.port.wan0]\npci = \"0000:01:00.0\"\n",
         )
         .unwrap();
-        let arguments = eal_arguments(&config, &[0, 1, 2, 3]).join(" ");
+        let arguments = eal_arguments(&config, &[0, 1, 2, 3], &on(&[(0, 64)])).join(" ");
         for wanted in [
             "--lcores=0@(0,1,2,3),1@3",
             "--no-huge",
@@ -172,7 +199,7 @@ mod tests {
             "[engine]\ncores = [2, 3]\nio_cores = [1]\n[engine.port.lan0]\nvdev = \"net_null0\"\n",
         )
         .unwrap();
-        let cores = eal_arguments(&config, &[0, 1, 2, 3]).remove(0);
+        let cores = eal_arguments(&config, &[0, 1, 2, 3], &on(&[(0, 64)])).remove(0);
         assert_eq!(cores, "--lcores=0@(0,1,2,3),1@2,2@3,3@1");
         let config = load_text(
             "[flows]\nmax = 5\n[engine]\ncore = 3\nhuge_pages = false\nmemory_mib = 64\n\
@@ -184,10 +211,11 @@ mod tests {
         assert_eq!(device(&config.port["wan0"]), "0000:01:00.0");
         let text = "[engine.port.wan0]\nvdev = \"net_virtio_user0,path=/run/a.sock,server=1\"\n";
         let config = load_text(text).unwrap();
-        let arguments = eal_arguments(&config, &[0, 1]).join(" ");
+        let arguments = eal_arguments(&config, &[0, 1], &on(&[(0, 32), (2, 96)])).join(" ");
         assert!(
             arguments.contains("--in-memory --single-file-segments"),
             "{arguments}"
         );
+        assert!(arguments.contains("--socket-mem 32,0,96"), "{arguments}");
     }
 }

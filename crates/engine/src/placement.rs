@@ -47,6 +47,8 @@ pub struct Placement {
     pub node_of_port: Vec<u32>,
     /// The ports that each CPU's worker polls.
     pub ports_of_cpu: Vec<Vec<usize>>,
+    /// The node of what is nowhere, and of what the kernel sends.
+    pub home: u32,
     /// Input and output where frames are copied; between other ports they are handed over.
     pub copies: BTreeSet<(usize, usize)>,
 }
@@ -57,7 +59,7 @@ pub const NODE_MIB: u32 = 32;
 /// Where everything goes, or why that cannot be, a line.
 pub fn place(machine: &Machine) -> Result<Placement, String> {
     let first = machine.cpus.iter().min();
-    let home = first.ok_or("no CPU forwards")?.node;
+    let home = first.ok_or("engine: no CPU forwards")?.node;
     let node_of_port: Vec<u32> = machine
         .ports
         .iter()
@@ -75,7 +77,7 @@ pub fn place(machine: &Machine) -> Result<Placement, String> {
     for (cpu, ports) in machine.cpus.iter().zip(&ports_of_cpu) {
         if ports.is_empty() {
             return Err(format!(
-                "CPU {} is on node {}, where no port is: choose one of {}",
+                "engine: CPU {} is on node {}, where no port is: choose one of {}",
                 cpu.number,
                 cpu.node,
                 nodes(&node_of_port)
@@ -87,6 +89,7 @@ pub fn place(machine: &Machine) -> Result<Placement, String> {
         copies: copies(machine, &node_of_port)?,
         node_of_port,
         ports_of_cpu,
+        home,
     })
 }
 
@@ -99,7 +102,7 @@ fn memory(all_mib: u32, node_of_port: &[u32], home: u32) -> Result<BTreeMap<u32,
     let least = NODE_MIB * ports.len() as u32;
     if ports.len() > 1 && all_mib < least {
         return Err(format!(
-            "memory_mib = {all_mib} is for {} nodes: {least} is the least",
+            "engine.memory_mib = {all_mib} is for {} nodes: {least} is the least",
             ports.len()
         ));
     }
@@ -119,7 +122,7 @@ fn copies(machine: &Machine, node_of_port: &[u32]) -> Result<BTreeSet<(usize, us
         for input in &port.copy_from {
             let wrong = |why: &str| {
                 Err(format!(
-                    "port.{}: copy_from names {input}, {why}",
+                    "engine.port.{}: copy_from names {input}, {why}",
                     port.name
                 ))
             };
@@ -281,7 +284,7 @@ mod tests {
             prop_assert!(!why.contains('\n'));
             let at = |port: &Place| port.node.unwrap_or(home(&machine));
             let nodes: BTreeSet<u32> = machine.ports.iter().map(at).collect();
-            if why.starts_with("CPU ") {
+            if why.starts_with("engine: CPU ") {
                 let idle = |cpu: &Cpu| cpu.node != home(&machine) && !nodes.contains(&cpu.node);
                 let homeless = |cpu: &Cpu| cpu.node == home(&machine) && !nodes.contains(&cpu.node);
                 prop_assert!(machine.cpus.iter().any(|cpu| idle(cpu) || homeless(cpu)));
@@ -363,18 +366,18 @@ mod tests {
         };
         let two = [port("lan0", 0, &[]), port("wan0", 1, &["lan0"])];
         for (machine, words) in [
-            (machine(&[], &two, 64), "no CPU forwards"),
+            (machine(&[], &two, 64), "engine: no CPU forwards"),
             (
                 machine(&[(1, 0), (9, 2)], &two, 64),
-                "CPU 9 is on node 2, where no port is: choose one of node 0, node 1",
+                "engine: CPU 9 is on node 2, where no port is: choose one of node 0, node 1",
             ),
             (
                 machine(&[(1, 0)], &two, 63),
-                "memory_mib = 63 is for 2 nodes: 64 is the least",
+                "engine.memory_mib = 63 is for 2 nodes: 64 is the least",
             ),
             (
                 machine(&[(1, 0)], &[port("lan0", 0, &["wan7"])], 64),
-                "port.lan0: copy_from names wan7, which is no port of the engine",
+                "engine.port.lan0: copy_from names wan7, which is no port of the engine",
             ),
             (
                 machine(
@@ -382,7 +385,7 @@ mod tests {
                     &[port("lan0", 0, &[]), port("wan0", 0, &["lan0"])],
                     64,
                 ),
-                "port.wan0: copy_from names lan0, which is on node 0 as well: there is nothing to copy",
+                "engine.port.wan0: copy_from names lan0, which is on node 0 as well: there is nothing to copy",
             ),
         ] {
             assert_eq!(place(&machine).unwrap_err(), words);

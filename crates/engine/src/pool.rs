@@ -18,12 +18,12 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// For frames of at most so many octets.
-    pub fn new(frames: u32, room: u16) -> Result<Self, String> {
+    /// For frames of at most so many octets, in the memory of a node.
+    pub fn new(frames: u32, room: u16, node: u32) -> Result<Self, String> {
         // SAFETY: DPDK has been started.
-        let pool = unsafe { fwe_pool_new(frames, room) };
+        let pool = unsafe { fwe_pool_new(frames, room, node.cast_signed()) };
         let pool = NonNull::new(pool).ok_or_else(|| {
-            format!("no memory for {frames} frames of {room} octets: raise memory_mib in [engine]")
+            format!("no memory for {frames} frames of {room} octets on node {node}: raise memory_mib in [engine]")
         })?;
         Ok(Self { pool, frames })
     }

@@ -199,7 +199,7 @@ impl Port {
         schedule: &Schedule,
         name_leaves: impl FnOnce(&[u16]),
     ) -> Result<(), String> {
-        let Device::Dpdk(_, tap) = &mut self.device else {
+        let Device::Dpdk(_, tap, _) = &mut self.device else {
             return Err("its frames pass the engine by".into());
         };
         let (rules, other, leaves) = schedule.steering();

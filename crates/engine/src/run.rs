@@ -2,7 +2,7 @@
 //! `freeway-engine run`: start, exchange with the daemon, end.
 
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use freeway_api::engine::{
@@ -21,10 +21,12 @@ use crate::exchange::{Daemon, Heard, Knock, knock};
 use crate::exits::Exits;
 use crate::lanes::Lanes;
 use crate::memory::Memory;
-use crate::pool::Pool;
+use crate::placement::{self, Placement};
+use crate::pools::Pools;
 use crate::port::Port;
 use crate::schedule::Schedule;
 use crate::sockets::Sockets;
+use crate::topology;
 use crate::vhost::{self, Wait};
 use crate::workers::Workers;
 
@@ -32,8 +34,6 @@ use crate::workers::Workers;
 const TURN: Duration = Duration::from_millis(100);
 /// How often the daemon is told what was done.
 const REPORT: Duration = Duration::from_secs(1);
-/// Frames of the pool for each MiB of memory that it may take: half of it, at 2.5 KiB a frame.
-const FRAMES_PER_MIB: u32 = 200;
 /// Its schedulers' share of the daemon's flows is over by then: its deadline has passed.
 const LEFT: Duration = Duration::from_secs(3);
 /// Octets of a frame beside the MTU: Ethernet, two tags.
@@ -62,15 +62,18 @@ pub fn run(options: &Options) -> Result<(), Stop> {
     let cpus = cpus()?;
     check_cpus(&config, &cpus, &path.display().to_string())?;
     check_huge_pages(&config)?;
+    let machine = topology::machine(&config, Path::new(topology::SYS));
+    let placement = placement::place(&machine)
+        .map_err(|why| Stop::new(Exit::Config, format!("{}: {why}", path.display())))?;
     // before DPDK makes its threads, which inherit it
     let signals = signals().map_err(|error| Stop::failure(error.to_string()))?;
     let wait = wait_for_switches(&config, &signals)?;
-    let eal = Eal::start(&config::eal_arguments(&config, &cpus)).map_err(|error| {
+    let eal = Eal::start(&config::eal_arguments(&config, &cpus, &placement)).map_err(|error| {
         let what = format!("DPDK does not start: {error}; see its messages above");
         Stop::new(Exit::Unavailable, what)
     })?;
     drop(wait);
-    let result = Running::start(&config).and_then(|mut running| {
+    let result = Running::start(&config, placement).and_then(|mut running| {
         running.keep()?;
         running.serve(&socket_beside(&control), &signals)
     });
@@ -85,7 +88,7 @@ struct Running {
     lanes: Lanes,
     exits: Exits,
     ports: Vec<Port>,
-    pool: Pool,
+    pools: Pools,
     daemon: Option<Daemon>,
     /// Why the daemon refused.
     refused: Option<String>,
@@ -94,23 +97,22 @@ struct Running {
 }
 
 impl Running {
-    fn start(config: &EngineConfig) -> Result<Self, String> {
+    fn start(config: &EngineConfig, placement: Placement) -> Result<Self, String> {
         let mtu = config.port.values().filter_map(|port| port.mtu).max();
         let room = mtu.unwrap_or(1500).max(2048 - L2_ROOM) + L2_ROOM;
-        let frames = config.memory_mib * FRAMES_PER_MIB;
-        let pool = Pool::new(frames, room as u16)?;
+        let pools = Pools::new(placement, room as u16)?;
         let mut ports = Vec::new();
-        for (name, port) in &config.port {
-            ports.push(Port::start(name, config, port, &pool)?);
+        for (number, (name, port)) in config.port.iter().enumerate() {
+            ports.push(Port::start(name, config, port, pools.of_port(number)?)?);
         }
         let cpus = config.workers();
-        let exits = Exits::start(&ports, cpus.len(), &pool)?;
+        let exits = Exits::start(&ports, cpus.len(), pools.of_worker()?)?;
         let transmits = ports.iter().map(Port::transmits_by_io);
         let transmits = transmits.filter(|_| !config.io_cores.is_empty());
         let lanes = Lanes::new(transmits, cpus.len())?;
         let nothing = Memory::none().map_err(|error| error.to_string())?;
         let key = nothing.config().hash_key;
-        let workers = Workers::start(&ports, &exits, &lanes, nothing, config.idle, &cpus)?;
+        let workers = Workers::start(&ports, &exits, &lanes, &pools, nothing, config)?;
         let dispatch = Dispatch::start(config, &ports, &lanes, &workers, key)?;
         Ok(Self {
             dispatch,
@@ -118,7 +120,7 @@ impl Running {
             lanes,
             exits,
             ports,
-            pool,
+            pools,
             daemon: None,
             refused: None,
             left: None,
@@ -274,7 +276,7 @@ impl Running {
             }
         }
         // frames that come in find room as well
-        let (_, frames) = self.pool.level();
+        let (_, frames) = self.pools.level();
         let room = frames / 2 / u32::try_from(self.ports.len()).unwrap_or(1).max(1);
         let (ports, exits) = (&mut self.ports, &self.exits);
         let sort = |number: usize, schedule: &Schedule| {
@@ -293,7 +295,7 @@ impl Running {
 
     fn counts(&mut self) -> EngineCounts {
         let exits = self.exits.counts();
-        let (pool_free, pool_size) = self.pool.level();
+        let (pool_free, pool_size) = self.pools.level();
         let mut counts = self.workers.counts();
         self.dispatch.count(&mut counts);
         counts.from_kernel = exits.from_kernel;

@@ -8,10 +8,11 @@ use freeway_abi::{FW_EV_WATCH, FW_R_FAST, Pod, fw_watch_event};
 
 use crate::ffi::{
     FWE_BUCKETS, fw_engine_framings, fwe_config, fwe_lcore_launch, fwe_lcore_wait, fwe_memory,
-    fwe_schedules, fwe_stats, fwe_worker, fwe_worker_event, fwe_worker_free, fwe_worker_load,
-    fwe_worker_new, fwe_worker_run, fwe_worker_set_framings, fwe_worker_set_memory,
-    fwe_worker_set_schedules, fwe_worker_stats, fwe_worker_stop,
+    fwe_schedules, fwe_stats, fwe_worker, fwe_worker_copy, fwe_worker_event, fwe_worker_free,
+    fwe_worker_load, fwe_worker_new, fwe_worker_run, fwe_worker_set_framings,
+    fwe_worker_set_memory, fwe_worker_set_schedules, fwe_worker_stats, fwe_worker_stop,
 };
+use crate::pools::Pools;
 
 /// `FW_ENGINE_EVENTS`
 const EVENTS: usize = 1024;
@@ -25,8 +26,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts it on an lcore. What its configuration points to outlives it.
-    pub fn start(config: &fwe_config, lcore: u32) -> Result<Self, String> {
+    /// Starts it on an lcore. What its configuration points to outlives it, and so do the pools.
+    pub fn start(config: &fwe_config, pools: &Pools, lcore: u32) -> Result<Self, String> {
         let mut error = std::ptr::null();
         // SAFETY: as worker.c wants it.
         let worker = unsafe { fwe_worker_new(config, &raw mut error) };
@@ -36,6 +37,10 @@ impl Worker {
                 .to_string_lossy()
                 .into_owned()
         })?;
+        for (output, inputs, pool) in pools.copies()? {
+            // SAFETY: a port's number; the worker does not run yet, and the pools outlive it.
+            unsafe { fwe_worker_copy(worker.as_ptr(), output, inputs, pool.as_ptr()) };
+        }
         let argument = worker.as_ptr().cast::<c_void>();
         // SAFETY: a worker that does not run yet.
         match unsafe { fwe_lcore_launch(Some(fwe_worker_run), argument, lcore) } {

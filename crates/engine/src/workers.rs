@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use freeway_abi::{Pod, fw_framed, fw_framing};
-use freeway_api::engine::{EngineCounts, Idle, PathCost, WatchedFast, WorkerCounts};
+use freeway_api::engine::{EngineConfig, EngineCounts, Idle, PathCost, WatchedFast, WorkerCounts};
 use freeway_api::schedule::{ClassCounts, Schedule as Described};
 
 use crate::exits::Exits;
@@ -18,6 +18,7 @@ use crate::ffi::{
 };
 use crate::lanes::Lanes;
 use crate::memory::Memory;
+use crate::pools::Pools;
 use crate::port::Port;
 use crate::schedule::Schedule;
 use crate::schedulers::Schedulers;
@@ -101,10 +102,11 @@ impl Workers {
         ports: &[Port],
         exits: &Exits,
         lanes: &Lanes,
+        pools: &Pools,
         nothing: Memory,
-        idle: Idle,
-        cpus: &[u32],
+        engine: &EngineConfig,
     ) -> Result<Self, String> {
+        let cpus = engine.workers();
         // it stands until there is a table
         let clock = Clock(NonNull::from(Box::leak(Box::new(fwe_clock {
             origin_ns: 0,
@@ -122,14 +124,14 @@ impl Workers {
                 ports_count: ports.len() as u32,
                 burst: 0,
                 ahead: 0,
-                numa: -1,
+                numa: pools.home().cast_signed(),
                 exception: Some(fwe_exits_exception),
                 source: Some(fwe_exits_source),
                 extra: None,
-                sleep_us_max: sleep_us_max(idle),
+                sleep_us_max: sleep_us_max(engine.idle),
                 context: exits.as_ptr().cast(),
             };
-            workers.push(Worker::start(&config, number as u32 + 1)?);
+            workers.push(Worker::start(&config, pools, number as u32 + 1)?);
         }
         Ok(Self {
             reported: (Instant::now(), vec![0; workers.len()]),
@@ -139,7 +141,7 @@ impl Workers {
             schedulers: Schedulers::none(),
             table,
             clock,
-            cpus: cpus.to_vec(),
+            cpus,
         })
     }
 
@@ -302,6 +304,8 @@ impl Workers {
             forwarded: sum(|stats| stats.sent),
             exceptions: sum(|stats| stats.exceptions),
             tx_dropped: sum(|stats| stats.tx_dropped),
+            copied: sum(|stats| stats.copied),
+            not_copied: sum(|stats| stats.not_copied),
             busy_permille: busy / workers.len().max(1) as u32,
             burst_percent: mean(sum(|stats| stats.packets) * 100, sum(|stats| stats.bursts)),
             cycles: mean(sum(|stats| stats.cycles), sum(|stats| stats.packets)),

@@ -8,6 +8,8 @@ mod support;
 
 #[path = "worker/buckets.rs"]
 mod buckets;
+#[path = "worker/copies.rs"]
+mod copies;
 #[path = "worker/dispatch.rs"]
 mod dispatch;
 #[path = "worker/flood.rs"]

@@ -42,7 +42,7 @@ impl Exits {
             })
             .collect();
         // SAFETY: DPDK has been started.
-        let pool = unsafe { ffi::fwe_pool_new(1023, 2048) };
+        let pool = unsafe { ffi::fwe_pool_new(1023, 2048, -1) };
         assert!(!pool.is_null());
         // SAFETY: so many of them; the pool stays.
         let exits = unsafe { ffi::fwe_exits_new(faces.as_ptr(), faces.len() as u32, 1, pool) };

@@ -241,6 +241,12 @@ impl Between {
         }
     }
 
+    /// Frames from the ports of a mask are copied to a pool before they leave at this port.
+    pub fn copy(&self, output: u32, inputs: u64, pool: *mut ffi::rte_mempool) {
+        // SAFETY: the worker does nothing meanwhile; the pool stays.
+        unsafe { ffi::fwe_worker_copy(self.worker, output, inputs, pool) };
+    }
+
     /// Flows and next hops 1, 2, ...
     pub fn insert_all(&mut self, records: &[(fw_flow, fw_nexthop)]) {
         for (number, (record, nexthop)) in (1..).zip(records) {

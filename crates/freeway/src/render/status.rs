@@ -279,6 +279,10 @@ fn engine(engine: &EngineStatus) -> String {
         (counts.exceptions_dropped, "for the kernel found no room"),
         (counts.tx_dropped, "were not taken by a port"),
         (counts.sockets_dropped, "of XDP's found no room"),
+        (
+            counts.not_copied,
+            "were to be copied to another node and were handed over",
+        ),
     ] {
         if number > 0 {
             words.push(format!("{} {what}", plural(number, "frame")));
