@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway status`.
 
-use freeway_api::engine::EngineStatus;
+use freeway_api::engine::{EngineCounts, EngineStatus};
 use freeway_api::{
     Accounting, Collector, CollectorState, FeatureState, FlowCounts, Invalidation, Latency,
     Learning, Limit, Port, PortPath, PortState, ScrubLimit, Shares, Status,
@@ -209,6 +209,34 @@ fn figures(page: &Page, status: &Status) -> Vec<Vec<String>> {
     rows
 }
 
+/// How frames come to workers, what they cost there, and what was decided last.
+fn dispatch(counts: &EngineCounts) -> Vec<String> {
+    if counts.io.is_empty() {
+        return Vec::new();
+    }
+    let modes = counts.dispatch.iter();
+    let modes: Vec<_> = modes
+        .map(|of| format!("{} {}", of.port, of.mode.name()))
+        .collect();
+    let costs: Vec<_> = counts
+        .model
+        .iter()
+        .map(|of| format!("{} {}", of.path.replace('_', " "), count(of.cycles.into())))
+        .collect();
+    let mut words = vec![
+        modes.join(", "),
+        format!("cycles a frame by path: {}", costs.join(", ")),
+        format!(
+            "{} moved, {} called off, {} parked",
+            plural(counts.moves, "bucket"),
+            count(counts.moves_called_off),
+            plural(counts.parked, "frame")
+        ),
+    ];
+    words.extend(counts.decisions.last().cloned());
+    words
+}
+
 fn engine(engine: &EngineStatus) -> String {
     let counts = &engine.counts;
     let mut words = vec![
@@ -232,10 +260,13 @@ fn engine(engine: &EngineStatus) -> String {
             count(counts.pool_size.into())
         ),
     ];
+    words.extend(super::cores(counts));
+    words.extend(dispatch(counts));
     for (number, what) in [
         (counts.exceptions_dropped, "for the kernel found no room"),
         (counts.tx_dropped, "were not taken by a port"),
         (counts.sockets_dropped, "of XDP's found no room"),
+        (counts.dispatch_dropped, "found a worker's ring full"),
     ] {
         if number > 0 {
             words.push(format!("{} {what}", plural(number, "frame")));
