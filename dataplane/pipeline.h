@@ -88,6 +88,11 @@ static __always_inline enum fw_reason fw_permit(fw_ctx *ctx, struct fw_flow *f,
 	return fw_fresh(ctx, f, p);
 }
 
+/* Of a counter that one CPU writes, but for strays. */
+#ifndef FW_TARGET_ADD
+#define FW_TARGET_ADD(proto, to, what) (*(to) += (what))
+#endif
+
 /* A merged frame counts as the frames that it will be. */
 static __always_inline void fw_account(struct fw_state *st, const struct fw_nexthop *nh,
 				       const struct fw_pkt *p, __u32 gso)
@@ -95,8 +100,9 @@ static __always_inline void fw_account(struct fw_state *st, const struct fw_next
 	__u32 len_headers = p->len_segment - gso, len_data = p->len_l3 - len_headers;
 	__u32 frames = gso ? (len_data + gso - 1) / gso : 1;
 
-	st->packets += frames;
-	st->bytes += len_data + frames * (nh->l2_len + nh->outer_len + len_headers);
+	FW_TARGET_ADD(p->proto, &st->packets, frames);
+	FW_TARGET_ADD(p->proto, &st->bytes,
+		      len_data + frames * (nh->l2_len + nh->outer_len + len_headers));
 	st->used_tick = p->now_tick;
 }
 

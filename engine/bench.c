@@ -5,35 +5,17 @@
 #include <rte_ethdev.h>
 #include <rte_launch.h>
 #include <rte_lcore.h>
-#include <rte_mbuf.h>
-#include <rte_ring.h>
 
-#include "bench_frame.h"
+#include "bench_rings.h"
+#include "dispatch.h"
 
 enum {
-	FWE_BENCH_BURST = 32,
 	/* A round of the generator takes a microsecond, and a frame's way a few: after so much of a
 	 * second somebody else had the core. */
 	FWE_PAUSE_HZ = 20000,
 	/* Frames that are due at once; what is more is given up, or the pause would be made up
 	 * for by a flood. */
 	FWE_DUE_MAX = 64,
-};
-
-struct fwe_bench {
-	struct fwe_bench_config config;
-	struct rte_mempool *pool;
-	struct rte_ring *in;
-	struct rte_ring *out;
-	__u16 port_in;
-	__u16 port_out;
-	__u32 in_flight;
-	__u32 frame_len;
-	__u8 frame[FWE_FRAME_MAX];
-	struct fwe_bench_step *steps; /* of a round */
-	struct rte_mbuf **idle;
-	__u32 idle_count;
-	__u32 at; /* next step */
 };
 
 struct fwe_macswap {
@@ -197,27 +179,7 @@ static int fwe_macswap_run(void *argument)
 	return 0;
 }
 
-/* The whole header anew: the worker has rewritten it. */
-static __always_inline void fwe_write(const struct fwe_bench *bench, struct rte_mbuf *frame,
-				      const struct fwe_bench_step *step, __u64 stamp,
-				      const __u32 v6)
-{
-	__u8 *data = rte_pktmbuf_mtod(frame, __u8 *);
-	__u8 *ip = data + FWE_ETH_LEN, *l4 = ip + (v6 ? FWE_IP6_LEN : FWE_IP4_LEN);
-
-	memcpy(data, bench->frame, v6 ? FWE_FRAME6_LEN : FWE_FRAME4_LEN);
-	memcpy(ip + (v6 ? 20 : 12), &step->saddr_be, 4);
-	memcpy(ip + (v6 ? 36 : 16), &step->daddr_be, 4);
-	if (!v6)
-		memcpy(ip + 10, &step->ip_check, 2);
-	memcpy(l4, &step->sport_be, 2);
-	memcpy(l4 + 6, &step->l4_check, 2);
-	memcpy(l4 + FWE_UDP_LEN, &stamp, 8);
-	stamp = ~stamp;
-	memcpy(l4 + FWE_UDP_LEN + 8, &stamp, 8);
-}
-
-static __u32 fwe_generate(struct fwe_bench *bench, __u32 count, __u64 stamp)
+static __u32 fwe_generate(struct fwe_bench *bench, __u32 count, __u64 stamp, __u32 cold)
 {
 	struct rte_mbuf **frames;
 	__u32 sent;
@@ -236,6 +198,8 @@ static __u32 fwe_generate(struct fwe_bench *bench, __u32 count, __u64 stamp)
 			fwe_write(bench, frames[i], step, stamp, 1);
 		else
 			fwe_write(bench, frames[i], step, stamp, 0);
+		if (cold)
+			__builtin_ia32_clflush(rte_pktmbuf_mtod(frames[i], const void *));
 	}
 	sent = rte_ring_sp_enqueue_burst(bench->in, (void **)frames, count, NULL);
 	/* the rest, which there is not while the ring is larger than the pool, keeps its place */
@@ -312,12 +276,14 @@ static __always_inline __u32 fwe_due(struct fwe_bench_run *run, __u64 *next, __u
 }
 
 static void fwe_slices(struct fwe_bench *bench, struct fwe_bench_run *run,
-		       const struct fwe_stats *stats)
+		       const struct fwe_stats *stats, struct fwe_io *io)
 {
 	const __u64 pause = rte_get_tsc_hz() / FWE_PAUSE_HZ;
 	__u64 gap = run->rate_pps ? (rte_get_tsc_hz() << 8) / run->rate_pps : 0;
 	__u64 since = rte_rdtsc(), before = since, arrived = since, now, next = 0, received = 0;
 	const __u64 begin = since;
+	const struct fwe_io_stats none = {}, *of_io = io ? fwe_io_stats(io) : &none;
+	struct fwe_io_stats last_io = {};
 	struct fwe_stats last = {};
 	__u32 pauses = 1; /* the worker has yet to begin */
 
@@ -328,8 +294,10 @@ static void fwe_slices(struct fwe_bench *bench, struct fwe_bench_run *run,
 		if (fwe_sink(bench, run, !!run->latencies) || run->received == run->sent)
 			arrived = now;
 		pauses += now - arrived > pause;
-		run->sent +=
-			fwe_generate(bench, fwe_due(run, &next, gap, now - begin), rte_rdtsc());
+		run->sent += fwe_generate(bench, fwe_due(run, &next, gap, now - begin), rte_rdtsc(),
+					  run->cold);
+		if (io)
+			fwe_io_turn(io);
 		if (now - since < run->slice)
 			continue;
 		run->slices[run->slices_count++] = (struct fwe_bench_slice){
@@ -340,7 +308,13 @@ static void fwe_slices(struct fwe_bench *bench, struct fwe_bench_run *run,
 			.cycles = stats->cycles - last.cycles,
 			.pauses = pauses,
 			.latencies = run->latencies_count,
+			.io_packets = of_io->packets - last_io.packets,
+			.io_receive = of_io->receive_cycles - last_io.receive_cycles,
+			.io_hash = of_io->hash_cycles - last_io.hash_cycles,
+			.io_ring = of_io->ring_cycles - last_io.ring_cycles,
+			.io_transmit = of_io->transmit_cycles - last_io.transmit_cycles,
 		};
+		last_io = *of_io;
 		last.packets = stats->packets;
 		last.bursts = stats->bursts;
 		last.cycles = stats->cycles;
@@ -352,26 +326,54 @@ static void fwe_slices(struct fwe_bench *bench, struct fwe_bench_run *run,
 
 /* All that is on its way arrives, or has been counted as lost. */
 static void fwe_drain(struct fwe_bench *bench, struct fwe_bench_run *run,
-		      const struct fwe_stats *stats)
+		      const struct fwe_stats *stats, struct fwe_io *io)
 {
 	__u64 since = rte_rdtsc();
 
 	while (run->received + FW_READ_ONCE(stats->tx_dropped) + FW_READ_ONCE(stats->exceptions) +
 			       FW_READ_ONCE(stats->dropped) <
 		       run->sent &&
-	       rte_rdtsc() - since < 5 * rte_get_tsc_hz())
+	       rte_rdtsc() - since < 5 * rte_get_tsc_hz()) {
+		if (io)
+			fwe_io_turn(io);
 		if (fwe_sink(bench, run, 0))
 			since = rte_rdtsc();
+	}
 	/* what was freed meanwhile is the pool's already */
 	rte_pktmbuf_free_bulk(bench->idle, bench->idle_count);
 	bench->idle_count = 0;
 }
 
+/* An I/O core, which is the generator's thread, ahead of one worker. */
+static struct fwe_io *fwe_bench_io(const struct fwe_bench *bench, struct fwe_lane *const *lanes,
+				   const struct fwe_memory *memory, const char **error)
+{
+	const struct fwe_io_port ports[] = {
+		{.id = bench->port_in, .rx_queues = 1, .lanes = lanes},
+		{.id = bench->port_out, .rx_queues = 1, .lanes = lanes + 1}};
+	const struct fwe_io_config config = {.ports = ports,
+					     .lanes = lanes,
+					     .ports_count = 2,
+					     .lanes_count = 2,
+					     .workers = 1,
+					     .burst = bench->config.burst,
+					     .numa = -1};
+	struct fwe_io *io = fwe_io_new(&config, error);
+
+	for (__u32 i = 0; io && i < 2; i++)
+		fwe_io_resume(io, i, memory->config->hash_key);
+	return io;
+}
+
 int fwe_bench_run(struct fwe_bench *bench, const struct fwe_memory *memory,
 		  const struct fwe_clock *clock, struct fwe_bench_run *run, const char **error)
 {
-	const struct fwe_port ports[] = {{.id = bench->port_in, .ifindex = FWE_BENCH_PORT_IN},
-					 {.id = bench->port_out, .ifindex = FWE_BENCH_PORT_OUT}};
+	const int dispatched = run->worker == FWE_BENCH_DISPATCH;
+	struct fwe_lane *lanes[] = {dispatched ? fwe_lane_new(run->transmits, -1) : NULL,
+				    dispatched ? fwe_lane_new(run->transmits, -1) : NULL};
+	const struct fwe_port ports[] = {
+		{.id = bench->port_in, .ifindex = FWE_BENCH_PORT_IN, .lane = lanes[0]},
+		{.id = bench->port_out, .ifindex = FWE_BENCH_PORT_OUT, .lane = lanes[1]}};
 	const struct fwe_config config = {.memory = *memory,
 					  .clock = clock,
 					  .ports = ports,
@@ -382,14 +384,16 @@ int fwe_bench_run(struct fwe_bench *bench, const struct fwe_memory *memory,
 	struct fwe_macswap *macswap = NULL;
 	struct fwe_worker *worker = NULL;
 	const struct fwe_stats *stats;
+	struct fwe_io *io = NULL;
 
 	run->slices_count = run->latencies_count = 0;
 	run->sent = run->received = run->checked = run->wrong = 0;
 	*error = "the pool is not whole";
-	if (rte_pktmbuf_alloc_bulk(bench->pool, bench->idle, bench->in_flight))
+	/* a ring to a worker holds one less than its size */
+	bench->idle_count = dispatched ? bench->in_flight - FWE_BENCH_BURST : bench->in_flight;
+	if (rte_pktmbuf_alloc_bulk(bench->pool, bench->idle, bench->idle_count))
 		return -1;
-	bench->idle_count = bench->in_flight;
-	for (__u32 i = 0; i < bench->in_flight; i++)
+	for (__u32 i = 0; i < bench->idle_count; i++)
 		bench->idle[i]->pkt_len = bench->idle[i]->data_len = bench->frame_len;
 	*error = "memory is short";
 	if (run->worker == FWE_BENCH_MACSWAP) {
@@ -405,12 +409,18 @@ int fwe_bench_run(struct fwe_bench *bench, const struct fwe_memory *memory,
 			return -1;
 		stats = fwe_worker_stats(worker);
 	}
+	if (dispatched) {
+		if (lanes[0] && lanes[1])
+			io = fwe_bench_io(bench, lanes, memory, error);
+		if (!io)
+			return -1;
+	}
 	*error = "the worker's lcore is not there";
 	if (worker ? rte_eal_remote_launch(fwe_worker_run, worker, bench->config.lcore)
 		   : rte_eal_remote_launch(fwe_macswap_run, macswap, bench->config.lcore))
 		return -1;
-	fwe_slices(bench, run, stats);
-	fwe_drain(bench, run, stats);
+	fwe_slices(bench, run, stats, io);
+	fwe_drain(bench, run, stats, io);
 	if (worker)
 		fwe_worker_stop(worker);
 	else
@@ -418,6 +428,9 @@ int fwe_bench_run(struct fwe_bench *bench, const struct fwe_memory *memory,
 	rte_eal_wait_lcore(bench->config.lcore);
 	run->stats = *stats;
 	fwe_worker_free(worker);
+	fwe_io_free(io);
+	fwe_lane_free(lanes[0]);
+	fwe_lane_free(lanes[1]);
 	free(macswap);
 	*error = NULL;
 	return 0;

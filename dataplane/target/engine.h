@@ -41,6 +41,11 @@ typedef struct fw_engine_ctx {
 } fw_ctx;
 #include "wire.h"
 
+/* A tunnel is one flow, and its packets are several workers': each has what is in it. */
+#define FW_TARGET_ADD(proto, to, what)                                                             \
+	((proto) == FW_PROTO_GRE ? (void)__atomic_fetch_add(to, what, __ATOMIC_RELAXED)            \
+				 : (void)(*(to) += (what)))
+
 /* Homes of a burst's flows are known before its first frame is handled. */
 #define FW_TARGET_KNOWS_HOME   1
 #define fw_hit_find4(ctx, key) fw_find4_from(key, (ctx)->home)

@@ -19,9 +19,9 @@ fn a_worker_between_rings_has_its_figures() {
     };
     let cpus = std::thread::available_parallelism().unwrap().get();
     let worker_cpu = usize::from(cpus > 1);
-    for family in ["4", "6"] {
+    for (family, mode) in [("4", "dispatch"), ("6", "rss")] {
         let output = bench(&format!(
-            "--flows 1,300 --rules 3 --family {family} --pages small --runs 1 --json --worker-cpu {worker_cpu}"
+            "--flows 1,300 --rules 3 --family {family} --pages small --runs 1 --json --worker-cpu {worker_cpu} --mode {mode}"
         ));
         let words = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words}");
@@ -37,6 +37,10 @@ fn a_worker_between_rings_has_its_figures() {
             for field in ["mpps", "macswap_mpps", "cycles"] {
                 assert!(of[field].as_f64().unwrap() >= 0.0, "{field}: {of:#}");
             }
+            for at in ["dispatch", "dispatch_cold"] {
+                let over = of[at]["over_ns"].is_number();
+                assert_eq!(over, mode == "dispatch", "{of:#}");
+            }
             // null where the machine was away for all of a sample
             for field in ["over_macswap", "mean_us", "p99_us"] {
                 assert!(
@@ -48,6 +52,37 @@ fn a_worker_between_rings_has_its_figures() {
     }
 }
 
+/// The controller's decisions are about accounted cycles; that no frame is lost or overtaken holds whatever the machine does.
+#[test]
+fn several_workers_keep_the_order() {
+    let Some(_machine) = freeway_testkit::machine() else {
+        return;
+    };
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let worker_cpu = usize::from(cpus > 1);
+    let output = bench(&format!(
+        "--workers 3 --mode rss,balanced --flows 500 --skew 1.2 --heavy depth --frames 20000 --json --worker-cpu {worker_cpu}"
+    ));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runs = result["modes"].as_array().unwrap();
+    let modes: Vec<_> = runs
+        .iter()
+        .map(|run| run["mode"].as_str().unwrap())
+        .collect();
+    assert_eq!(modes, ["rss", "balanced"]);
+    for run in runs {
+        assert!(run["sent"].as_u64() >= Some(20_000), "{run:#}");
+        assert!(run["checked"].as_u64() > Some(200), "{run:#}");
+        let gone = (&run["lost"], &run["reordered"]);
+        assert_eq!(gone, (&0.into(), &0.into()), "{run:#}");
+        assert!(run["first"].as_f64() >= Some(1.0), "{run:#}");
+        let moves = run["moves"].as_u64().unwrap();
+        assert!(run["mode"] == "balanced" || moves == 0, "{run:#}");
+    }
+}
+
 #[test]
 fn what_cannot_be_measured_is_refused() {
     for (words, part) in [
@@ -56,6 +91,10 @@ fn what_cannot_be_measured_is_refused() {
         ("--family 5", "--family"),
         ("--pages large", "--pages"),
         ("--seconds 0", "--seconds"),
+        ("--mode even", "--mode"),
+        ("--workers 17", "--workers"),
+        ("--skew 9", "--skew"),
+        ("--heavy most", "--heavy"),
     ] {
         let output = bench(words);
         assert_eq!(output.status.code(), Some(64), "{words}");

@@ -16,6 +16,7 @@ use serde::{Deserializer, Serialize};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 
+use crate::engine::{DispatchQuery, Dispatching};
 use crate::{
     CaptureQuery, Drops, Explain, ExplainQuery, Failure, FailureKind, Flow, FlowFilter, Flushed,
     Hosts, Reloaded, Resynced, Routes, RoutesQuery, Stats, Status, SteerChange, Steering, Switch,
@@ -133,6 +134,15 @@ impl Client {
         match change {
             Some(change) => self.ask(Method::POST, "/v1/steer", change, Duration::ZERO),
             None => self.ask(Method::GET, "/v1/steer", &(), Duration::ZERO),
+        }
+    }
+
+    /// `freeway engine dispatch`: how frames come to workers, after a change if there is one.
+    pub fn dispatch(&self, query: Option<&DispatchQuery>) -> Result<Dispatching, Stop> {
+        let path = "/v1/engine/dispatch";
+        match query {
+            Some(query) => self.ask(Method::POST, path, query, Duration::ZERO),
+            None => self.ask(Method::GET, path, &(), Duration::ZERO),
         }
     }
 

@@ -168,14 +168,16 @@ impl EngineConfig {
         if self.cores.len() > WORKERS_MAX {
             return Err(format!("engine.cores: at most {WORKERS_MAX} workers"));
         }
-        if self
-            .io_cores
-            .iter()
-            .any(|core| self.workers().contains(core))
+        let mut cpus: Vec<_> = self.workers();
+        cpus.extend(&self.io_cores);
+        cpus.sort_unstable();
+        let shared = cpus.windows(2).find(|pair| pair.first() == pair.last());
+        if let Some([cpu, ..]) = shared
+            && self.idle == Idle::Poll
         {
-            return Err(
-                "engine.io_cores: a CPU of a worker's; an I/O core has one of its own".into(),
-            );
+            return Err(format!(
+                "engine.cores, io_cores: CPU {cpu} is named twice; with idle = \"poll\" each core needs one of its own"
+            ));
         }
         if self.transmit.is_some() && self.io_cores.is_empty() {
             return Err(
@@ -357,6 +359,23 @@ pub enum Answer {
     Dispatch(DispatchChange),
     /// Later: these are the schedulers of your outputs, in the place of those before.
     Schedules(Schedules),
+}
+
+/// `freeway engine dispatch PORT MODE`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DispatchQuery {
+    /// The port's name.
+    pub port: String,
+    /// How its frames are to come to workers.
+    pub mode: DispatchMode,
+}
+
+/// `freeway engine dispatch`: how frames of each of the engine's ports come to workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dispatching {
+    /// By port.
+    pub ports: Vec<PortDispatch>,
 }
 
 /// How frames of a port are to come to workers.
@@ -640,11 +659,14 @@ mod tests {
         let two = r#""cores": [1, 2], "io_cores": [0], "#;
         let balanced = format!(r#"{two}"dispatch": "balanced", "transmit": "io", "#);
         assert_eq!(with(&balanced), Ok(vec![1, 2]));
+        let crowded = r#""cores": [0, 0], "io_cores": [0], "idle": "sleep", "#;
+        assert_eq!(with(crowded), Ok(vec![0, 0]));
         let many = format!(r#""cores": {:?}, "#, [1; WORKERS_MAX + 1]);
         for (keys, words) in [
             (r#""core": 1, "cores": [1], "#, "remove one of both"),
-            (r#""cores": [1], "io_cores": [1], "#, "one of its own"),
-            (r#""io_cores": [1], "#, "one of its own"),
+            (r#""cores": [1], "io_cores": [1], "#, "CPU 1 is named twice"),
+            (r#""cores": [2, 2], "#, "CPU 2 is named twice"),
+            (r#""io_cores": [1], "#, "CPU 1 is named twice"),
             (r#""dispatch": "dispatch", "#, "name one in engine.io_cores"),
             (r#""transmit": "io", "#, "no io_cores"),
             (&many, "at most 16"),

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `freeway bench engine`: a worker of the engine between rings, which the program `freeway-engine` runs.
+//! `freeway bench engine`: workers of the engine between rings, which the program `freeway-engine` runs.
+
+mod crew;
 
 use std::process::{Command, Stdio};
 
 use freeway_console::{Exit, Page, Stop, Terminal, Tone, count, program, show};
 use freeway_rig::Machine;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{EngineArgs, Order};
+use crate::cli::{EngineArgs, Mode, Order};
 use crate::median::{median, ratio};
 
 const NAME: &str = "freeway-engine";
@@ -33,6 +36,7 @@ struct Measured {
 struct Run {
     macswap: Rate,
     engine: Rate,
+    dispatch: Option<[Dispatched; 2]>,
     latency: Vec<Latency>,
 }
 
@@ -44,6 +48,67 @@ struct Rate {
     busy: f64,
     disturbed: f64,
     checked: u64,
+}
+
+/// What an I/O core ahead of the worker costs, nanoseconds of a frame: medians of runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Dispatched {
+    /// Run to completion: the worker alone.
+    pub alone_ns: f64,
+    /// The worker behind the I/O core.
+    pub worker_ns: f64,
+    /// The I/O core takes bursts out of a ring port,
+    pub receive_ns: f64,
+    /// finds buckets,
+    pub hash_ns: f64,
+    /// and puts frames into the ring to the worker.
+    pub ring_ns: f64,
+    /// All of it, over the worker alone.
+    pub over_ns: f64,
+    /// The same where the I/O core sends, too.
+    pub over_io_sends_ns: f64,
+    /// Mean size of the worker's bursts: alone, and behind the I/O core.
+    pub burst: [f64; 2],
+    /// Million frames a second that arrived; the I/O core shares a CPU with generator and sink.
+    pub mpps: f64,
+    /// Share of the time that is left out, for somebody else had a core.
+    pub disturbed: f64,
+}
+
+impl Dispatched {
+    fn of(runs: &[Run], cold: usize) -> Option<Self> {
+        let all: Vec<&Dispatched> = runs
+            .iter()
+            .filter_map(|run| run.dispatch.as_ref()?.get(cold))
+            .collect();
+        let of = |figure: fn(&Dispatched) -> f64| median(all.iter().copied().map(figure).collect());
+        (!all.is_empty()).then(|| Self {
+            alone_ns: of(|d| d.alone_ns),
+            worker_ns: of(|d| d.worker_ns),
+            receive_ns: of(|d| d.receive_ns),
+            hash_ns: of(|d| d.hash_ns),
+            ring_ns: of(|d| d.ring_ns),
+            over_ns: of(|d| d.over_ns),
+            over_io_sends_ns: of(|d| d.over_io_sends_ns),
+            burst: [of(|d| d.burst[0]), of(|d| d.burst[1])],
+            mpps: of(|d| d.mpps),
+            disturbed: of(|d| d.disturbed),
+        })
+    }
+
+    fn words(&self, what: &str) -> String {
+        format!(
+            "An I/O core, headers {what}: {:.1} ns a frame over {:.1} of run to completion (receive {:.1}, bucket {:.1}, ring {:.1}, worker {:.1}); {:.1} where it sends, too; bursts of {:.0}.",
+            self.over_ns,
+            self.alone_ns,
+            self.receive_ns,
+            self.hash_ns,
+            self.ring_ns,
+            self.worker_ns,
+            self.over_io_sends_ns,
+            self.burst[1]
+        )
+    }
 }
 
 /// One-way latency at a load: medians of runs.
@@ -90,6 +155,12 @@ pub struct ByFlows {
     pub p99_us: Option<f64>,
     /// By load.
     pub latency: Vec<Latency>,
+    /// With --mode dispatch: what an I/O core costs, with headers in the generator's cache,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dispatch: Option<Dispatched>,
+    /// and with headers in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dispatch_cold: Option<Dispatched>,
     /// Mean size of a burst.
     pub mean_burst: f64,
     /// Share of the time in which the worker had frames.
@@ -137,6 +208,9 @@ pub struct Engine {
 
 /// Measures and prints.
 pub fn engine(args: &EngineArgs) -> Result<(), Stop> {
+    if args.workers > 1 {
+        return crew::crew(args);
+    }
     let told = told(args)?;
     let of = |measured| by_flows(measured, args.rules);
     let result = Engine {
@@ -158,26 +232,35 @@ pub fn engine(args: &EngineArgs) -> Result<(), Stop> {
 }
 
 fn told(args: &EngineArgs) -> Result<Told, Stop> {
+    let dispatch = args.mode.iter().any(|mode| *mode != Mode::Rss);
+    let flows: Vec<_> = args.flows.iter().map(u32::to_string).collect();
+    ask(|command| {
+        command
+            .args(["bench", "--flows", &flows.join(",")])
+            .args(["--family", &args.family, "--pages", args.pages.name()])
+            .args(["--burst", &args.burst.to_string()])
+            .args(["--ahead", args.ahead.name()])
+            .args(["--runs", &args.runs.to_string()])
+            .args(["--seconds", &args.seconds.to_string()])
+            .args(["--cpu", &args.cpu.to_string()])
+            .args(["--worker-cpu", &args.worker_cpu.to_string()])
+            .args(args.rates_only.then_some("--rates-only"))
+            .args(dispatch.then_some("--dispatch"))
+            .args((args.order == Order::Turn).then_some("--in-turn"));
+    })
+}
+
+/// What the engine's program prints for these arguments.
+fn ask<T: DeserializeOwned>(arguments: impl FnOnce(&mut Command)) -> Result<T, Stop> {
     let Some(program) = program(NAME) else {
         return Err(Stop::new(
             Exit::Unavailable,
             format!("{NAME} is neither beside this program nor in PATH: `make engine` builds it"),
         ));
     };
-    let flows: Vec<_> = args.flows.iter().map(u32::to_string).collect();
     let mut command = Command::new(&program);
-    command
-        .args(["bench", "--flows", &flows.join(",")])
-        .args(["--family", &args.family, "--pages", args.pages.name()])
-        .args(["--burst", &args.burst.to_string()])
-        .args(["--ahead", args.ahead.name()])
-        .args(["--runs", &args.runs.to_string()])
-        .args(["--seconds", &args.seconds.to_string()])
-        .args(["--cpu", &args.cpu.to_string()])
-        .args(["--worker-cpu", &args.worker_cpu.to_string()])
-        .args(args.rates_only.then_some("--rates-only"))
-        .args((args.order == Order::Turn).then_some("--in-turn"))
-        .stderr(Stdio::inherit());
+    arguments(&mut command);
+    command.stderr(Stdio::inherit());
     let output = command
         .output()
         .map_err(|error| Stop::failure(format!("cannot run {}: {error}", program.display())))?;
@@ -220,6 +303,8 @@ fn by_flows(measured: &Measured, rules: u32) -> ByFlows {
             .map(|run| run.engine.checked + run.macswap.checked)
             .sum(),
         latency,
+        dispatch: Dispatched::of(runs, 0),
+        dispatch_cold: Dispatched::of(runs, 1),
         mpps_samples: mpps,
         macswap_mpps_samples: macswap,
     }
@@ -273,6 +358,22 @@ fn table(result: &Engine, terminal: Terminal) -> String {
         "",
         "Latencies are at 90 % of the rate. Rules are the kernel's: it evaluates them while a flow is learned, so their number makes no difference here.",
     );
+    for of in &result.counts {
+        let each = [
+            (&of.dispatch, "in a cache"),
+            (&of.dispatch_cold, "in memory"),
+        ];
+        for (dispatched, what) in each {
+            if let Some(dispatched) = dispatched {
+                let words = format!(
+                    "{} flows. {}",
+                    count(of.flows.into()),
+                    dispatched.words(what)
+                );
+                page.words("", &words);
+            }
+        }
+    }
     let disturbed = result.counts.iter().filter(|of| of.disturbed > 0.5);
     let disturbed = disturbed.map(|of| {
         format!(

@@ -101,6 +101,7 @@ async fn answer(mut queue: mpsc::Receiver<Request>) {
                 let refused = |error| freeway_api::Failure::request(error, "hint");
                 drop(reply.send(changed.map(|()| steering.clone()).map_err(refused)));
             }
+            Request::Dispatch(_, reply) => drop(reply.send(Ok(Default::default()))),
             Request::Flush(reply) => drop(reply.send(Ok(Flushed { flows: 2 }))),
             Request::Drops(reply) => drop(reply.send(Ok(drops()))),
             Request::Routes(_, reply) => drop(reply.send(Ok(routes()))),

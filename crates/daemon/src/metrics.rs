@@ -3,7 +3,7 @@
 
 use std::fmt::{Display, Write};
 
-use freeway_api::engine::{EngineClass, EngineStatus, SameCore};
+use freeway_api::engine::{EngineClass, EngineCounts, EngineStatus, SameCore};
 use freeway_api::{
     Collector, CollectorState, DropsBySet, Port, PortState, ScrubLimit, Stats, Status,
 };
@@ -428,15 +428,36 @@ fn engine(page: &mut Page, status: &Status) {
             "Frames that XDP handed over and that found no room.",
             counts.sockets_dropped,
         ),
+        (
+            "freeway_engine_dispatch_dropped_total",
+            "Frames of an I/O core's that found a worker's ring full.",
+            counts.dispatch_dropped,
+        ),
+        (
+            "freeway_engine_moves_total",
+            "Buckets of flows that moved from one worker to another.",
+            counts.moves,
+        ),
+        (
+            "freeway_engine_moves_called_off_total",
+            "Moves that were called off.",
+            counts.moves_called_off,
+        ),
+        (
+            "freeway_engine_parked_total",
+            "Frames that waited for a move's end.",
+            counts.parked,
+        ),
     ] {
         page.single(name, "counter", help, value);
     }
     page.single(
         "freeway_engine_busy_ratio",
         "gauge",
-        "Share of the last second that the worker spent with frames.",
+        "Share of the last second that the workers spent with frames: their mean.",
         f64::from(counts.busy_permille) / 1000.0,
     );
+    cores(page, counts);
     page.single(
         "freeway_engine_free_buffers",
         "gauge",
@@ -496,6 +517,22 @@ fn classes(page: &mut Page, engine: &EngineStatus) {
             ];
             page.sample(name, &labels, figure(class));
         }
+    }
+}
+
+/// Of each core of the engine's, in the order of the configuration.
+fn cores(page: &mut Page, counts: &EngineCounts) {
+    let name = "freeway_engine_core_busy_ratio";
+    let help = "Share of the last second that a core spent with frames.";
+    page.family(name, "gauge", help);
+    let workers = counts.workers.iter().zip(0..);
+    let workers = workers.map(|(core, number)| ("worker", number, core.cpu, core.busy_permille));
+    let io = counts.io.iter().zip(0..);
+    let io = io.map(|(core, number)| ("io", number, core.cpu, core.busy_permille));
+    for (kind, number, cpu, busy_permille) in workers.chain(io) {
+        let (number, cpu) = (number.to_string(), cpu.to_string());
+        let labels = [("kind", kind), ("number", &number), ("cpu", &cpu)];
+        page.sample(name, &labels, f64::from(busy_permille) / 1000.0);
     }
 }
 

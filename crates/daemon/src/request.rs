@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use freeway_api::engine::{DispatchQuery, Dispatching};
 use freeway_api::{
     CaptureQuery, Drops, Explain, ExplainQuery, Failure, Flow, FlowFilter, Flushed, Hosts,
     Reloaded, Resynced, Routes, RoutesQuery, Stats, Status, SteerChange, Steering, Switch,
@@ -44,6 +45,8 @@ pub enum Request {
     Switch(Switch, Reply<Switched>),
     /// `GET /v1/steer`, and `POST` with a change.
     Steer(Option<SteerChange>, Reply<Steering>),
+    /// `GET /v1/engine/dispatch`, and `POST` with a change.
+    Dispatch(Option<DispatchQuery>, Reply<Dispatching>),
     /// `POST /v1/flush`.
     Flush(Reply<Flushed>),
     /// `POST /v1/reload` and SIGHUP: the configuration as it was read, or why it could not be.

@@ -9,6 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
+use freeway_api::engine::DispatchQuery;
 use freeway_api::{
     CaptureQuery, ExplainQuery, Failure, FailureKind, FlowFilter, RoutesQuery, SteerChange, Switch,
     TopQuery,
@@ -38,6 +39,7 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/capture", post(capture))
         .route("/v1/switch", post(switch))
         .route("/v1/steer", get(steering).post(steer))
+        .route("/v1/engine/dispatch", get(dispatching).post(dispatch))
         .route("/v1/flush", post(flush))
         .route("/v1/drops", get(drops))
         .route("/v1/routes", post(routes))
@@ -130,6 +132,18 @@ async fn steer(State(engine): State<Engine>, body: Bytes) -> Response {
         Err(failure) => return refusal(failure),
     };
     answer(ask(&engine, PATIENCE, |reply| Request::Steer(change, reply)).await)
+}
+
+async fn dispatching(State(engine): State<Engine>) -> Response {
+    answer(ask(&engine, PATIENCE, |reply| Request::Dispatch(None, reply)).await)
+}
+
+async fn dispatch(State(engine): State<Engine>, body: Bytes) -> Response {
+    let query = match read::<DispatchQuery>(&body) {
+        Ok(query) => Some(query),
+        Err(failure) => return refusal(failure),
+    };
+    answer(ask(&engine, PATIENCE, |reply| Request::Dispatch(query, reply)).await)
 }
 
 async fn flush(State(engine): State<Engine>) -> Response {

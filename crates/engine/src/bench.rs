@@ -14,9 +14,9 @@ use crate::ffi;
 use crate::reserve::{HUGE_PAGE, Reserve};
 
 /// Frames on their way at once, as many as a card's ring holds.
-const IN_FLIGHT: u32 = 512;
+pub(crate) const IN_FLIGHT: u32 = 512;
 /// Huge pages that DPDK takes for pool and rings.
-const DPDK_PAGES: usize = 32;
+pub(crate) const DPDK_PAGES: usize = 32;
 /// Of a run, a slice.
 const SLICE_S: f64 = 0.001;
 /// Frames that are compared with what is expected: one of so many.
@@ -49,6 +49,8 @@ pub struct Options {
     pub generator_cpu: u32,
     /// CPU of the worker.
     pub worker_cpu: u32,
+    /// An I/O core's figures, too.
+    pub dispatch: bool,
 }
 
 /// What one worker did in a run at full rate: medians of slices in which, and ahead of which, neither core was taken away.
@@ -94,8 +96,37 @@ pub struct Run {
     pub macswap: Rate,
     /// The engine's worker.
     pub engine: Rate,
+    /// An I/O core ahead of it, with headers in the generator's cache, and with headers in memory; none unless it is
+    /// asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dispatch: Option<[Dispatched; 2]>,
     /// By rising load.
     pub latency: Vec<Latency>,
+}
+
+/// What an I/O core costs: nanoseconds of a frame.
+#[derive(Clone, Debug, Serialize)]
+pub struct Dispatched {
+    /// Run to completion: the worker alone.
+    pub alone_ns: f64,
+    /// The worker behind the I/O core.
+    pub worker_ns: f64,
+    /// The I/O core takes bursts out of a ring port,
+    pub receive_ns: f64,
+    /// finds buckets,
+    pub hash_ns: f64,
+    /// and puts frames into the ring to the worker.
+    pub ring_ns: f64,
+    /// All of it, over the worker alone.
+    pub over_ns: f64,
+    /// The same where the I/O core sends, too.
+    pub over_io_sends_ns: f64,
+    /// Mean size of the worker's bursts: alone, and behind the I/O core.
+    pub burst: [f64; 2],
+    /// Million frames a second that arrived; the I/O core shares a CPU with generator and sink.
+    pub mpps: f64,
+    /// As of a rate.
+    pub disturbed: f64,
 }
 
 /// All runs for a number of flows.
@@ -133,19 +164,19 @@ pub enum Fault {
     Wrong(String),
 }
 
-fn fault(words: impl Into<String>) -> Fault {
+pub(crate) fn fault(words: impl Into<String>) -> Fault {
     Fault::Unavailable(words.into())
 }
 
-struct Table {
+pub(crate) struct Table {
     _flows: Memory,
     _rest: Memory,
-    memory: ffi::fwe_memory,
+    pub(crate) memory: ffi::fwe_memory,
     config: Box<fw_config>,
 }
 
 impl Table {
-    fn new(flows: u32, pages: Pages) -> Result<Self, Fault> {
+    pub(crate) fn new(flows: u32, pages: Pages) -> Result<Self, Fault> {
         let mut config = Box::new(fw_config::default());
         // SAFETY: writes the structure it is given.
         unsafe { ffi::fwe_bench_table(&raw mut *config, flows) };
@@ -174,7 +205,7 @@ impl Table {
     }
 
     /// Frames that the flows have counted.
-    fn counted(&self) -> u64 {
+    pub(crate) fn counted(&self) -> u64 {
         let places = self.config.flow_mask as usize + 1;
         // SAFETY: so many are there, and no worker runs.
         let flows = unsafe { std::slice::from_raw_parts(self.memory.flows, places) };
@@ -182,10 +213,10 @@ impl Table {
     }
 }
 
-struct Bench {
-    bench: NonNull<ffi::fwe_bench>,
-    clock: ffi::fwe_clock,
-    tsc_hz: f64,
+pub(crate) struct Bench {
+    pub(crate) bench: NonNull<ffi::fwe_bench>,
+    pub(crate) clock: ffi::fwe_clock,
+    pub(crate) tsc_hz: f64,
 }
 
 /// A run's figures, and its frames' latencies in cycles.
@@ -218,7 +249,7 @@ fn undisturbed(
 
 /// # Safety
 /// `line` is null or a string that lasts.
-unsafe fn words(line: *const c_char) -> String {
+pub(crate) unsafe fn words(line: *const c_char) -> String {
     match line.is_null() {
         true => String::new(),
         // SAFETY: as the caller says.
@@ -229,7 +260,7 @@ unsafe fn words(line: *const c_char) -> String {
 }
 
 impl Bench {
-    fn new() -> Result<Self, Fault> {
+    pub(crate) fn new() -> Result<Self, Fault> {
         let mut error = ptr::null();
         // SAFETY: DPDK was started.
         let bench = unsafe { ffi::fwe_bench_new(IN_FLIGHT, &raw mut error) };
@@ -247,7 +278,7 @@ impl Bench {
         })
     }
 
-    fn fill(&self, config: &ffi::fwe_bench_config, table: &Table) -> Result<(), Fault> {
+    pub(crate) fn fill(&self, config: &ffi::fwe_bench_config, table: &Table) -> Result<(), Fault> {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
         let now = now.map_err(|error| fault(format!("no clock: {error}")))?;
         let tick = (now.tv_sec() as u64 * 250) as u32;
@@ -266,6 +297,19 @@ impl Bench {
         seconds: f64,
         latencies: bool,
     ) -> Result<Sample, Fault> {
+        self.run_so(table, rate_pps, seconds, latencies, |run| {
+            run.worker = worker
+        })
+    }
+
+    fn run_so(
+        &self,
+        table: &Table,
+        rate_pps: u64,
+        seconds: f64,
+        latencies: bool,
+        so: impl Fn(&mut ffi::fwe_bench_run),
+    ) -> Result<Sample, Fault> {
         // the first ones warm up
         let warm = 50.min((seconds / SLICE_S / 5.0) as usize + 1);
         let count = (seconds / SLICE_S).ceil() as usize + warm;
@@ -273,7 +317,7 @@ impl Bench {
         let mut room = vec![0u32; if latencies { LATENCIES } else { 0 }];
         // SAFETY: plain numbers and pointers, for which 0 is a value.
         let mut run: ffi::fwe_bench_run = unsafe { std::mem::zeroed() };
-        run.worker = worker;
+        so(&mut run);
         run.check_each = CHECK_EACH;
         run.rate_pps = rate_pps;
         run.slice = (self.tsc_hz * SLICE_S) as u64;
@@ -322,7 +366,7 @@ impl Bench {
     fn hold(&self, run: &ffi::fwe_bench_run, counted: u64) -> Result<(), Fault> {
         let stats = &run.stats;
         let fast = stats.reasons[FW_R_FAST as usize];
-        let engine = run.worker == ffi::FWE_BENCH_ENGINE;
+        let engine = run.worker != ffi::FWE_BENCH_MACSWAP;
         // SAFETY: it lives, and no worker runs.
         let missing = unsafe { ffi::fwe_bench_missing(self.bench.as_ptr()) };
         let broken = if run.wrong > 0 || run.checked == 0 {
@@ -360,6 +404,48 @@ impl Bench {
         }
     }
 
+    /// What an I/O core costs: that of both less that of a worker alone.
+    fn dispatched(
+        &self,
+        options: &Options,
+        table: &Table,
+        cold: bool,
+    ) -> Result<Dispatched, Fault> {
+        let sample = |worker: u32, transmits: bool| {
+            self.run_so(table, 0, options.seconds, false, |run| {
+                run.worker = worker;
+                run.cold = cold.into();
+                run.transmits = transmits.into();
+            })
+        };
+        let ns = 1e9 / self.tsc_hz;
+        let of = |sample: &Sample, figure: fn(&ffi::fwe_bench_slice) -> f64| {
+            let values = sample.slices.iter().map(figure);
+            median(values.filter(|value| value.is_finite()).collect()) * ns
+        };
+        let worker = |s: &ffi::fwe_bench_slice| s.cycles as f64 / s.packets as f64;
+        let single = sample(ffi::FWE_BENCH_ENGINE, false)?;
+        let alone = of(&single, worker);
+        let both = sample(ffi::FWE_BENCH_DISPATCH, false)?;
+        let sends = sample(ffi::FWE_BENCH_DISPATCH, true)?;
+        let io = |s: &ffi::fwe_bench_slice| {
+            (s.io_receive + s.io_hash + s.io_ring + s.io_transmit) as f64 / s.io_packets as f64
+        };
+        let rate = self.rate(&both);
+        Ok(Dispatched {
+            alone_ns: alone,
+            worker_ns: of(&both, worker),
+            receive_ns: of(&both, |s| s.io_receive as f64 / s.io_packets as f64),
+            hash_ns: of(&both, |s| s.io_hash as f64 / s.io_packets as f64),
+            ring_ns: of(&both, |s| s.io_ring as f64 / s.io_packets as f64),
+            over_ns: of(&both, worker) + of(&both, io) - alone,
+            over_io_sends_ns: of(&sends, worker) + of(&sends, io) - alone,
+            burst: [self.rate(&single).burst, rate.burst],
+            mpps: rate.mpps,
+            disturbed: rate.disturbed,
+        })
+    }
+
     fn latency(&self, load: f64, mut sample: Sample) -> Option<Latency> {
         let us = 1e6 / self.tsc_hz;
         let all = &mut sample.latencies;
@@ -388,6 +474,13 @@ impl Bench {
         let full = |worker| self.run(table, worker, 0, options.seconds, false);
         let macswap = self.rate(&full(ffi::FWE_BENCH_MACSWAP)?);
         let engine = self.rate(&full(ffi::FWE_BENCH_ENGINE)?);
+        let dispatch = match options.dispatch {
+            true => Some([
+                self.dispatched(options, table, false)?,
+                self.dispatched(options, table, true)?,
+            ]),
+            false => None,
+        };
         let mut latency = Vec::new();
         let loads = [0.0, 0.1, 0.5, 0.9];
         for load in loads.into_iter().filter(|_| !options.rates_only) {
@@ -409,12 +502,13 @@ impl Bench {
         Ok(Run {
             macswap,
             engine,
+            dispatch,
             latency,
         })
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }

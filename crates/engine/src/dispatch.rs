@@ -1,27 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How frames of each port come to workers, and the controller that moves buckets of flows between them.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use freeway_api::engine::{
     DispatchChange, DispatchMode, EngineConfig, EngineCounts, IoCounts, PortDispatch,
 };
 
-use crate::balance::{Balancer, Decision, Round};
-use crate::ffi::{fwe_stats, fwe_tsc_hz};
+use crate::controller::{Controller, Owner, Seen, in_turn};
+use crate::ffi::fwe_tsc_hz;
 use crate::io::{Io, Key};
 use crate::lanes::Lanes;
 use crate::port::Port;
-use crate::worker::BUCKETS;
 use crate::workers::{Workers, mean, permille, sleep_us_max};
-
-/// How often the controller looks.
-const ROUND: Duration = Duration::from_millis(200);
-/// Decisions that are told.
-const TOLD_MAX: usize = 8;
-/// By no more than this do a worker's measured cycles differ from the model's.
-const SCALE_MAX: f64 = 4.0;
 
 /// A port as it is dispatched.
 struct Place {
@@ -33,34 +24,15 @@ struct Place {
     modes: Vec<DispatchMode>,
 }
 
-/// What the controller has seen until now.
-struct Seen {
-    at: Instant,
-    cycles: Vec<u64>,
-    charged: Vec<u64>,
-    loads: Vec<[u64; BUCKETS]>,
-}
-
 /// Of all ports.
 pub(crate) struct Dispatch {
     ios: Vec<Io>,
     places: Vec<Place>,
     key: Key,
-    /// Whose each bucket is to be at ports that are balanced.
-    owner: [u8; BUCKETS],
+    controller: Controller,
     workers: usize,
-    /// Two workers, or more, share a CPU: what they measure is each other's, too.
-    crowded: bool,
-    balancer: Balancer,
-    seen: Option<Seen>,
-    told: VecDeque<String>,
     reported: (Instant, Vec<u64>),
     looked: Vec<u64>,
-}
-
-/// Whose each bucket is unless somebody moves it.
-fn in_turn(workers: usize) -> [u8; BUCKETS] {
-    std::array::from_fn(|bucket| (bucket % workers.max(1)) as u8)
 }
 
 impl Dispatch {
@@ -105,12 +77,8 @@ impl Dispatch {
             ios,
             places: places.collect(),
             key,
-            owner: in_turn(cpus.len()),
+            controller: Controller::new(cpus.len(), crowd.len() < cpus.len()),
             workers: cpus.len(),
-            crowded: crowd.len() < cpus.len(),
-            balancer: Balancer::default(),
-            seen: None,
-            told: VecDeque::new(),
         };
         for (number, (name, port)) in config.port.iter().enumerate() {
             let mode = config.mode(port);
@@ -165,9 +133,9 @@ impl Dispatch {
         }
     }
 
-    fn wanted(&self, mode: DispatchMode) -> [u8; BUCKETS] {
+    fn wanted(&self, mode: DispatchMode) -> Owner {
         match mode {
-            DispatchMode::Balanced => self.owner,
+            DispatchMode::Balanced => *self.controller.owner(),
             DispatchMode::Rss | DispatchMode::Dispatch => in_turn(self.workers),
         }
     }
@@ -209,7 +177,7 @@ impl Dispatch {
                 place.mode = mode;
             }
         }
-        self.seen = None;
+        self.controller.pause(true);
         eprintln!(
             "freeway-engine: {name} is {}, and was {}",
             mode.name(),
@@ -238,46 +206,26 @@ impl Dispatch {
             io.resume(port, &self.key);
         }
         // what was known is of other buckets
-        self.balancer = Balancer::default();
-        self.seen = None;
+        self.controller.pause(false);
     }
 
     /// Looks, once it is time, whether buckets are to move.
     pub fn balance(&mut self, workers: &Workers) {
         if !self.is_balanced() {
-            self.seen = None;
+            self.controller.pause(true);
             return;
         }
-        if self
-            .seen
-            .as_ref()
-            .is_some_and(|seen| seen.at.elapsed() < ROUND)
-        {
+        if !self.controller.is_due() {
             return;
         }
-        let stats = workers.stats();
-        let now = Seen {
-            at: Instant::now(),
-            cycles: stats.iter().map(|stats| stats.cycles).collect(),
-            charged: stats.iter().map(|stats| stats.charged).collect(),
-            loads: workers.loads(),
-        };
-        let Some(before) = self.seen.replace(now) else {
-            return;
-        };
         // moves that were called off are begun again ahead of new ones
-        if !self.settle() {
-            return;
-        }
-        let decision = self.decide(&before, &stats);
-        for one in &decision.moves {
-            if let Some(owner) = self.owner.get_mut(one.bucket) {
-                *owner = one.to;
+        let settled = self.settle();
+        let seen = Seen::now(&workers.stats(), workers.loads());
+        if let Some(line) = self.controller.look(seen, settled) {
+            eprintln!("freeway-engine: {line}");
+            for (io, port) in self.balanced() {
+                io.assign(port, self.controller.owner());
             }
-        }
-        if !decision.moves.is_empty() {
-            self.assign();
-            self.tell(words(&decision));
         }
     }
 
@@ -295,75 +243,16 @@ impl Dispatch {
         })
     }
 
-    fn assign(&self) {
-        for (io, port) in self.balanced() {
-            io.assign(port, &self.owner);
-        }
-    }
-
     /// True if each bucket is where it was moved to.
     fn settle(&self) -> bool {
         let mut settled = true;
         for (io, port) in self.balanced() {
-            if io.owners(port) != self.owner {
-                io.assign(port, &self.owner);
+            if io.owners(port) != *self.controller.owner() {
+                io.assign(port, self.controller.owner());
                 settled = false;
             }
         }
         settled
-    }
-
-    fn decide(&mut self, before: &Seen, stats: &[fwe_stats]) -> Decision {
-        let Some(now) = &self.seen else {
-            return Decision::default();
-        };
-        // SAFETY: DPDK has been started.
-        let tsc_hz = unsafe { fwe_tsc_hz() } as f64;
-        let elapsed = now.at.duration_since(before.at).as_secs_f64() * tsc_hz;
-        let since = |now: &[u64], before: &[u64], at: usize| {
-            let (now, before) = (now.get(at), before.get(at));
-            now.zip(before)
-                .map_or(0, |(now, before)| now.wrapping_sub(*before)) as f64
-        };
-        let mut loads = Vec::new();
-        let mut scales = Vec::new();
-        for worker in 0..stats.len() {
-            let charged = since(&now.charged, &before.charged, worker) / 16.0;
-            let cycles = since(&now.cycles, &before.cycles, worker);
-            let measured = if self.crowded || charged <= 0.0 {
-                charged
-            } else {
-                cycles.clamp(charged / SCALE_MAX, charged * SCALE_MAX)
-            };
-            loads.push(measured);
-            scales.push(if charged > 0.0 {
-                measured / charged
-            } else {
-                1.0
-            });
-        }
-        let costs: Vec<f64> = (0..BUCKETS)
-            .map(|bucket| {
-                let owner = usize::from(self.owner.get(bucket).copied().unwrap_or(0));
-                let all = now.loads.get(owner).zip(before.loads.get(owner));
-                let cost = all.map_or(0.0, |(now, before)| since(now, before, bucket) / 16.0);
-                cost * scales.get(owner).copied().unwrap_or(1.0)
-            })
-            .collect();
-        self.balancer.decide(&Round {
-            loads: &loads,
-            costs: &costs,
-            owner: &self.owner,
-            elapsed,
-        })
-    }
-
-    fn tell(&mut self, words: String) {
-        eprintln!("freeway-engine: {words}");
-        self.told.push_back(words);
-        while self.told.len() > TOLD_MAX {
-            self.told.pop_front();
-        }
     }
 
     /// Adds what was done.
@@ -397,41 +286,13 @@ impl Dispatch {
             modes: place.modes.clone(),
         });
         counts.dispatch = places.collect();
-        counts.decisions = self.told.iter().cloned().collect();
+        counts.decisions = self.controller.told().cloned().collect();
         if self.is_balanced() {
             for (number, worker) in counts.workers.iter_mut().enumerate() {
-                let own = self.owner.iter().filter(|o| usize::from(**o) == number);
-                worker.buckets = own.count() as u32;
+                worker.buckets = self.controller.buckets(number);
             }
         }
     }
-}
-
-/// A decision in a line.
-fn words(decision: &Decision) -> String {
-    const NAMED: usize = 4;
-    let named = decision.moves.iter().take(NAMED).map(|one| {
-        format!(
-            "{} of worker {} to {} ({:.1} % of all)",
-            one.bucket,
-            one.from,
-            one.to,
-            one.share * 100.0
-        )
-    });
-    let named: Vec<_> = named.collect();
-    let more = decision.moves.len().saturating_sub(NAMED);
-    let more = if more > 0 {
-        format!(", and {more} more")
-    } else {
-        String::new()
-    };
-    format!(
-        "balance: the fullest worker has {:.2} of the mean, to be {:.2}: buckets {}{more}",
-        decision.over_mean,
-        decision.expected,
-        named.join(", ")
-    )
 }
 
 /// Why a port cannot be what it is to be.
@@ -446,42 +307,4 @@ fn too_few(config: &EngineConfig, ports: &[Port], number: usize) -> String {
     format!(
         "its device has {rx} queues to receive and {tx} to send by, and rss takes one each for {workers} workers; {instead}"
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::balance::Move;
-
-    #[test]
-    fn a_decision_is_a_line() {
-        let one = |bucket| Move {
-            bucket,
-            from: 1,
-            to: 0,
-            share: 0.031,
-        };
-        let decision = Decision {
-            over_mean: 1.6,
-            expected: 1.02,
-            moves: (1..7).map(one).collect(),
-        };
-        let line = words(&decision);
-        assert!(line.contains("1.60 of the mean, to be 1.02"), "{line}");
-        assert!(
-            line.contains("1 of worker 1 to 0 (3.1 % of all), 2 of"),
-            "{line}"
-        );
-        assert!(
-            line.ends_with(", and 2 more") && !line.contains('\n'),
-            "{line}"
-        );
-    }
-
-    #[test]
-    fn buckets_are_spread_in_turn() {
-        let owner = in_turn(3);
-        assert_eq!(&owner[..5], &[0, 1, 2, 0, 1]);
-        assert_eq!(in_turn(1), [0; BUCKETS]);
-    }
 }

@@ -4,6 +4,8 @@
 mod balance;
 pub mod bench;
 pub mod config;
+mod controller;
+pub mod crew;
 mod dispatch;
 pub mod eal;
 pub mod exchange;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use freeway_console::{Exit, Stop, print_json, progress, start, write_pages};
 use freeway_engine::bench::{Fault, Options, measure};
+use freeway_engine::crew;
 use freeway_engine::ffi::{FWE_AHEAD_ALWAYS, FWE_AHEAD_AUTO, FWE_AHEAD_NEVER};
 use freeway_engine::{qos, run};
 use freeway_lookup::Pages;
@@ -55,6 +56,8 @@ enum Command {
         #[arg(long, value_name = "NUMBER", default_value_t = 1)]
         cpu: u32,
     },
+    /// Measure several workers between rings, as `freeway bench engine --workers` asks for; prints JSON.
+    BenchCrew(CrewArgs),
     /// Measure lookups of prefixes, as `freeway bench lookup` asks for; prints JSON.
     BenchLookup {
         #[command(flatten)]
@@ -95,12 +98,56 @@ struct BenchArgs {
     /// Leave latencies out
     #[arg(long)]
     rates_only: bool,
+    /// What an I/O core ahead of the worker costs, too
+    #[arg(long)]
+    dispatch: bool,
     /// CPU of generator and sink
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     cpu: u32,
     /// CPU of the worker
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     worker_cpu: u32,
+}
+
+#[derive(Args)]
+struct CrewArgs {
+    /// How frames come to workers, one after the other
+    #[arg(
+        long = "mode",
+        value_name = "MODE,...",
+        value_delimiter = ',',
+        default_value = "rss,balanced"
+    )]
+    modes: Vec<crew::Mode>,
+    /// Workers
+    #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=16))]
+    workers: u32,
+    /// Flows
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(64..=32_768))]
+    flows: u32,
+    /// Exponent of Zipf's law, 0 to 4; 0: all flows have as much
+    #[arg(long, value_name = "EXPONENT", default_value_t = 0.0)]
+    skew: f64,
+    /// What a part of the flows is
+    #[arg(long, value_name = "WHAT", default_value = "none")]
+    heavy: crew::Heavy,
+    /// At least so many frames
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
+    frames: u64,
+    /// And so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 4.0)]
+    seconds: f64,
+    /// CPU of generator, I/O core and sink
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    cpu: u32,
+    /// CPUs of the workers, in turn
+    #[arg(
+        long,
+        value_name = "NUMBER,...",
+        value_delimiter = ',',
+        default_value = "1"
+    )]
+    worker_cpus: Vec<u32>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -132,6 +179,7 @@ fn run(command: Command) -> Result<(), Stop> {
             let unavailable = |words| Stop::new(Exit::Unavailable, words);
             print_json(&measured.map_err(unavailable)?)?;
         }
+        Command::BenchCrew(args) => bench_crew(args)?,
         Command::BenchLookup { job, cpu } => {
             let tables = freeway_engine::lookup::measured(&job, cpu, &|words| progress(words));
             print_json(&tables.map_err(|error| Stop::failure(error.to_string()))?)?;
@@ -160,10 +208,29 @@ fn bench(args: BenchArgs) -> Result<(), Stop> {
         rates_only: args.rates_only,
         generator_cpu: args.cpu,
         worker_cpu: args.worker_cpu,
+        dispatch: args.dispatch,
     };
-    let outcome = measure(&options, progress).map_err(|fault| match fault {
+    print_json(&measure(&options, progress).map_err(stop)?)
+}
+
+fn stop(fault: Fault) -> Stop {
+    match fault {
         Fault::Unavailable(words) => Stop::new(Exit::Unavailable, words),
         Fault::Wrong(words) => Stop::failure(words),
-    })?;
-    print_json(&outcome)
+    }
+}
+
+fn bench_crew(args: CrewArgs) -> Result<(), Stop> {
+    let options = crew::Options {
+        modes: args.modes,
+        workers: args.workers,
+        flows: args.flows,
+        skew: args.skew,
+        heavy: args.heavy,
+        frames: args.frames,
+        seconds: args.seconds,
+        generator_cpu: args.cpu,
+        worker_cpus: args.worker_cpus,
+    };
+    print_json(&crew::measure(&options, progress).map_err(stop)?)
 }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use freeway_api::engine::DispatchMode;
 use freeway_api::{Endpoint, Proto, SteerPath, identifier};
 use freeway_console::EXIT_CODES;
 use freeway_daemon::config::LogLevel;
@@ -88,6 +89,9 @@ pub enum Command {
     /// matches counts; a flow that none matches is XDP's. Flows that become another's are learned anew.
     #[command(subcommand)]
     Steer(SteerCommand),
+    /// Say how frames come to the workers of the engine, and change it
+    #[command(subcommand)]
+    Engine(EngineCommand),
     /// Have the daemon read its configuration again; SIGHUP does the same
     ///
     /// All of it is applied, or nothing: a file that is wrong and keys that need a restart are refused by name. Flows that
@@ -349,6 +353,26 @@ pub enum SteerCommand {
         /// As `freeway steer list` shows it
         #[arg(value_name = "NUMBER")]
         number: usize,
+        #[command(flatten)]
+        show: ShowArgs,
+    },
+}
+
+/// What to do with the engine.
+#[derive(Debug, Subcommand)]
+pub enum EngineCommand {
+    /// Show how frames of each port come to workers, or have a port's come otherwise from now on
+    ///
+    /// rss: each worker reads a queue of the device. dispatch: an I/O core reads, and hands each bucket of flows to its
+    /// worker. balanced: the same, and buckets move from workers that are full. No frame is lost or overtaken by a change.
+    #[command(after_help = "Example: freeway engine dispatch lan0 balanced")]
+    Dispatch {
+        /// The port; none: show all
+        #[arg(value_name = "PORT", requires = "mode")]
+        port: Option<String>,
+        /// How
+        #[arg(value_name = "MODE")]
+        mode: Option<DispatchMode>,
         #[command(flatten)]
         show: ShowArgs,
     },

@@ -22,7 +22,7 @@ use freeway_api::SteerChange;
 use freeway_console::{Stop, start, write_completions, write_pages};
 use freeway_daemon::Options;
 
-use cli::{Cli, Command, ConfigCommand, LabCommand, SteerCommand};
+use cli::{Cli, Command, ConfigCommand, EngineCommand, LabCommand, SteerCommand};
 
 fn main() -> ExitCode {
     start("freeway --help", |cli: Cli| run(cli.command))
@@ -53,6 +53,9 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Steer(SteerCommand::Add(args)) => show::steer_add(args),
         Command::Steer(SteerCommand::Delete { number, show }) => {
             show::steer(&show, Some(&SteerChange::Delete { number }))
+        }
+        Command::Engine(EngineCommand::Dispatch { port, mode, show }) => {
+            show::dispatch(&show, port.zip(mode))
         }
         Command::Reload(args) => show::reload(&args),
         Command::Upgrade(args) => show::upgrade(&args),

@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
+use freeway_api::engine::{DispatchMode, DispatchQuery};
 use freeway_api::{
     Client, ExplainQuery, FlowFilter, RoutesQuery, SteerChange, SteerRule, Stream, TopQuery,
     Upgrade,
@@ -221,6 +222,15 @@ pub fn steer_add(args: SteerAddArgs) -> Result<(), Stop> {
     let rule = SteerRule::of(args.path, filter).map_err(usage)?;
     let at = args.at;
     steer(&args.show, Some(&SteerChange::Add { rule, at }))
+}
+
+/// `freeway engine dispatch`.
+pub fn dispatch(args: &ShowArgs, change: Option<(String, DispatchMode)>) -> Result<(), Stop> {
+    let query = change.map(|(port, mode)| DispatchQuery { port, mode });
+    let dispatching = client(args)?.dispatch(query.as_ref())?;
+    show(args.json, &dispatching, |_| {
+        render::dispatching(&dispatching)
+    })
 }
 
 /// `freeway flush`.

@@ -8,7 +8,13 @@ use super::seconds::sample_seconds;
 pub(super) const ENGINE_HELP: &str = "\
 Example: freeway bench engine --flows 1000
          freeway bench engine --flows 1000,1000000 --family 6 --runs 3
-         freeway bench engine --pages small --ahead never --rates-only";
+         freeway bench engine --pages small --ahead never --rates-only
+         freeway bench engine --flows 1000 --mode dispatch --rates-only
+         freeway bench engine --flows 10000 --workers 3 --mode rss,balanced --skew 1.2
+
+With several workers, loads are cycles accounted by the cost model, so workers may share a CPU, and
+  --heavy traffic   8 flows have 60 % of the frames, whose way is the shortest
+  --heavy depth     16 flows have 2 % of the frames, each charged with 7,500 cycles beside";
 
 /// Arguments of `bench engine`.
 #[derive(Debug, Args)]
@@ -48,12 +54,38 @@ pub struct EngineArgs {
     /// CPU of generator and sink
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub cpu: u32,
-    /// CPU of the worker
+    /// CPU of the worker, or of all of them
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub worker_cpu: u32,
+    /// How frames come to the workers, one after the other; with one worker `dispatch` measures what an I/O core costs
+    #[arg(
+        long,
+        value_name = "MODE,...",
+        value_delimiter = ',',
+        default_value = "rss"
+    )]
+    pub mode: Vec<Mode>,
+    /// Workers; with several, measure how even their loads are, and that frames keep their order
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub workers: u32,
+    /// With several workers: exponent of Zipf's law of the flows' traffic, 0 to 4; 0: all have as much
+    #[arg(long, value_name = "EXPONENT", default_value_t = 0.0, value_parser = exponent)]
+    pub skew: f64,
+    /// With several workers: what a part of the flows is
+    #[arg(long, value_name = "WHAT", default_value = "none")]
+    pub heavy: Heavy,
+    /// With several workers: at least so many frames in each mode
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000_000)]
+    pub frames: u64,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+fn exponent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    let number = number.filter(|number| (0.0..=4.0).contains(number));
+    number.ok_or_else(|| "an exponent is 0 to 4".to_owned())
 }
 
 macro_rules! words {
@@ -72,6 +104,8 @@ macro_rules! words {
     };
 }
 
+words!(Mode, "How frames come to workers.", Rss "rss", Dispatch "dispatch", Balanced "balanced");
+words!(Heavy, "What a part of the flows is.", None "none", Traffic "traffic", Depth "depth");
 words!(Order, "In which flows come.", Random "random", Turn "turn");
 words!(PageSize, "Of the flow table.", Huge "huge", Small "small");
 words!(Ahead, "Whether flows are fetched ahead.", Auto "auto", Always "always", Never "never");

@@ -2,6 +2,7 @@
 //! The engine on cores of its own, as the daemon sees it: a process that comes and goes. It is told where the table is, and
 //! the flows of its ports are its as long as it is there.
 
+mod dispatch;
 mod framings;
 mod heard;
 mod schedules;

@@ -66,6 +66,9 @@ impl Engine {
                 let steering = self.steer(change)?;
                 drop(reply.send(steering));
             }
+            Request::Dispatch(query, reply) => {
+                drop(reply.send(self.dispatch(query.as_ref())));
+            }
             Request::Reload(read, reply) => {
                 let reloaded = self.reload(read)?;
                 drop(reply.send(reloaded));

@@ -62,9 +62,18 @@ fn examine_memory(report: &mut Report, config: &EngineConfig) {
 
 fn examine_running(report: &mut Report, there: &EngineStatus) {
     let counts = &there.counts;
-    let busy = f64::from(counts.busy_permille) / 10.0;
-    let words = format!("its core is busy {busy:.1} %");
-    match counts.busy_permille >= FULL_PERMILLE {
+    let fullest = counts
+        .workers
+        .iter()
+        .map(|worker| worker.busy_permille)
+        .max();
+    let permille = fullest.unwrap_or(counts.busy_permille);
+    let busy = f64::from(permille) / 10.0;
+    let words = match counts.workers.len() {
+        0 | 1 => format!("its core is busy {busy:.1} %"),
+        several => format!("the fullest of its {several} workers is busy {busy:.1} %"),
+    };
+    match permille >= FULL_PERMILLE {
         true => report.advise(
             AREA,
             Severity::Warning,
@@ -89,6 +98,7 @@ fn examine_running(report: &mut Report, there: &EngineStatus) {
         (counts.exceptions_dropped, "for the kernel found no room"),
         (counts.tx_dropped, "were not taken by a port"),
         (counts.sockets_dropped, "of XDP's found no room"),
+        (counts.dispatch_dropped, "found a worker's ring full"),
     ] {
         if dropped > 0 {
             let words = format!("{} frames {what}", count(dropped));
@@ -99,7 +109,7 @@ fn examine_running(report: &mut Report, there: &EngineStatus) {
 
 #[cfg(test)]
 mod tests {
-    use freeway_api::engine::EngineCounts;
+    use freeway_api::engine::{EngineCounts, WorkerCounts};
 
     use super::*;
 
@@ -134,6 +144,24 @@ mod tests {
         assert_eq!(worst, Severity::Warning);
         assert!(words.contains("12 of 1,000 buffers are free"), "{words}");
         assert!(words.contains("5 frames of XDP's found no room"), "{words}");
+        let worker = |busy_permille| WorkerCounts {
+            busy_permille,
+            ..WorkerCounts::default()
+        };
+        let (worst, words) = found(EngineCounts {
+            workers: vec![worker(100), worker(960)],
+            dispatch_dropped: 3,
+            ..EngineCounts::default()
+        });
+        assert_eq!(worst, Severity::Warning);
+        assert!(
+            words.contains("the fullest of its 2 workers is busy 96.0 %"),
+            "{words}"
+        );
+        assert!(
+            words.contains("3 frames found a worker's ring full"),
+            "{words}"
+        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! What the daemon and the doctor say, as pages for people.
 
 mod config;
+mod dispatch;
 mod doctor;
 mod drops;
 mod explain;
@@ -15,6 +16,7 @@ mod steer;
 mod top;
 
 pub use config::{checked, reloaded, shown, upgraded};
+pub use dispatch::dispatching;
 pub use doctor::doctor;
 pub use drops::drops;
 pub use explain::explain;
@@ -25,4 +27,4 @@ pub use spark::History;
 pub use stats::stats;
 pub use status::status;
 pub use steer::steering;
-pub use top::{engine_lines, flow_name, remember, to_kernel, top};
+pub use top::{cores, engine_lines, flow_name, remember, to_kernel, top};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway status`.
 
-use freeway_api::engine::{EngineClass, EngineStatus, SameCore};
+use freeway_api::engine::{EngineClass, EngineCounts, EngineStatus, SameCore};
 use freeway_api::{
     Accounting, Collector, CollectorState, FeatureState, FlowCounts, Invalidation, Latency,
     Learning, Limit, Port, PortPath, PortState, ScrubLimit, Shares, Status,
@@ -252,6 +252,34 @@ fn engine_class(class: &EngineClass) -> String {
     )
 }
 
+/// How frames come to workers, what they cost there, and what was decided last.
+fn dispatch(counts: &EngineCounts) -> Vec<String> {
+    if counts.io.is_empty() {
+        return Vec::new();
+    }
+    let modes = counts.dispatch.iter();
+    let modes: Vec<_> = modes
+        .map(|of| format!("{} {}", of.port, of.mode.name()))
+        .collect();
+    let costs: Vec<_> = counts
+        .model
+        .iter()
+        .map(|of| format!("{} {}", of.path.replace('_', " "), count(of.cycles.into())))
+        .collect();
+    let mut words = vec![
+        modes.join(", "),
+        format!("cycles a frame by path: {}", costs.join(", ")),
+        format!(
+            "{} moved, {} called off, {} parked",
+            plural(counts.moves, "bucket"),
+            count(counts.moves_called_off),
+            plural(counts.parked, "frame")
+        ),
+    ];
+    words.extend(counts.decisions.last().cloned());
+    words
+}
+
 fn engine(engine: &EngineStatus) -> String {
     let counts = &engine.counts;
     let mut words = vec![
@@ -275,6 +303,8 @@ fn engine(engine: &EngineStatus) -> String {
             count(counts.pool_size.into())
         ),
     ];
+    words.extend(super::cores(counts));
+    words.extend(dispatch(counts));
     for (number, what) in [
         (counts.exceptions_dropped, "for the kernel found no room"),
         (counts.tx_dropped, "were not taken by a port"),
@@ -283,6 +313,7 @@ fn engine(engine: &EngineStatus) -> String {
             counts.not_copied,
             "were to be copied to another node and were handed over",
         ),
+        (counts.dispatch_dropped, "found a worker's ring full"),
     ] {
         if number > 0 {
             words.push(format!("{} {what}", plural(number, "frame")));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The page of `freeway top`.
 
-use freeway_api::engine::EngineStatus;
+use freeway_api::engine::{EngineCounts, EngineStatus};
 use freeway_api::{Flow, Rate, ReasonRate, Top, ends};
 use freeway_console::{Page, Terminal, Tone, bit_rate, count, duration, plural, rate};
 
@@ -11,10 +11,13 @@ use super::spark::History;
 const FLOWS: usize = 20;
 
 /// What its workers have to do, and what they could not.
-pub fn engine_lines(engine: &EngineStatus) -> [String; 2] {
+pub fn engine_lines(engine: &EngineStatus) -> Vec<String> {
     let counts = &engine.counts;
-    let dropped = counts.exceptions_dropped + counts.tx_dropped + counts.sockets_dropped;
-    [
+    let dropped = counts.exceptions_dropped
+        + counts.tx_dropped
+        + counts.sockets_dropped
+        + counts.dispatch_dropped;
+    let mut lines = vec![
         format!(
             "The engine is busy {:.1} % with {}; {} of {} buffers are free",
             f64::from(counts.busy_permille) / 10.0,
@@ -28,7 +31,28 @@ pub fn engine_lines(engine: &EngineStatus) -> [String; 2] {
             count(counts.exceptions),
             count(dropped)
         ),
-    ]
+    ];
+    lines.extend(cores(counts));
+    lines.extend(counts.decisions.last().cloned());
+    lines
+}
+
+/// How busy each core is, where there are several.
+pub fn cores(counts: &EngineCounts) -> Option<String> {
+    let busy = |what: &str, cpu: u32, permille: u32| {
+        format!("{what} on CPU {cpu} {:.1} %", f64::from(permille) / 10.0)
+    };
+    let workers = counts.workers.iter().map(|worker| {
+        let words = busy("worker", worker.cpu, worker.busy_permille);
+        match worker.buckets {
+            0 => words,
+            buckets => format!("{words}, {}", plural(buckets.into(), "bucket")),
+        }
+    });
+    let io = counts.io.iter();
+    let io = io.map(|io| busy("I/O core", io.cpu, io.busy_permille));
+    let all: Vec<_> = workers.chain(io).collect();
+    (all.len() > 1).then(|| format!("busy: {}", all.join("; ")))
 }
 
 /// Remembers a frame for the sparklines.
@@ -186,8 +210,35 @@ fn cut(text: &str, room: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use freeway_api::engine::{IoCounts, WorkerCounts};
     use freeway_api::fake;
     use freeway_testkit::check_fits;
+
+    #[test]
+    fn several_cores_are_told_apart() {
+        let worker = |cpu, busy_permille, buckets| WorkerCounts {
+            cpu,
+            busy_permille,
+            buckets,
+            ..WorkerCounts::default()
+        };
+        let mut engine = EngineStatus::default();
+        engine.counts.workers = vec![worker(1, 500, 0)];
+        assert_eq!(engine_lines(&engine).len(), 2);
+        engine.counts.workers = vec![worker(1, 500, 300), worker(2, 505, 212)];
+        engine.counts.io = vec![IoCounts {
+            cpu: 3,
+            busy_permille: 70,
+            ..IoCounts::default()
+        }];
+        engine.counts.decisions = vec!["first".into(), "last".into()];
+        let lines = engine_lines(&engine);
+        assert_eq!(
+            lines[2],
+            "busy: worker on CPU 1 50.0 %, 300 buckets; worker on CPU 2 50.5 %, 212 buckets; I/O core on CPU 3 7.0 %"
+        );
+        assert_eq!(lines[3], "last");
+    }
 
     #[test]
     fn ports_reasons_and_flows() {

@@ -24,7 +24,11 @@ pub(super) fn draw(frame: &mut Frame, state: &mut State) {
     let reasons = busiest(&state.top.reasons);
     let engine = state.top.engine.as_ref().map(engine_lines);
     let engine: Vec<Line> = engine.into_iter().flatten().map(Line::from).collect();
-    let of_engine = if engine.is_empty() { 0 } else { 3 };
+    let of_engine = if engine.is_empty() {
+        0
+    } else {
+        engine.len() as u16 + 1
+    };
     let room = frame
         .area()
         .height
