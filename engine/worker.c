@@ -30,6 +30,7 @@ enum {
 	/* Bursts that leave by a scheduler in a turn: more than come in, or its queues would not
 	   end. */
 	FWE_SHAPED_BURSTS = 4,
+	FWE_MODEL_MAX = 1 << 28,
 };
 
 /* Until something is measured, in 16ths of a cycle. */
@@ -355,11 +356,17 @@ static __always_inline void fwe_trial_note(struct fwe_trial *trial, __u64 cycles
 static __always_inline void fwe_model_note(struct fwe_stats *stats, enum fwe_path path,
 					   __u64 cycles, __u32 count)
 {
-	__u32 *model = &stats->model[path], step = *model / FWE_MODEL_STEP + 1;
+	__u32 model, step;
 
 	if (fw_unlikely(path == FWE_PATHS) || count < FWE_MODEL_BURST)
 		return;
-	*model = cycles * 16 / count > *model ? *model + step : *model - step;
+	model = stats->model[path];
+	step = model / FWE_MODEL_STEP + 1;
+	/* it never is 0, nor ever so long that it wraps */
+	if (cycles * 16 > (__u64)model * count)
+		stats->model[path] = model < FWE_MODEL_MAX ? model + step : model;
+	else
+		stats->model[path] = model > step ? model - step : model;
 }
 
 /* From the I/O core, or at a port that it does not read now from the worker's own queue. */

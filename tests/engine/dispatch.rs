@@ -3,6 +3,9 @@
 //! changes from one to the other. The order of frames is `crates/engine/tests/worker/dispatch.rs`'s.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../cli/schema.rs"]
+mod schema;
+
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -142,6 +145,10 @@ fn an_io_core_hands_flows_to_workers() {
     let by_workers = counts["forwarded"].as_u64();
     assert!(io["packets"].as_u64() >= by_workers, "{counts:#}");
     assert!(io["transmitted"].as_u64() >= by_workers, "{counts:#}");
+    let documented = schema::Schema::read();
+    documented.check("engine", &site.router.status()["engine"]);
+    let all = site.router.json(&["engine", "dispatch"]);
+    documented.check("engine dispatch", &all);
     site.change("lan0", "balanced");
     site.until_mode("lan0", "balanced");
     site.round();

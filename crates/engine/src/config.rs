@@ -132,7 +132,7 @@ mod tests {
             ("[engine]\nkernels = 1\n", "x:2:1: unknown field `kernels`"),
             (
                 "[engine]\ndispatch = \"even\"\n",
-                "x:2:12: key `dispatch`: unknown variant `even`",
+                "x:2:12: unknown variant `even`, expected one of `rss`",
             ),
             (
                 "[engine]\ndispatch = \"dispatch\"\n[engine.port.lan0]\nvdev = \"net_null0\"\n",

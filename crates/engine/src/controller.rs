@@ -121,11 +121,16 @@ impl Controller {
         let (elapsed, loads, costs) = decision?;
         // SAFETY: DPDK has been started.
         let tsc_hz = unsafe { fwe_tsc_hz() } as f64;
+        // of a CPU that is shared nobody knows how much of it a worker could have
+        let elapsed = match self.crowded {
+            true => 0.0,
+            false => elapsed.as_secs_f64() * tsc_hz,
+        };
         let decision = self.balancer.decide(&Round {
             loads: &loads,
             costs: &costs,
             owner: &self.owner,
-            elapsed: elapsed.as_secs_f64() * tsc_hz,
+            elapsed,
         });
         if decision.moves.is_empty() {
             return None;

@@ -24,7 +24,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// Few flows with much traffic: so many, with this part of all frames.
 const ELEPHANTS: (usize, f64) = (8, 0.6);
 /// Little traffic of high complexity: so many flows, this part of all frames, cycles that each frame costs beside.
-const DEEP: (usize, f64, u32) = (16, 0.02, 7500);
+const DEEP: (usize, f64, u32) = (5, 0.02, 7500);
 
 /// How frames come to workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -46,7 +46,7 @@ pub enum Heavy {
     None,
     /// Eight flows have 60 % of the frames, whose way is the shortest.
     Traffic,
-    /// Sixteen flows have 2 % of the frames, each of which costs 7,500 cycles more.
+    /// Five flows have 2 % of the frames, each of which costs 7,500 cycles more.
     Depth,
 }
 

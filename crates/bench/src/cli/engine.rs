@@ -14,7 +14,7 @@ Example: freeway bench engine --flows 1000
 
 With several workers, loads are cycles accounted by the cost model, so workers may share a CPU, and
   --heavy traffic   8 flows have 60 % of the frames, whose way is the shortest
-  --heavy depth     16 flows have 2 % of the frames, each charged with 7,500 cycles beside";
+  --heavy depth     5 flows have 2 % of the frames, each charged with 7,500 cycles beside";
 
 /// Arguments of `bench engine`.
 #[derive(Debug, Args)]
