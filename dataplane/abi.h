@@ -524,7 +524,7 @@ struct fw_choice_key {
 struct fw_precedents {
 	__u64 made;
 	__u64 taken;   /* the ports that were tried are others' with that destination */
-	__u64 refused; /* conntrack is full, or has the same one already */
+	__u64 refused; /* conntrack is full */
 	__u32 next;
 	__u32 pad;
 	struct fw_source_end source[FW_PRECEDENTS];

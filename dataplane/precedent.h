@@ -179,7 +179,10 @@ static __noinline int fw_precedent_note(fw_ctx *ctx, const struct fw_source_end 
 	return 0;
 }
 
-/* An expired connection of the source to nowhere, translated to `as`; 0 if conntrack takes none. */
+/*
+ * An expired connection of the source to nowhere, translated to `as`. 0 if conntrack is full. A
+ * source that has one already keeps that.
+ */
 static __noinline int fw_precedent_make(fw_ctx *ctx, const struct fw_source_end *source,
 					const struct fw_source_end *as)
 {
@@ -205,8 +208,9 @@ static __noinline int fw_precedent_make(fw_ctx *ctx, const struct fw_source_end 
 	bpf_ct_set_nat_info(init, &addr, fw_ntohs(as->port_be), NF_NAT_MANIP_SRC);
 	ct = bpf_ct_insert_entry(init);
 	if (!ct)
-		return 0;
+		return 1;
 	bpf_ct_release(ct);
+	fw_precedent_note(ctx, source);
 	return 1;
 }
 
@@ -272,9 +276,7 @@ static __noinline int fw_precede_as(fw_ctx *ctx, const struct fw_opening *o,
 			tried += *chosen;
 		bpf_map_update_elem(&fw_choices, &choice, &tried, BPF_ANY);
 	}
-	if (fw_precedent_make(ctx, &o->from, &as))
-		fw_precedent_note(ctx, &o->from);
-	else
+	if (!fw_precedent_make(ctx, &o->from, &as))
 		mine->refused++;
 	return 0;
 }

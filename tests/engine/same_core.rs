@@ -257,6 +257,12 @@ fn number(lab: &Lab, sysctl: &str) -> usize {
     read.unwrap().trim().parse().unwrap()
 }
 
+/// Connections that conntrack may count and not list.
+fn precedents_max() -> usize {
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    cpus * FW_PRECEDENTS as usize
+}
+
 /// What a router made of the same traffic.
 struct Seen {
     connections: BTreeMap<String, Connection>,
@@ -458,8 +464,7 @@ fn rules_decide_as_they_did() {
             .count()
     };
     assert_eq!((dropped(&without), dropped(&with)), (0, 0));
-    let cpus = std::thread::available_parallelism().unwrap().get();
-    let bound = without.counted + cpus * FW_PRECEDENTS as usize;
+    let bound = without.counted + precedents_max();
     assert!(with.counted <= bound, "{} {bound}", with.counted);
     assert!(with.same.1 > 0.999, "{:?}", with.same);
     assert!(without.same.1 < 0.3, "{:?}", without.same);
@@ -473,21 +478,25 @@ fn a_source_has_one_port() {
     let programs = Programs::attach(&lab, true);
     programs.translate(&lab, &[WAN.into()]);
     let count = if long() { 10_000 } else { 2000 };
-    let send = |dport: u16| {
+    let sources: Vec<_> = sources(&lab, count).collect();
+    let send = |dport: u16, sources: Vec<SocketAddr>| {
         let to = SocketAddr::from((SERVER_ADDRESS, dport));
         lab.client()
             .enter(|| {
-                for from in sources(&lab, count) {
+                for from in sources {
                     UdpSocket::bind(from).unwrap().send_to(b"", to).unwrap();
                 }
             })
             .unwrap();
     };
-    send(5000);
-    send(5001);
+    send(5000, sources.clone());
+    // of two with the same first port another one comes first
+    send(5001, sources.into_iter().rev().collect());
     let mut ports: BTreeMap<(IpAddr, u16), BTreeSet<u16>> = BTreeMap::new();
+    let counted = number(&lab, "nf_conntrack_count");
     let all = connections(&lab, UDP);
     assert_eq!(all.len(), 2 * count);
+    assert!(counted <= 2 * count + precedents_max(), "{counted}");
     for of in &all {
         let source = (of.orig.src, of.orig.sport);
         ports.entry(source).or_default().insert(of.reply.dport);
@@ -495,6 +504,60 @@ fn a_source_has_one_port() {
     let several = ports.values().filter(|ports| ports.len() > 1).count();
     println!("row: {several} of {count} sources have two ports");
     assert_eq!(several, 0);
+}
+
+/// Switched off, or with a daemon that no longer says that it lives, the kernel chooses.
+#[test]
+fn nothing_is_preceded_without_a_daemon() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("nat");
+    let programs = Programs::attach(&lab, true);
+    programs.translate(&lab, &[WAN.into()]);
+    let control = &programs.datapath.control;
+    let now = programs.datapath.clock.now_tick().unwrap();
+    let made = || programs.precedents.counts().unwrap().made;
+    open(&lab, UDP, 5000, 8);
+    assert_eq!(made(), 8);
+    control.set_on(false);
+    open(&lab, UDP, 5001, 8);
+    control.set_on(true);
+    control.set_deadline(now);
+    open(&lab, UDP, 5002, 8);
+    assert_eq!(made(), 8);
+    control.set_deadline(now.wrapping_add(1 << 30));
+    open(&lab, UDP, 5003, 8);
+    assert_eq!(made(), 16);
+}
+
+/// A client that opens the same connection again, while conntrack still has the one before.
+#[test]
+fn a_connection_that_is_opened_again_has_its_port() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("nat");
+    let programs = Programs::attach(&lab, true);
+    programs.translate(&lab, &[WAN.into()]);
+    let to = SocketAddr::from((SERVER_ADDRESS, 5000));
+    let listener = listen(lab.server(), to);
+    let mut ports = BTreeSet::new();
+    for from in sources(&lab, 16) {
+        for _ in 0..3 {
+            let (mut client, server) = pair((lab.client(), from), to, &listener);
+            // the side that closes first waits, and it is not to be the client's
+            drop(server);
+            at_end(&mut client);
+            drop(client);
+            let all = connections(&lab, TCP);
+            let mut of_client = all.iter().filter(|of| of.orig.src == from.ip());
+            let of_client = of_client.next().unwrap();
+            assert_eq!(
+                programs.shares(std::slice::from_ref(of_client)).1,
+                1.0,
+                "{of_client:?}"
+            );
+            ports.insert((from, of_client.reply.dport));
+        }
+    }
+    assert_eq!(ports.len(), 16, "{ports:?}");
 }
 
 /// Where a bucket's ports are all taken, the kernel chooses; nobody has another's port, and nothing is lost.

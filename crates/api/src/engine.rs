@@ -608,7 +608,7 @@ pub struct SameCore {
     pub precedents: u64,
     /// Those that were not, since the ports that were tried are others'.
     pub ports_taken: u64,
-    /// Those that conntrack took none for.
+    /// Those for which a full conntrack took none.
     pub refused: u64,
 }
 

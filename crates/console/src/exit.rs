@@ -40,7 +40,7 @@ Exit codes:
   1   failure
   2   no daemon answers; `bench diff`, `bench replay`, `bench report --from`: a file is not what it should be
   64  bad input on the command line
-  69  this machine lacks what a bench needs: a tool, a part of the kernel
+  69  this machine lacks what is needed: a tool, a part of the kernel
   77  a privilege is lacking
   78  the configuration is wrong";
 

@@ -84,7 +84,7 @@ pub struct PrecedentCounts {
     pub made: u64,
     /// Not made: the ports of that bucket which were tried are others'.
     pub taken: u64,
-    /// conntrack did not take it: it is full, or has the same one.
+    /// Not made: conntrack is full.
     pub refused: u64,
 }
 
