@@ -246,7 +246,8 @@ struct fw_nexthop {
 	__u16 tags_len;  /* octets */
 	__u16 outer_len; /* of tags and session */
 	__u16 l2_len;
-	/* of flows that the engine owns: leaf of the output's scheduler, from 1 on; 0: there is none */
+	/* of flows that the engine owns: leaf of the output's scheduler, from 1 on; 0: there is
+	 * none */
 	__u16 leaf;
 	/* of the skb, for qdiscs and their filters; of flows that tc owns, or that have a leaf */
 	__u32 mark;

@@ -412,6 +412,11 @@ static __noinline void fwe_take_schedules(struct fwe_worker *worker,
 			fwe_schedule_inherit(new, shaped->schedule);
 		else if (shaped->schedule)
 			fwe_schedule_purge(shaped->schedule);
+		if (!new) {
+			/* nobody would look for them before there is another one */
+			rte_pktmbuf_free_bulk(shaped->frame, shaped->count);
+			shaped->count = 0;
+		}
 		shaped->schedule = new;
 		worker->shaped_ports &= ~(1ULL << i);
 		worker->shaped_ports |= (__u64) !!new << i;

@@ -297,7 +297,7 @@ fn always(leaf: u16, len: u16) -> Source {
 }
 
 fn paused(outcome: &Outcome) -> f64 {
-    outcome.pauses_ns as f64 / outcome.took_ns.max(1) as f64
+    outcome.pauses_ns as f64 / (outcome.took_ns + outcome.pauses_ns).max(1) as f64
 }
 
 /// Measures; `progress` is told what is under way. DPDK starts and ends within, so it is once in a process.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which program a flow belongs to, and when it changes.
 
+use std::sync::Arc;
+
 use freeway_abi::{FW_FLOW_ENGINE, FW_FLOW_TC, fw_candidate, fw_flow, fw_nexthop};
 
 use super::{Around, Fitness, LAN, Op, Seen, WAN, World, around, port};
 use crate::{
-    Framing, Path, Policy, Port, Refusal, Selection, Served, Session, Settings, Steering, Tag,
+    Classes, Framing, Path, Policy, Port, Refusal, Selection, Served, Session, Settings, Steering,
+    Tag,
 };
 
 const UDP: u8 = 17;
@@ -163,6 +166,51 @@ fn the_engine_has_what_passes_its_ports_alone() {
         world.tick();
         assert_eq!(world.manager.engine_flow_count(), 0);
     }
+}
+
+/// Where the engine has a scheduler, what would bind a flow to tc is its class; with other classes it is learned anew.
+#[test]
+fn the_engine_has_what_its_scheduler_has_a_class_for() {
+    let world = &mut world();
+    let classes = |other| Classes {
+        past: vec![9],
+        marks: vec![(7, u32::MAX, 2)],
+        other,
+        ..Classes::default()
+    };
+    let serve = |world: &mut World, classes: Option<Classes>| {
+        for (ifindex, classes) in [(LAN, None), (WAN, classes.map(Arc::new))] {
+            let port = Port {
+                engine: Served::Whole,
+                tc: Fitness::FULL,
+                classes,
+                ..port(ifindex)
+            };
+            world.call(|m, now, ops| m.set_port(port, now, ops));
+        }
+    };
+    serve(world, Some(classes(Some(0))));
+    let cases: [(Change, Path, (u16, u32, u32)); 4] = [
+        (|c| c.priority = 6, Path::Engine, (1, 0, 6)),
+        (|c| c.mark = 7, Path::Engine, (3, 7, 0)),
+        (|c| c.priority = 9, Path::Tc, (0, 0, 9)),
+        (|c| c.conn.mark = 7, Path::Tc, (0, 0, 0)),
+    ];
+    for (number, (change, wanted, carried)) in (1..).zip(cases) {
+        let seen = Seen::new(UDP, number);
+        let (_, nexthop) = offer(world, seen, around(1), change).unwrap();
+        assert_eq!(path(world, seen), Some(wanted), "{number}");
+        let nexthop = nexthop.unwrap();
+        let carries = (nexthop.leaf, nexthop.mark, nexthop.priority);
+        assert_eq!(carries, carried, "{number}");
+    }
+    assert_eq!(world.manager.engine_flow_count(), 2);
+    serve(world, Some(classes(Some(1))));
+    assert_eq!(world.manager.engine_flow_count(), 0);
+    serve(world, None);
+    let seen = Seen::new(UDP, 5);
+    offer(world, seen, around(1), |c| c.mark = 7).unwrap();
+    assert_eq!(path(world, seen), Some(Path::Tc));
 }
 
 /// Where XDP and the engine share a port, the policy says whose a flow is, and moves it.

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
 
-use freeway_api::engine::{Answer, EngineClass, EngineStatus, FRAMINGS_MAX, Table};
+use freeway_api::engine::{
+    Answer, EngineClass, EngineStatus, FRAMINGS_MAX, Scheduled, Schedules, Table,
+};
 use freeway_api::handover;
 use freeway_api::schedule::ClassCounts;
 use freeway_kernel::model::Link;
@@ -149,9 +151,17 @@ impl Engine {
             return;
         };
         if let Some(schedules) = there.schedules.next() {
+            let (number, ports) = (schedules.number, ports_of(&schedules));
             let sent = handover::send(there.socket.as_fd(), &Answer::Schedules(schedules), &[]);
             if let Err(error) = sent {
                 tracing::warn!("the engine (process {}): {error}", there.status.pid);
+                // with others it is told again
+                let why = format!("it cannot be told: {error}");
+                let refused = ports.into_iter().map(|port| (port, why.clone()));
+                there.schedules.taken(Scheduled {
+                    number,
+                    refused: refused.collect(),
+                });
             }
         }
     }
@@ -280,6 +290,11 @@ impl Engine {
             clock_tick,
         })
     }
+}
+
+fn ports_of(schedules: &Schedules) -> Vec<u32> {
+    let all = schedules.schedules.iter();
+    all.map(|schedule| schedule.port).collect()
 }
 
 fn monotonic_ns() -> u64 {

@@ -10,7 +10,7 @@ use freeway_cmm::Classes;
 
 /// What an output is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct Wanted {
+pub struct Wanted {
     /// What its figures are from.
     pub kind: String,
     /// As the engine is told.
@@ -21,7 +21,7 @@ pub(in crate::engine) struct Wanted {
 
 /// What an engine was told. One message at a time is under way.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Told {
+pub struct Told {
     number: u64,
     /// Of the last one that it goes by.
     taken: u64,

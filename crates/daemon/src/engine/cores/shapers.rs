@@ -27,7 +27,7 @@ const PRIORITIES: u32 = 8;
 const L2_ROOM: u64 = 22;
 
 /// What hangs on a port.
-pub(in crate::engine) struct Hung<'a> {
+pub struct Hung<'a> {
     pub link: &'a Link,
     pub qdiscs: Vec<&'a Qdisc>,
     pub classes: Vec<&'a KernelClass>,
@@ -64,7 +64,7 @@ pub(super) fn wanted(kind: String, port: u32, classes: Vec<Class>, rules: Classe
 }
 
 /// As `[engine.port.NAME.schedule]` says.
-pub(in crate::engine) fn configured(port: u32, config: &ScheduleConfig) -> Wanted {
+pub fn configured(port: u32, config: &ScheduleConfig) -> Wanted {
     let root = Class {
         name: "all".into(),
         ..rated(burst_of(config.rate_kbit))
