@@ -286,9 +286,8 @@ impl Tenants {
 
 fn is_tenants(bytes: &[u8]) -> bool {
     // what ICMP quotes is none
-    let udp =
-        bytes.len() > 27 && (bytes[12..14] == [0x81, 0] && bytes[27] == 17 || bytes[23] == 17);
-    udp && bytes.windows(MAGIC.len()).any(|window| window == MAGIC)
+    let protocol = if bytes[12..14] == [0x81, 0] { 27 } else { 23 };
+    bytes.get(protocol) == Some(&17) && bytes.windows(MAGIC.len()).any(|window| window == MAGIC)
 }
 
 /// A daemon with hundreds of ports may answer late, in an emulated machine.
