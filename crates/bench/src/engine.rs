@@ -3,17 +3,13 @@
 
 mod crew;
 
-use std::process::{Command, Stdio};
-
-use freeway_console::{Exit, Page, Stop, Terminal, Tone, count, program, show};
+use freeway_console::{Page, Stop, Terminal, Tone, count, show};
 use freeway_rig::Machine;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::asked::ask;
 use crate::cli::{EngineArgs, Mode, Order};
 use crate::median::{median, ratio};
-
-const NAME: &str = "freeway-engine";
 
 /// What `freeway-engine bench` prints.
 #[derive(Debug, Deserialize)]
@@ -248,32 +244,6 @@ fn told(args: &EngineArgs) -> Result<Told, Stop> {
             .args(dispatch.then_some("--dispatch"))
             .args((args.order == Order::Turn).then_some("--in-turn"));
     })
-}
-
-/// What the engine's program prints for these arguments.
-fn ask<T: DeserializeOwned>(arguments: impl FnOnce(&mut Command)) -> Result<T, Stop> {
-    let Some(program) = program(NAME) else {
-        return Err(Stop::new(
-            Exit::Unavailable,
-            format!("{NAME} is neither beside this program nor in PATH: `make engine` builds it"),
-        ));
-    };
-    let mut command = Command::new(&program);
-    arguments(&mut command);
-    command.stderr(Stdio::inherit());
-    let output = command
-        .output()
-        .map_err(|error| Stop::failure(format!("cannot run {}: {error}", program.display())))?;
-    match output.status.code() {
-        Some(0) => serde_json::from_slice(&output.stdout)
-            .map_err(|error| Stop::failure(format!("{NAME} is another version: {error}"))),
-        // it has said why
-        Some(69) => Err(Stop::new(
-            Exit::Unavailable,
-            "the engine cannot be measured here",
-        )),
-        _ => Err(Stop::failure(format!("{NAME} failed: {}", output.status))),
-    }
 }
 
 fn by_flows(measured: &Measured, rules: u32) -> ByFlows {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway bench`: measurements, their report, and the comparison of two.
 
+mod asked;
 mod banned;
 mod bulk;
 mod cli;

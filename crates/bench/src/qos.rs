@@ -4,16 +4,14 @@
 
 mod kernel;
 
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use freeway_console::{Exit, Page, Stop, Terminal, Tone, program, progress, show};
+use freeway_console::{Page, Stop, Terminal, Tone, progress, show};
 use freeway_rig::Machine;
 use serde::{Deserialize, Serialize};
 
+use crate::asked::ask;
 use crate::cli::QosArgs;
-
-const NAME: &str = "freeway-engine";
 
 /// What `freeway-engine bench-qos` prints.
 #[derive(Debug, Deserialize)]
@@ -151,31 +149,12 @@ fn largest(wanted: &[f64], are: &[f64], unit: fn(f64) -> f64) -> f64 {
 }
 
 fn told(args: &QosArgs) -> Result<Told, Stop> {
-    let Some(program) = program(NAME) else {
-        return Err(Stop::new(
-            Exit::Unavailable,
-            format!("{NAME} is neither beside this program nor in PATH: `make engine` builds it"),
-        ));
-    };
-    let mut command = Command::new(&program);
-    command
-        .args(["bench-qos", "--runs", &args.runs.to_string()])
-        .args(["--seconds", &args.seconds.to_string()])
-        .args(["--cpu", &args.cpu.to_string()])
-        .stderr(Stdio::inherit());
-    let output = command
-        .output()
-        .map_err(|error| Stop::failure(format!("cannot run {}: {error}", program.display())))?;
-    match output.status.code() {
-        Some(0) => serde_json::from_slice(&output.stdout)
-            .map_err(|error| Stop::failure(format!("{NAME} is another version: {error}"))),
-        // it has said why
-        Some(69) => Err(Stop::new(
-            Exit::Unavailable,
-            "the scheduler cannot be measured here",
-        )),
-        _ => Err(Stop::failure(format!("{NAME} failed: {}", output.status))),
-    }
+    ask(|command| {
+        command
+            .args(["bench-qos", "--runs", &args.runs.to_string()])
+            .args(["--seconds", &args.seconds.to_string()])
+            .args(["--cpu", &args.cpu.to_string()]);
+    })
 }
 
 fn table(result: &Qos, terminal: Terminal) -> String {

@@ -5,7 +5,7 @@ use freeway_console::{Page, Stop, Terminal, Tone, count, show};
 use freeway_rig::Machine;
 use serde::{Deserialize, Serialize};
 
-use super::ask;
+use crate::asked::ask;
 use crate::cli::EngineArgs;
 
 /// What `freeway-engine bench-crew` prints.
