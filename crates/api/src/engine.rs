@@ -135,6 +135,7 @@ pub struct EnginePort {
     /// Rates and classes of what leaves there.
     pub schedule: Option<ScheduleConfig>,
     /// Inputs on other NUMA nodes whose frames are copied to this port's node before they leave here; others are handed over.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub copy_from: Vec<String>,
 }
 

@@ -129,11 +129,14 @@ impl Successor {
         }
     }
 
-    fn say(&self, words: &Said, fds: &[RawFd]) -> Result<(), Failure> {
+    fn say(&mut self, words: &Said, fds: &[RawFd]) -> Result<(), Failure> {
         let limit = time_val(TAKING);
         let said = setsockopt(&self.socket, SendTimeout, &limit).map_err(io::Error::from);
         let said = said.and_then(|()| handover::send(self.socket.as_fd(), words, fds));
-        said.map_err(|error| self.failure(format!("does not listen: {error}")))
+        said.map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => self.closed(),
+            _ => self.failure(format!("does not listen: {error}")),
+        })
     }
 
     /// What it says next; that it cannot is a failure. It is ended if it says nothing.
@@ -151,14 +154,19 @@ impl Successor {
                 })
             }
             Ok(Some(answer)) => Ok(answer),
-            Ok(None) => Err(match self.wait() {
-                Some(status) => self.failure(format!("ended ({status}); its log may say why")),
-                None => self.failure("has closed its socket".into()),
-            }),
+            Ok(None) => Err(self.closed()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 Err(self.failure(format!("{missing} within {} s", patience.as_secs())))
             }
             Err(error) => Err(self.failure(format!("cannot be understood: {error}"))),
+        }
+    }
+
+    /// Its end of the socket is closed.
+    fn closed(&mut self) -> Failure {
+        match self.wait() {
+            Some(status) => self.failure(format!("ended ({status}); its log may say why")),
+            None => self.failure("has closed its socket".into()),
         }
     }
 
