@@ -179,10 +179,13 @@ static __noinline int fw_precedent_note(fw_ctx *ctx, const struct fw_source_end 
 	return 0;
 }
 
-/*
- * An expired connection of the source to nowhere, translated to `as`. 0 if conntrack is full. A
- * source that has one already keeps that.
- */
+enum {
+	FW_PRECEDENT_REFUSED = 0, /* conntrack is full */
+	FW_PRECEDENT_KEPT,        /* the source has one already */
+	FW_PRECEDENT_MADE,
+};
+
+/* An expired connection of the source to nowhere, translated to `as`. */
 static __noinline int fw_precedent_make(fw_ctx *ctx, const struct fw_source_end *source,
 					const struct fw_source_end *as)
 {
@@ -194,7 +197,7 @@ static __noinline int fw_precedent_make(fw_ctx *ctx, const struct fw_source_end 
 	struct nf_conn *ct;
 
 	if (!source || !as)
-		return 0;
+		return FW_PRECEDENT_REFUSED;
 	opts.l4proto = source->proto;
 	fw_ends_tuple(&tuple, source, &nowhere);
 	if (source->family == FW_AF_INET)
@@ -202,16 +205,15 @@ static __noinline int fw_precedent_make(fw_ctx *ctx, const struct fw_source_end 
 	else
 		init = bpf_skb_ct_alloc(ctx, &tuple, sizeof(tuple.ipv6), &opts, sizeof(opts));
 	if (!init)
-		return 0;
+		return FW_PRECEDENT_REFUSED;
 	__builtin_memcpy(addr.all, as->addr_be, sizeof(as->addr_be));
 	bpf_ct_set_timeout(init, 0);
 	bpf_ct_set_nat_info(init, &addr, fw_ntohs(as->port_be), NF_NAT_MANIP_SRC);
 	ct = bpf_ct_insert_entry(init);
 	if (!ct)
-		return 1;
+		return FW_PRECEDENT_KEPT;
 	bpf_ct_release(ct);
-	fw_precedent_note(ctx, source);
-	return 1;
+	return FW_PRECEDENT_MADE;
 }
 
 static __always_inline __u32 fw_end_worth(const struct fw_source_end *end, const __u64 *key)
@@ -230,7 +232,7 @@ static __noinline int fw_precede_as(fw_ctx *ctx, const struct fw_opening *o,
 {
 	/* the constants of the load, not those of the source */
 	const __u64 key[] = {fw_cfg.hash_key[0], fw_cfg.hash_key[1], fw_cfg.hash_key[2]};
-	__u32 zero = 0, bucket, first, count, start, tried;
+	__u32 zero = 0, bucket, first, count, start, tried, made;
 	const struct fw_port_table *table;
 	struct fw_choice_key choice = {};
 	struct fw_precedents *mine;
@@ -276,7 +278,11 @@ static __noinline int fw_precede_as(fw_ctx *ctx, const struct fw_opening *o,
 			tried += *chosen;
 		bpf_map_update_elem(&fw_choices, &choice, &tried, BPF_ANY);
 	}
-	if (!fw_precedent_make(ctx, &o->from, &as))
+	made = fw_precedent_make(ctx, &o->from, &as);
+	/* from here: one frame more on the stack is too many before Linux 6.8 */
+	if (made == FW_PRECEDENT_MADE)
+		fw_precedent_note(ctx, &o->from);
+	else if (made == FW_PRECEDENT_REFUSED)
 		mine->refused++;
 	return 0;
 }
