@@ -19,6 +19,7 @@ pub mod filter;
 mod flow;
 pub mod handover;
 mod hosts;
+pub mod measured;
 pub mod netns;
 mod path;
 mod reload;

@@ -25,7 +25,7 @@ use freeway_console::EXIT_CODES;
 pub use compare::{ByFlowsArgs, CompareArgs, KirkwoodArgs, Scenario};
 pub use drop::DropArgs;
 pub use dut::{GeneratorArgs, LoadArgs, LoopArgs, SinkArgs};
-pub use engine::{EngineArgs, Mode, Order};
+pub use engine::{EngineArgs, Order};
 pub use flood::{FloodArgs, FloodKind, SetupArgs};
 pub use imx8::Imx8Args;
 pub use lookup::LookupArgs;

@@ -3,12 +3,14 @@
 
 mod crew;
 
+use freeway_api::engine::DispatchMode;
+use freeway_api::measured::Dispatched;
 use freeway_console::{Page, Stop, Terminal, Tone, count, show};
 use freeway_rig::Machine;
 use serde::{Deserialize, Serialize};
 
 use crate::asked::ask;
-use crate::cli::{EngineArgs, Mode, Order};
+use crate::cli::{EngineArgs, Order};
 use crate::median::{median, ratio};
 
 /// What `freeway-engine bench` prints.
@@ -46,65 +48,39 @@ struct Rate {
     checked: u64,
 }
 
-/// What an I/O core ahead of the worker costs, nanoseconds of a frame: medians of runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Dispatched {
-    /// Run to completion: the worker alone.
-    pub alone_ns: f64,
-    /// The worker behind the I/O core.
-    pub worker_ns: f64,
-    /// The I/O core takes bursts out of a ring port,
-    pub receive_ns: f64,
-    /// finds buckets,
-    pub hash_ns: f64,
-    /// and puts frames into the ring to the worker.
-    pub ring_ns: f64,
-    /// All of it, over the worker alone.
-    pub over_ns: f64,
-    /// The same where the I/O core sends, too.
-    pub over_io_sends_ns: f64,
-    /// Mean size of the worker's bursts: alone, and behind the I/O core.
-    pub burst: [f64; 2],
-    /// Million frames a second that arrived; the I/O core shares a CPU with generator and sink.
-    pub mpps: f64,
-    /// Share of the time that is left out, for somebody else had a core.
-    pub disturbed: f64,
+/// Medians of runs.
+fn dispatched(runs: &[Run], cold: usize) -> Option<Dispatched> {
+    let all: Vec<&Dispatched> = runs
+        .iter()
+        .filter_map(|run| run.dispatch.as_ref()?.get(cold))
+        .collect();
+    let of = |figure: fn(&Dispatched) -> f64| median(all.iter().copied().map(figure).collect());
+    (!all.is_empty()).then(|| Dispatched {
+        alone_ns: of(|d| d.alone_ns),
+        worker_ns: of(|d| d.worker_ns),
+        receive_ns: of(|d| d.receive_ns),
+        hash_ns: of(|d| d.hash_ns),
+        ring_ns: of(|d| d.ring_ns),
+        over_ns: of(|d| d.over_ns),
+        over_io_sends_ns: of(|d| d.over_io_sends_ns),
+        burst: [of(|d| d.burst[0]), of(|d| d.burst[1])],
+        mpps: of(|d| d.mpps),
+        disturbed: of(|d| d.disturbed),
+    })
 }
 
-impl Dispatched {
-    fn of(runs: &[Run], cold: usize) -> Option<Self> {
-        let all: Vec<&Dispatched> = runs
-            .iter()
-            .filter_map(|run| run.dispatch.as_ref()?.get(cold))
-            .collect();
-        let of = |figure: fn(&Dispatched) -> f64| median(all.iter().copied().map(figure).collect());
-        (!all.is_empty()).then(|| Self {
-            alone_ns: of(|d| d.alone_ns),
-            worker_ns: of(|d| d.worker_ns),
-            receive_ns: of(|d| d.receive_ns),
-            hash_ns: of(|d| d.hash_ns),
-            ring_ns: of(|d| d.ring_ns),
-            over_ns: of(|d| d.over_ns),
-            over_io_sends_ns: of(|d| d.over_io_sends_ns),
-            burst: [of(|d| d.burst[0]), of(|d| d.burst[1])],
-            mpps: of(|d| d.mpps),
-            disturbed: of(|d| d.disturbed),
-        })
-    }
-
-    fn words(&self, what: &str) -> String {
-        format!(
-            "An I/O core, headers {what}: {:.1} ns a frame over {:.1} of run to completion (receive {:.1}, bucket {:.1}, ring {:.1}, worker {:.1}); {:.1} where it sends, too; bursts of {:.0}.",
-            self.over_ns,
-            self.alone_ns,
-            self.receive_ns,
-            self.hash_ns,
-            self.ring_ns,
-            self.worker_ns,
-            self.over_io_sends_ns,
-            self.burst[1]
-        )
-    }
+fn dispatched_words(of: &Dispatched, what: &str) -> String {
+    format!(
+        "An I/O core, headers {what}: {:.1} ns a frame over {:.1} of run to completion (receive {:.1}, bucket {:.1}, ring {:.1}, worker {:.1}); {:.1} where it sends, too; bursts of {:.0}.",
+        of.over_ns,
+        of.alone_ns,
+        of.receive_ns,
+        of.hash_ns,
+        of.ring_ns,
+        of.worker_ns,
+        of.over_io_sends_ns,
+        of.burst[1]
+    )
 }
 
 /// One-way latency at a load: medians of runs.
@@ -228,7 +204,7 @@ pub fn engine(args: &EngineArgs) -> Result<(), Stop> {
 }
 
 fn told(args: &EngineArgs) -> Result<Told, Stop> {
-    let dispatch = args.mode.iter().any(|mode| *mode != Mode::Rss);
+    let dispatch = args.mode.iter().any(|mode| *mode != DispatchMode::Rss);
     let flows: Vec<_> = args.flows.iter().map(u32::to_string).collect();
     ask(|command| {
         command
@@ -273,8 +249,8 @@ fn by_flows(measured: &Measured, rules: u32) -> ByFlows {
             .map(|run| run.engine.checked + run.macswap.checked)
             .sum(),
         latency,
-        dispatch: Dispatched::of(runs, 0),
-        dispatch_cold: Dispatched::of(runs, 1),
+        dispatch: dispatched(runs, 0),
+        dispatch_cold: dispatched(runs, 1),
         mpps_samples: mpps,
         macswap_mpps_samples: macswap,
     }
@@ -338,7 +314,7 @@ fn table(result: &Engine, terminal: Terminal) -> String {
                 let words = format!(
                     "{} flows. {}",
                     count(of.flows.into()),
-                    dispatched.words(what)
+                    dispatched_words(dispatched, what)
                 );
                 page.words("", &words);
             }

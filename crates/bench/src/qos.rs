@@ -6,73 +6,13 @@ mod kernel;
 
 use std::time::Duration;
 
+use freeway_api::measured::{Shaped, ShapedCost, ShapedPriority, ShapedRate, ShapedShares};
 use freeway_console::{Page, Stop, Terminal, Tone, progress, show};
 use freeway_rig::Machine;
 use serde::{Deserialize, Serialize};
 
 use crate::asked::ask;
 use crate::cli::QosArgs;
-
-/// What `freeway-engine bench-qos` prints.
-#[derive(Debug, Deserialize)]
-struct Told {
-    tsc_hz: u64,
-    rates: Vec<Rate>,
-    priorities: Vec<Priority>,
-    weights: Shares,
-    tree: Shares,
-    costs: Vec<Cost>,
-}
-
-/// A rate that was set, and what left.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rate {
-    /// Megabits a second; none: as much as goes.
-    pub set_mbit: Option<f64>,
-    /// Octets of a frame, without FCS.
-    pub len: u16,
-    /// Megabits a second.
-    pub mbit: f64,
-    /// Share of the time that is left out, for somebody else had the core.
-    pub paused: f64,
-}
-
-/// The first priority at half of the rate, the last one at ten times of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Priority {
-    /// Megabits a second.
-    pub set_mbit: f64,
-    /// Half of the first one's frames wait less, in the time that a frame takes at the rate.
-    pub p50_frames: f64,
-    /// 99 % do.
-    pub p99_frames: f64,
-    /// Share of the rate that the first one has.
-    pub first: f64,
-    /// And the last.
-    pub last: f64,
-    /// As of a rate.
-    pub paused: f64,
-}
-
-/// Classes that share, as parts of 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Shares {
-    /// As they should be.
-    pub wanted: Vec<f64>,
-    /// As they are.
-    pub shares: Vec<f64>,
-}
-
-/// What a frame costs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
-    /// The scheduler.
-    pub name: String,
-    /// Its classes, all of which have frames.
-    pub classes: u32,
-    /// To be put and taken, nanoseconds.
-    pub ns: f64,
-}
 
 /// The result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,23 +24,23 @@ pub struct Qos {
     /// Of the clock.
     pub tsc_hz: u64,
     /// By rate.
-    pub rates: Vec<Rate>,
+    pub rates: Vec<ShapedRate>,
     /// The largest difference of a rate from its setting, over it.
     pub rate_error: f64,
     /// By rate.
-    pub priorities: Vec<Priority>,
+    pub priorities: Vec<ShapedPriority>,
     /// 1:2:4.
-    pub weights: Shares,
+    pub weights: ShapedShares,
     /// The largest difference of a share from its weight, over it.
     pub weight_error: f64,
     /// A tree of priorities, rates and ceilings.
-    pub tree: Shares,
+    pub tree: ShapedShares,
     /// The kernel's htb with the same tree: shares; none: it cannot be measured here.
     pub kernel: Option<Vec<f64>>,
     /// The largest difference of a share from the kernel's, as part of 1.
     pub kernel_difference: Option<f64>,
     /// Of a frame.
-    pub costs: Vec<Cost>,
+    pub costs: Vec<ShapedCost>,
     /// What is to be minded.
     pub remarks: Vec<String>,
     /// What was measured on.
@@ -148,7 +88,7 @@ fn largest(wanted: &[f64], are: &[f64], unit: fn(f64) -> f64) -> f64 {
     differences.fold(0.0, f64::max)
 }
 
-fn told(args: &QosArgs) -> Result<Told, Stop> {
+fn told(args: &QosArgs) -> Result<Shaped, Stop> {
     ask(|command| {
         command
             .args(["bench-qos", "--runs", &args.runs.to_string()])

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char};
 use std::ptr::{self, NonNull};
 
 use freeway_abi::{FW_R_FAST, fw_config, fw_control, fw_flow, fw_nexthop};
+use freeway_api::measured::Dispatched;
 use freeway_lookup::{Memory, Pages};
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -102,31 +103,6 @@ pub struct Run {
     pub dispatch: Option<[Dispatched; 2]>,
     /// By rising load.
     pub latency: Vec<Latency>,
-}
-
-/// What an I/O core costs: nanoseconds of a frame.
-#[derive(Clone, Debug, Serialize)]
-pub struct Dispatched {
-    /// Run to completion: the worker alone.
-    pub alone_ns: f64,
-    /// The worker behind the I/O core.
-    pub worker_ns: f64,
-    /// The I/O core takes bursts out of a ring port,
-    pub receive_ns: f64,
-    /// finds buckets,
-    pub hash_ns: f64,
-    /// and puts frames into the ring to the worker.
-    pub ring_ns: f64,
-    /// All of it, over the worker alone.
-    pub over_ns: f64,
-    /// The same where the I/O core sends, too.
-    pub over_io_sends_ns: f64,
-    /// Mean size of the worker's bursts: alone, and behind the I/O core.
-    pub burst: [f64; 2],
-    /// Million frames a second that arrived; the I/O core shares a CPU with generator and sink.
-    pub mpps: f64,
-    /// As of a rate.
-    pub disturbed: f64,
 }
 
 /// All runs for a number of flows.
@@ -536,7 +512,8 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
     // a polling thread that gives way to others is measured with them
     // SAFETY: of this thread and those that it starts, if it may.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
-    let eal = Eal::start(&arguments(options, small_pool))
+    let lcores = format!("(0)@{},(1)@{}", options.generator_cpu, options.worker_cpu);
+    let eal = Eal::start(&arguments(&lcores, small_pool))
         .map_err(|error| fault(format!("DPDK does not start: {error}")))?;
     let bench = Bench::new()?;
     let mut counts = Vec::new();
@@ -588,19 +565,11 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
     })
 }
 
-/// Of DPDK: no devices, nothing left in a file system, an lcore each for generator and worker.
-fn arguments(options: &Options, small: bool) -> Vec<String> {
-    let lcores = format!("(0)@{},(1)@{}", options.generator_cpu, options.worker_cpu);
-    let mut all = [
-        "--lcores",
-        &lcores,
-        "--no-pci",
-        "--no-telemetry",
-        "-m",
-        "64",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+/// Of DPDK: these lcores, no devices, nothing left in a file system.
+pub(crate) fn arguments(lcores: &str, small: bool) -> Vec<String> {
+    let mut all = ["--lcores", lcores, "--no-pci", "--no-telemetry", "-m", "64"]
+        .map(str::to_owned)
+        .to_vec();
     all.push("--log-level=error".into());
     all.push(if small { "--no-huge" } else { "--in-memory" }.into());
     all

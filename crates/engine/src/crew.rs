@@ -5,10 +5,11 @@
 use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
+use freeway_api::engine::DispatchMode;
+use freeway_api::measured::{CrewRun, CrewRuns, Heavy};
 use freeway_lookup::Pages;
-use serde::Serialize;
 
-use crate::bench::{Bench, DPDK_PAGES, Fault, Table, fault, words};
+use crate::bench::{Bench, DPDK_PAGES, Fault, Table, arguments, fault, words};
 use crate::controller::{Controller, Owner, ROUND, Seen, in_turn};
 use crate::eal::Eal;
 use crate::ffi;
@@ -26,35 +27,11 @@ const ELEPHANTS: (usize, f64) = (8, 0.6);
 /// Little traffic of high complexity: so many flows, this part of all frames, cycles that each frame costs beside.
 const DEEP: (usize, f64, u32) = (5, 0.02, 7500);
 
-/// How frames come to workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// A card's hash spreads flows.
-    Rss,
-    /// An I/O core hands buckets of flows to workers, in turn.
-    Dispatch,
-    /// The same, and the controller moves them.
-    Balanced,
-}
-
-/// What a part of the flows is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub enum Heavy {
-    /// Nothing else than the others.
-    None,
-    /// Eight flows have 60 % of the frames, whose way is the shortest.
-    Traffic,
-    /// Five flows have 2 % of the frames, each of which costs 7,500 cycles more.
-    Depth,
-}
-
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// One after the other.
-    pub modes: Vec<Mode>,
+    pub modes: Vec<DispatchMode>,
     /// Workers.
     pub workers: u32,
     /// Flows.
@@ -71,56 +48,6 @@ pub struct Options {
     pub generator_cpu: u32,
     /// CPUs of the workers, in turn.
     pub worker_cpus: Vec<u32>,
-}
-
-/// Loads and order in a mode.
-#[derive(Clone, Debug, Serialize)]
-pub struct Run {
-    /// How frames came to workers.
-    pub mode: Mode,
-    /// The fullest worker's accounted cycles over the mean, in the first window.
-    pub first: f64,
-    /// The same in windows two seconds on: their mean; none if it ended before,
-    pub settled: Option<f64>,
-    /// and the highest of them.
-    pub worst: Option<f64>,
-    /// Of all windows, in their order.
-    pub windows: Vec<f64>,
-    /// Frames that were sent.
-    pub sent: u64,
-    /// That did not arrive.
-    pub lost: u64,
-    /// That came behind a later one of their flow.
-    pub reordered: u64,
-    /// Compared as a whole with what is expected; all were right.
-    pub checked: u64,
-    /// Buckets that moved.
-    pub moves: u64,
-    /// Moves that were called off.
-    pub called_off: u64,
-    /// Frames that waited for a move's end.
-    pub parked: u64,
-    /// Seconds.
-    pub elapsed_s: f64,
-    /// A plain frame's cycles by the model, at the first worker.
-    pub plain_cycles: u32,
-    /// The last decisions.
-    pub decisions: Vec<String>,
-}
-
-/// The result.
-#[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
-    /// Workers.
-    pub workers: u32,
-    /// Flows.
-    pub flows: u32,
-    /// Milliseconds of a window.
-    pub window_ms: u64,
-    /// By mode.
-    pub runs: Vec<Run>,
-    /// What is to be minded.
-    pub remarks: Vec<String>,
 }
 
 /// xorshift, so that a run can be repeated.
@@ -205,13 +132,13 @@ impl<'a> Crew<'a> {
         bench: &Bench,
         table: &'a Table,
         traffic: &'a Traffic,
-        mode: Mode,
+        mode: DispatchMode,
         workers: u32,
     ) -> Result<Self, Fault> {
         let config = ffi::fwe_crew_config {
             mode: match mode {
-                Mode::Rss => ffi::FWE_CREW_RSS,
-                Mode::Dispatch | Mode::Balanced => ffi::FWE_CREW_DISPATCH,
+                DispatchMode::Rss => ffi::FWE_CREW_RSS,
+                DispatchMode::Dispatch | DispatchMode::Balanced => ffi::FWE_CREW_DISPATCH,
             },
             workers,
             lcore: 1,
@@ -317,7 +244,12 @@ fn over_mean(loads: &[f64]) -> f64 {
     if mean > 0.0 { most / mean } else { 1.0 }
 }
 
-fn once(bench: &Bench, options: &Options, traffic: &Traffic, mode: Mode) -> Result<Run, Fault> {
+fn once(
+    bench: &Bench,
+    options: &Options,
+    traffic: &Traffic,
+    mode: DispatchMode,
+) -> Result<CrewRun, Fault> {
     let table = Table::new(options.flows, Pages::Small)?;
     let config = ffi::fwe_bench_config {
         flows: options.flows,
@@ -333,7 +265,7 @@ fn once(bench: &Bench, options: &Options, traffic: &Traffic, mode: Mode) -> Resu
     let workers = options.workers as usize;
     let mut crew = Crew::start(bench, &table, traffic, mode, options.workers)?;
     let step = (bench.tsc_hz * STEP.as_secs_f64()) as u64;
-    if mode != Mode::Rss {
+    if mode != DispatchMode::Rss {
         crew.spread(&in_turn(workers), step);
     }
     let begun = crew.io_stats();
@@ -349,7 +281,7 @@ fn once(bench: &Bench, options: &Options, traffic: &Traffic, mode: Mode) -> Resu
         let now = crew.seen();
         windows.push((start.elapsed(), over_mean(&now.charged_since(&before))));
         before = now;
-        if mode == Mode::Balanced {
+        if mode == DispatchMode::Balanced {
             let settled = crew.owners() == *controller.owner();
             let moves = controller.look(crew.seen(), settled).is_some();
             if moves || !settled {
@@ -375,7 +307,7 @@ fn once(bench: &Bench, options: &Options, traffic: &Traffic, mode: Mode) -> Resu
     }
     let late = windows.iter().filter(|(at, _)| *at > SETTLED + ROUND);
     let late: Vec<f64> = late.map(|(_, over)| *over).collect();
-    Ok(Run {
+    Ok(CrewRun {
         mode,
         first: windows.first().map_or(1.0, |(_, over)| *over),
         settled: (!late.is_empty()).then(|| late.iter().sum::<f64>() / late.len() as f64),
@@ -398,14 +330,14 @@ fn once(bench: &Bench, options: &Options, traffic: &Traffic, mode: Mode) -> Resu
 }
 
 /// Measures; `progress` is told what is under way. DPDK starts and ends within, so it is once in a process.
-pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fault> {
+pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<CrewRuns, Fault> {
     let mut remarks = Vec::new();
     let pool = Reserve::free(DPDK_PAGES);
     let small = pool.is_err();
     if small {
         remarks.push("buffers are on pages of 4 KiB".into());
     }
-    let eal = Eal::start(&arguments(options, small))
+    let eal = Eal::start(&arguments(&lcores(options), small))
         .map_err(|error| fault(format!("DPDK does not start: {error}")))?;
     let bench = Bench::new()?;
     let traffic = Traffic::new(options.flows as usize, options.skew, options.heavy);
@@ -423,7 +355,7 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
         runs.push(run);
     }
     drop(eal);
-    Ok(Outcome {
+    Ok(CrewRuns {
         workers: options.workers,
         flows: options.flows,
         window_ms: ROUND.as_millis() as u64,
@@ -432,26 +364,14 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
     })
 }
 
-fn arguments(options: &Options, small: bool) -> Vec<String> {
+/// The generator's, and one for each worker: several may be on a CPU.
+fn lcores(options: &Options) -> String {
     let cpus = options.worker_cpus.iter().cycle();
     let workers = (1..=options.workers).zip(cpus);
     let workers: String = workers
         .map(|(lcore, cpu)| format!(",({lcore})@{cpu}"))
         .collect();
-    let lcores = format!("(0)@{}{workers}", options.generator_cpu);
-    let mut all = [
-        "--lcores",
-        &lcores,
-        "--no-pci",
-        "--no-telemetry",
-        "-m",
-        "64",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    all.push("--log-level=error".into());
-    all.push(if small { "--no-huge" } else { "--in-memory" }.into());
-    all
+    format!("(0)@{}{workers}", options.generator_cpu)
 }
 
 #[cfg(test)]

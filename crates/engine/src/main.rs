@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use freeway_api::engine::DispatchMode;
+use freeway_api::measured::Heavy;
 use freeway_console::{Exit, Stop, print_json, progress, start, write_pages};
 use freeway_engine::bench::{Fault, Options, measure};
 use freeway_engine::crew;
@@ -118,7 +120,7 @@ struct CrewArgs {
         value_delimiter = ',',
         default_value = "rss,balanced"
     )]
-    modes: Vec<crew::Mode>,
+    modes: Vec<DispatchMode>,
     /// Workers
     #[arg(long, value_name = "NUMBER", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=16))]
     workers: u32,
@@ -130,7 +132,7 @@ struct CrewArgs {
     skew: f64,
     /// What a part of the flows is
     #[arg(long, value_name = "WHAT", default_value = "none")]
-    heavy: crew::Heavy,
+    heavy: Heavy,
     /// At least so many frames
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
     frames: u64,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway-engine bench-qos`: the scheduler by the TSC, on one core, without ports.
 
+use freeway_api::measured::{Shaped, ShapedCost, ShapedPriority, ShapedRate, ShapedShares};
 use freeway_api::schedule::{Class, RATE_ANY, Schedule as Described};
-use serde::Serialize;
 
 use crate::eal::Eal;
 use crate::schedule::Schedule;
@@ -30,73 +30,6 @@ pub struct Options {
     pub runs: u32,
     /// CPU to measure on.
     pub cpu: u32,
-}
-
-/// A rate that was set, and what left.
-#[derive(Clone, Debug, Serialize)]
-pub struct Rate {
-    /// Mb/s; none: as much as goes.
-    pub set_mbit: Option<f64>,
-    /// Octets of a frame.
-    pub len: u16,
-    /// Mb/s.
-    pub mbit: f64,
-    /// Of the time, what somebody else had the core: it is left out, for the clock stood.
-    pub paused: f64,
-}
-
-/// The first priority at half of the rate, the last one at ten times of it.
-#[derive(Clone, Debug, Serialize)]
-pub struct Priority {
-    /// Mb/s.
-    pub set_mbit: f64,
-    /// What the first waits, in the time that a frame takes at the rate: half of its frames,
-    pub p50_frames: f64,
-    /// and 99 %.
-    pub p99_frames: f64,
-    /// Share of the rate that the first has,
-    pub first: f64,
-    /// and the last.
-    pub last: f64,
-    /// As of a rate.
-    pub paused: f64,
-}
-
-/// Classes that share.
-#[derive(Clone, Debug, Serialize)]
-pub struct Shares {
-    /// As wanted: of all that leaves.
-    pub wanted: Vec<f64>,
-    /// As they are.
-    pub shares: Vec<f64>,
-}
-
-/// Cost of a frame, to be put and taken.
-#[derive(Clone, Debug, Serialize)]
-pub struct Cost {
-    /// What schedules.
-    pub name: &'static str,
-    /// Its classes, all with frames.
-    pub classes: u32,
-    /// Nanoseconds.
-    pub ns: f64,
-}
-
-/// The result.
-#[derive(Clone, Debug, Serialize)]
-pub struct Measured {
-    /// Of the TSC.
-    pub tsc_hz: u64,
-    /// By rate.
-    pub rates: Vec<Rate>,
-    /// By rate.
-    pub priorities: Vec<Priority>,
-    /// 1:2:4.
-    pub weights: Shares,
-    /// The tree that `freeway bench qos` has the kernel's htb for, too: shares of the classes.
-    pub tree: Shares,
-    /// By class count.
-    pub costs: Vec<Cost>,
 }
 
 fn class(name: &str, above: Option<u16>, rate: u64, ceiling: u64) -> Class {
@@ -153,7 +86,7 @@ impl Bench<'_> {
         Ok(all.swap_remove(middle))
     }
 
-    fn rate(&self, rate: u64, len: u16) -> Result<Rate, String> {
+    fn rate(&self, rate: u64, len: u16) -> Result<ShapedRate, String> {
         let set_mbit = (rate != RATE_ANY).then_some(rate as f64 / MBIT as f64);
         self.median(
             || {
@@ -165,7 +98,7 @@ impl Bench<'_> {
                 };
                 let outcome = self.run(&mut schedule, &[source]);
                 let bytes: u64 = outcome.left.iter().map(|left| left.bytes).sum();
-                Ok(Rate {
+                Ok(ShapedRate {
                     set_mbit,
                     len,
                     mbit: bytes as f64 * 8e3 / outcome.took_ns as f64,
@@ -176,7 +109,7 @@ impl Bench<'_> {
         )
     }
 
-    fn priority(&self, rate: u64) -> Result<Priority, String> {
+    fn priority(&self, rate: u64) -> Result<ShapedPriority, String> {
         let leaf = |name, priority| Class {
             priority,
             ..class(name, Some(0), 0, rate)
@@ -206,7 +139,7 @@ impl Bench<'_> {
                 f64::from(delay) / frame_ns
             };
             let share = |bytes: u64| bytes as f64 * 1e9 / outcome.took_ns as f64 / rate as f64;
-            Ok(Priority {
+            Ok(ShapedPriority {
                 set_mbit: rate as f64 / MBIT as f64,
                 p50_frames: at(0.5),
                 p99_frames: at(0.99),
@@ -223,18 +156,18 @@ impl Bench<'_> {
         classes: &[Class],
         sources: &[Source],
         wanted: &[f64],
-    ) -> Result<Shares, String> {
+    ) -> Result<ShapedShares, String> {
         let mut schedule = schedule(classes.to_vec())?;
         let outcome = self.run(&mut schedule, sources);
         let all: u64 = outcome.left.iter().map(|left| left.bytes).sum();
         let shares = outcome.left.iter();
-        Ok(Shares {
+        Ok(ShapedShares {
             wanted: wanted.to_vec(),
             shares: shares.map(|left| left.bytes as f64 / all as f64).collect(),
         })
     }
 
-    fn weights(&self) -> Result<Shares, String> {
+    fn weights(&self) -> Result<ShapedShares, String> {
         let rate = 1000 * MBIT;
         let leaf = |weight: u32| Class {
             quantum: weight * 1600,
@@ -247,7 +180,7 @@ impl Bench<'_> {
     }
 
     /// As `freeway bench qos` sets the kernel's htb up: 50 Mb/s, of which 10, 20 and 5 with ceilings of 20, 50 and 50.
-    fn tree(&self) -> Result<Shares, String> {
+    fn tree(&self) -> Result<ShapedShares, String> {
         let leaf = |name, priority, own, ceiling| Class {
             priority,
             ..class(name, Some(0), own * MBIT, ceiling * MBIT)
@@ -263,12 +196,12 @@ impl Bench<'_> {
         self.shares(&classes, &sources, &[0.4, 0.5, 0.1])
     }
 
-    fn costs(&self, tsc_hz: f64) -> Result<Vec<Cost>, String> {
+    fn costs(&self, tsc_hz: f64) -> Result<Vec<ShapedCost>, String> {
         let mut costs = Vec::new();
         // more than one core can send, so that all that is asked for leaves; tokens are counted
         let rate = 1_000_000 * MBIT;
-        let cost = |name, classes, cycles: f64| Cost {
-            name,
+        let cost = |name: &str, classes, cycles: f64| ShapedCost {
+            name: name.into(),
             classes,
             ns: cycles * 1e9 / tsc_hz,
         };
@@ -301,7 +234,7 @@ fn paused(outcome: &Outcome) -> f64 {
 }
 
 /// Measures; `progress` is told what is under way. DPDK starts and ends within, so it is once in a process.
-pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Measured, String> {
+pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Shaped, String> {
     let arguments = [
         "--lcores",
         &format!("0@{}", options.cpu),
@@ -352,7 +285,7 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Measured, S
     let costs = bench.costs(tsc_hz as f64)?;
     drop(bench);
     drop(eal);
-    Ok(Measured {
+    Ok(Shaped {
         tsc_hz,
         rates,
         priorities,

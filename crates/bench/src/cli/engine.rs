@@ -2,6 +2,8 @@
 //! Arguments of `bench` engine.
 
 use clap::{Args, ValueEnum};
+use freeway_api::engine::DispatchMode;
+use freeway_api::measured::Heavy;
 
 use super::seconds::sample_seconds;
 
@@ -64,7 +66,7 @@ pub struct EngineArgs {
         value_delimiter = ',',
         default_value = "rss"
     )]
-    pub mode: Vec<Mode>,
+    pub mode: Vec<DispatchMode>,
     /// Workers; with several, measure how even their loads are, and that frames keep their order
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub workers: u32,
@@ -104,8 +106,6 @@ macro_rules! words {
     };
 }
 
-words!(Mode, "How frames come to workers.", Rss "rss", Dispatch "dispatch", Balanced "balanced");
-words!(Heavy, "What a part of the flows is.", None "none", Traffic "traffic", Depth "depth");
 words!(Order, "In which flows come.", Random "random", Turn "turn");
 words!(PageSize, "Of the flow table.", Huge "huge", Small "small");
 words!(Ahead, "Whether flows are fetched ahead.", Auto "auto", Always "always", Never "never");

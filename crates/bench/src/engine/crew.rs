@@ -1,55 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway bench engine --workers N`: how even the workers' loads are, and whether frames keep their order.
 
+use freeway_api::measured::{CrewRun, CrewRuns};
 use freeway_console::{Page, Stop, Terminal, Tone, count, show};
 use freeway_rig::Machine;
 use serde::{Deserialize, Serialize};
 
 use crate::asked::ask;
 use crate::cli::EngineArgs;
-
-/// What `freeway-engine bench-crew` prints.
-#[derive(Debug, Deserialize)]
-struct Told {
-    window_ms: u64,
-    runs: Vec<Run>,
-    remarks: Vec<String>,
-}
-
-/// Loads and order in a mode.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// How frames came to workers.
-    pub mode: String,
-    /// The fullest worker's accounted cycles over the mean, in the first window.
-    pub first: f64,
-    /// The same in windows two seconds on: their mean; none if it ended before,
-    pub settled: Option<f64>,
-    /// and the highest of them.
-    pub worst: Option<f64>,
-    /// Of all windows, in their order.
-    pub windows: Vec<f64>,
-    /// Frames that were sent.
-    pub sent: u64,
-    /// That did not arrive.
-    pub lost: u64,
-    /// That came behind a later one of their flow.
-    pub reordered: u64,
-    /// Compared as a whole with what is expected; all were right.
-    pub checked: u64,
-    /// Buckets that moved.
-    pub moves: u64,
-    /// Moves that were called off.
-    pub called_off: u64,
-    /// Frames that waited for a move's end.
-    pub parked: u64,
-    /// Seconds.
-    pub elapsed_s: f64,
-    /// A plain frame's cycles by the model, at the first worker.
-    pub plain_cycles: u32,
-    /// The last decisions.
-    pub decisions: Vec<String>,
-}
 
 /// The result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,7 +23,7 @@ pub struct Crew {
     /// Milliseconds of a window.
     pub window_ms: u64,
     /// By mode.
-    pub modes: Vec<Run>,
+    pub modes: Vec<CrewRun>,
     /// What is to be minded.
     pub remarks: Vec<String>,
     /// What was measured on.
@@ -81,7 +39,7 @@ pub(super) fn crew(args: &EngineArgs) -> Result<(), Stop> {
         .unwrap_or(10_000)
         .clamp(64, 32_768);
     let modes: Vec<_> = args.mode.iter().map(|mode| mode.name()).collect();
-    let told: Told = ask(|command| {
+    let told: CrewRuns = ask(|command| {
         command
             .args(["bench-crew", "--mode", &modes.join(",")])
             .args(["--workers", &args.workers.to_string()])
@@ -134,7 +92,7 @@ fn table(result: &Crew, terminal: Terminal) -> String {
     let mut rows = vec![heads.map(|head| page.tone(Tone::Head, head)).to_vec()];
     for run in &result.modes {
         rows.push(vec![
-            run.mode.clone(),
+            run.mode.name().into(),
             format!("{:.2}", run.first),
             page.tone(Tone::Good, &share(run.settled)),
             share(run.worst),

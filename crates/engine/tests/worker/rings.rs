@@ -99,6 +99,69 @@ unsafe extern "C" fn exception(
     }
 }
 
+/// A worker's, which frees what is the kernel's. What is pointed to lives as long as the worker.
+fn settings(
+    table: &Memory,
+    nexthops: &[fw_nexthop],
+    control: &fw_control,
+    config: &fw_config,
+    clock: &ffi::fwe_clock,
+) -> ffi::fwe_config {
+    ffi::fwe_config {
+        memory: ffi::fwe_memory {
+            flows: table.at().cast(),
+            nexthops: nexthops.as_ptr(),
+            control,
+            config,
+            watch: ptr::null(),
+            nexthops_max: FLOWS_MAX,
+            pad: 0,
+        },
+        clock,
+        ports: ptr::null(),
+        ports_count: 0,
+        burst: 0,
+        ahead: 0,
+        numa: -1,
+        exception: None,
+        source: None,
+        extra: None,
+        sleep_us_max: 0,
+        context: ptr::null_mut(),
+    }
+}
+
+/// A worker at the three ports. Frames come by these lanes, or where those are NULL by the ports' own rings.
+fn worker(
+    rings: *mut ffi::fwe_rings,
+    lanes: &[*mut ffi::fwe_lane; 3],
+    settings: ffi::fwe_config,
+) -> *mut ffi::fwe_worker {
+    let ports: Vec<_> = (0..3)
+        .map(|port| ffi::fwe_port {
+            sockets: ptr::null_mut(),
+            lane: lanes[port as usize],
+            // SAFETY: there are three.
+            id: unsafe { ffi::fwe_rings_port(rings, port) },
+            rx_queue: 0,
+            tx_queue: 0,
+            number: 0,
+            ifindex: PORTS[port as usize],
+            sourced_elsewhere: 0,
+        })
+        .collect();
+    let settings = ffi::fwe_config {
+        ports: ports.as_ptr(),
+        ports_count: 3,
+        ..settings
+    };
+    let mut error = ptr::null();
+    // SAFETY: what is pointed to lives as long as the worker, but for ports, which are copied.
+    let worker = unsafe { ffi::fwe_worker_new(&raw const settings, &raw mut error) };
+    assert!(!worker.is_null());
+    worker
+}
+
 impl Between {
     pub fn new(rings: *mut ffi::fwe_rings, burst: u32, ahead: u32) -> Self {
         let mut exceptions: Box<VecDeque<(Vec<u8>, u32)>> = Box::default();
@@ -129,45 +192,14 @@ impl Between {
             hz: 0,
             pad: 0,
         });
-        let ports: Vec<_> = (0..3)
-            .map(|port| ffi::fwe_port {
-                sockets: ptr::null_mut(),
-                lane: ptr::null_mut(),
-                // SAFETY: there are three.
-                id: unsafe { ffi::fwe_rings_port(rings, port) },
-                rx_queue: 0,
-                tx_queue: 0,
-                number: 0,
-                ifindex: PORTS[port as usize],
-                sourced_elsewhere: 0,
-            })
-            .collect();
         let settings = ffi::fwe_config {
-            memory: ffi::fwe_memory {
-                flows: table.at().cast(),
-                nexthops: nexthops.as_ptr(),
-                control: &raw const *control,
-                config: &raw const *config,
-                watch: ptr::null(),
-                nexthops_max: FLOWS_MAX,
-                pad: 0,
-            },
-            clock: &raw const *clock,
-            ports: ports.as_ptr(),
-            ports_count: 3,
             burst,
             ahead,
-            numa: -1,
             exception,
-            source: None,
-            extra: None,
-            sleep_us_max: 0,
             context,
+            ..settings(&table, &nexthops, &control, &config, &clock)
         };
-        let mut error = ptr::null();
-        // SAFETY: what is pointed to lives as long as the worker.
-        let worker = unsafe { ffi::fwe_worker_new(&raw const settings, &raw mut error) };
-        assert!(!worker.is_null());
+        let worker = worker(rings, &[ptr::null_mut(); 3], settings);
         Self {
             rings,
             worker,
@@ -184,46 +216,14 @@ impl Between {
 
     /// One more worker, by the same table, for frames of these lanes. It is the caller's.
     pub fn beside(&self, lanes: &[*mut ffi::fwe_lane; 3]) -> *mut ffi::fwe_worker {
-        let ports: Vec<_> = (0..3)
-            .map(|port| ffi::fwe_port {
-                sockets: ptr::null_mut(),
-                lane: lanes[port as usize],
-                // SAFETY: there are three.
-                id: unsafe { ffi::fwe_rings_port(self.rings, port) },
-                rx_queue: 0,
-                tx_queue: 0,
-                number: 0,
-                ifindex: PORTS[port as usize],
-                sourced_elsewhere: 0,
-            })
-            .collect();
-        let settings = ffi::fwe_config {
-            memory: ffi::fwe_memory {
-                flows: self.table.at().cast(),
-                nexthops: self.nexthops.as_ptr(),
-                control: &raw const *self.control,
-                config: &raw const *self.config,
-                watch: ptr::null(),
-                nexthops_max: FLOWS_MAX,
-                pad: 0,
-            },
-            clock: &raw const *self.clock,
-            ports: ports.as_ptr(),
-            ports_count: 3,
-            burst: 0,
-            ahead: 0,
-            numa: -1,
-            exception: None,
-            source: None,
-            extra: None,
-            sleep_us_max: 0,
-            context: ptr::null_mut(),
-        };
-        let mut error = ptr::null();
-        // SAFETY: what is pointed to lives as long as the worker.
-        let worker = unsafe { ffi::fwe_worker_new(&raw const settings, &raw mut error) };
-        assert!(!worker.is_null());
-        worker
+        let settings = settings(
+            &self.table,
+            &self.nexthops,
+            &self.control,
+            &self.config,
+            &self.clock,
+        );
+        worker(self.rings, lanes, settings)
     }
 
     /// The secret of the table.
