@@ -28,6 +28,17 @@ static __always_inline __u32 fw_bucket_end6(__u64 addr_high, __u64 addr_low, __u
 	return (addr_high * key[0] + addr_low * key[1] + port_be * key[2]) >> (64 - FW_BUCKET_BITS);
 }
 
+/* Of either family. */
+static __always_inline __u32 fw_bucket_end(const struct fw_source_end *end, const __u64 *key)
+{
+	__u64 words[2];
+
+	if (end->family == FW_AF_INET)
+		return fw_bucket_end4(end->addr_be[0], end->port_be, key);
+	__builtin_memcpy(words, end->addr_be, sizeof(words));
+	return fw_bucket_end6(words[0], words[1], end->port_be, key);
+}
+
 static __always_inline __u32 fw_bucket(__u32 end, __u32 other_end)
 {
 	return (end + other_end) & (FW_BUCKETS - 1);

@@ -216,16 +216,6 @@ static __noinline int fw_precedent_make(fw_ctx *ctx, const struct fw_source_end 
 	return FW_PRECEDENT_MADE;
 }
 
-static __always_inline __u32 fw_end_worth(const struct fw_source_end *end, const __u64 *key)
-{
-	__u64 words[2];
-
-	if (end->family == FW_AF_INET)
-		return fw_bucket_end4(end->addr_be[0], end->port_be, key);
-	__builtin_memcpy(words, end->addr_be, sizeof(words));
-	return fw_bucket_end6(words[0], words[1], end->port_be, key);
-}
-
 /* For the case that the kernel translates it to this address. */
 static __noinline int fw_precede_as(fw_ctx *ctx, const struct fw_opening *o,
 				    const struct fw_translated *to)
@@ -245,7 +235,7 @@ static __noinline int fw_precede_as(fw_ctx *ctx, const struct fw_opening *o,
 	mine = bpf_map_lookup_elem(&fw_precedents_of, &zero);
 	if (!table || !mine)
 		return 0;
-	bucket = fw_end_worth(&o->from, key) & (FW_BUCKETS - 1);
+	bucket = fw_bucket_end(&o->from, key) & (FW_BUCKETS - 1);
 	first = table->first[bucket];
 	count = table->first[bucket + 1] - first;
 	if (!count || count > FW_PRECEDENT_PORTS)

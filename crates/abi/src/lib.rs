@@ -11,6 +11,9 @@ mod raw {
 }
 pub use raw::*;
 
+mod address;
+pub use address::{addr_of, words_of};
+
 mod reason;
 pub use reason::{REASONS, Reason, Stage};
 

@@ -54,7 +54,7 @@ pub use bridged::{
 };
 pub use class::Classes;
 pub use flow::{Connection, Flow, Preparation};
-pub use key::{ConnKey, FlowKey, addr_of, out_of, words_of};
+pub use key::{ConnKey, FlowKey, out_of};
 pub use leaks::Leaks;
 pub use manager::{Manager, Settings};
 pub use op::{Op, StateView};

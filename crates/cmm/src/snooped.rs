@@ -8,11 +8,10 @@ mod copies;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 
-use freeway_abi::{FW_AF_INET, FW_AF_INET6, fw_crossed};
+use freeway_abi::{FW_AF_INET, FW_AF_INET6, addr_of, fw_crossed};
 use freeway_kernel::model::{MdbKey, RouterPort};
 
 use crate::bridged::{BridgeOp, BridgedLeg, Stations};
-use crate::key::addr_of;
 
 /// Frames that are copied alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -21,11 +21,10 @@ use std::ops::Range;
 
 use freeway_abi::{
     FW_AF_INET, FW_EV_CANDIDATE, FW_EV_CHANGED, FW_ST_ACTIVE, FW_ST_PREPARING, FW_ST_SUSPENDED,
-    fw_candidate, fw_conn, fw_flow, fw_nexthop, fw_state, fw_tuple,
+    fw_candidate, fw_conn, fw_flow, fw_nexthop, fw_state, fw_tuple, words_of,
 };
 use freeway_kernel::model::Tuple;
 
-use crate::key::words_of;
 use crate::{Around, ConnKey, Fitness, FlowKey, Manager, Op, Port, Served, Settings, StateView};
 
 /// So many frames left, and nobody looked.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use freeway_abi::{
     FW_AF_INET, FW_AF_INET6, FW_ORIGIN_ADDRESSES, Pod, fw_config, fw_origin, fw_port_table,
-    fw_precedents, fw_source_end, fw_translated,
+    fw_precedents, fw_source_end, fw_translated, words_of,
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -47,17 +47,6 @@ fn family(address: IpAddr) -> u32 {
     match address {
         IpAddr::V4(_) => FW_AF_INET,
         IpAddr::V6(_) => FW_AF_INET6,
-    }
-}
-
-/// As the data plane has an address; IPv4 takes the first word.
-fn words_of(address: IpAddr) -> [u32; 4] {
-    match address {
-        IpAddr::V4(v4) => [u32::from_ne_bytes(v4.octets()), 0, 0, 0],
-        IpAddr::V6(v6) => {
-            let octets = v6.octets();
-            std::array::from_fn(|i| u32::from_ne_bytes(std::array::from_fn(|j| octets[i * 4 + j])))
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use freeway_abi::{
     FW_SCRUB_NETS4, FW_SCRUB_NETS6, FW_SCRUB_RULES, FW_SCRUB_SIDES4, FW_SCRUB_WAYS4,
     FW_SCRUB_WAYS6, Pod, fw_scrub, fw_scrub_class, fw_scrub_config, fw_scrub_count, fw_scrub_here,
     fw_scrub_net, fw_scrub_net4, fw_scrub_net6, fw_scrub_rule, fw_scrub_side4, fw_scrub4,
-    fw_scrub6,
+    fw_scrub6, words_of,
 };
 use libbpf_rs::{MapCore, MapFlags, Object};
 
@@ -25,7 +25,6 @@ use crate::load::{MapByName, get, handles, load, possible_cpus, random};
 use crate::shared::Shared;
 
 pub use self::key::ScrubKey;
-use self::key::words;
 use self::lines::{SIDES4, TABLE4, Table4};
 use self::places::{TABLE6, Table6};
 
@@ -300,7 +299,7 @@ impl Scrubber {
     }
 
     fn net_key(addr: IpAddr, len: u8) -> (usize, &'static str, Vec<u8>) {
-        let (len, addr_be) = (u32::from(len), words(addr));
+        let (len, addr_be) = (u32::from(len), words_of(addr));
         match addr {
             IpAddr::V4(_) => {
                 let key = fw_scrub_net4 {

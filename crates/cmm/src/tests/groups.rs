@@ -3,11 +3,10 @@
 
 use std::net::IpAddr;
 
-use freeway_abi::{FW_NH_OLIST, fw_candidate};
+use freeway_abi::{FW_NH_OLIST, fw_candidate, words_of};
 use freeway_kernel::model::{Event, Mroute, Oif};
 
 use super::{Seen, World, names, port};
-use crate::key::words_of;
 use crate::{Around, Fitness, Op, Policy, Port, Refusal, Settings};
 
 const IN: u32 = super::LAN;

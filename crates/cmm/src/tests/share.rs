@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 
-use freeway_abi::{FW_ST_ACTIVE, fw_candidate, fw_state};
+use freeway_abi::{FW_ST_ACTIVE, fw_candidate, fw_state, words_of};
 use freeway_kernel::model::Tuple;
 
 use super::{HZ, LAN, Seen, WAN, around, port};
-use crate::key::{FlowKey, words_of};
+use crate::key::FlowKey;
 use crate::record::Record;
 use crate::{Manager, Op, Settings, StateView};
 

@@ -166,7 +166,7 @@ fn groups_of_a_vrf_are_the_kernels() {
         ..Seen::new(UDP, 0)
     };
     let mut c = seen.candidate(w.epoch, w.now);
-    let group = crate::words_of([239, 1, 1, 1].into());
+    let group = freeway_abi::words_of([239, 1, 1, 1].into());
     (c.key.daddr_be, c.daddr_be, c.nat) = (group, group, 0);
     (c.saddr_be, c.token) = (c.key.saddr_be, 1);
     (c.sport_be, c.dport_be) = (c.key.sport_be, c.key.dport_be);

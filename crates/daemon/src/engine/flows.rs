@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use freeway_abi::{
     FW_AF_INET6, FW_KEY_IP6, FW_NH_OLIST, FW_NH_OLIST_ALIKE, FW_ST_PREPARING, FW_ST_SUSPENDED,
-    fw_flow, fw_state,
+    addr_of, fw_flow, fw_state,
 };
 use freeway_api::{Flow, FlowFilter, FlowPath, FlowState, Proto, Tuples};
-use freeway_cmm::{Flow as Managed, Path, addr_of};
+use freeway_cmm::{Flow as Managed, Path};
 
 use super::Engine;
 use crate::{Page, PageQuery};

@@ -8,8 +8,9 @@ mod see;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use freeway_abi::{FW_ORIGIN_ADDRESSES, FW_PORT_TABLES, fw_candidate, fw_config, fw_tuple};
-use freeway_cmm::addr_of;
+use freeway_abi::{
+    FW_ORIGIN_ADDRESSES, FW_PORT_TABLES, addr_of, fw_candidate, fw_config, fw_tuple,
+};
 use freeway_datapath::{DatapathError, Precedents, bucket};
 use freeway_kernel::probe::{Outcome, has_function};
 

@@ -9,10 +9,10 @@ use std::net::IpAddr;
 
 use freeway_abi::{
     FW_SCRUB_CLASSES, FW_SCRUB_FREE, FW_SCRUB_LINES4, FW_SCRUB_MORE_SHIFT, FW_SCRUB_SIDES4,
-    FW_SCRUB_TAG_SHIFT, FW_SCRUB_WAYS4, fw_scrub_config, fw_scrub_side4, fw_scrub4,
+    FW_SCRUB_TAG_SHIFT, FW_SCRUB_WAYS4, fw_scrub_config, fw_scrub_side4, fw_scrub4, words_of,
 };
 
-use super::key::{ScrubKey, words};
+use super::key::ScrubKey;
 use crate::DatapathError;
 use crate::load::{MapByName, get};
 use crate::shared::Shared;
@@ -135,7 +135,7 @@ impl Table4 {
 
     /// Its class, and until when.
     pub fn get(&self, addr: IpAddr) -> Option<(u32, u32)> {
-        let place = self.find_be(words(addr)[0])?;
+        let place = self.find_be(words_of(addr)[0])?;
         let meta = *self.lines.read(place.line).meta.get(place.way as usize)?;
         let until_tick = self.sides.read(place.side()).until_tick;
         Some((meta & (UNIT - 1), until_tick))
@@ -143,7 +143,7 @@ impl Table4 {
 
     /// False: there is no place for it.
     pub fn set(&mut self, addr: IpAddr, class: u32, until_tick: u32) -> bool {
-        let addr_be = words(addr)[0];
+        let addr_be = words_of(addr)[0];
         let (meta, until_tick) = Self::meta(class, until_tick);
         if let Some(place) = self.find_be(addr_be) {
             // whoever reads meanwhile finds nobody
@@ -175,7 +175,7 @@ impl Table4 {
     }
 
     pub fn remove(&mut self, addr: IpAddr) {
-        if let Some(place) = self.find_be(words(addr)[0]) {
+        if let Some(place) = self.find_be(words_of(addr)[0]) {
             self.store_meta(place, FW_SCRUB_FREE);
             self.used -= 1;
         }

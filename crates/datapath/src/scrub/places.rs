@@ -6,10 +6,10 @@ use std::net::IpAddr;
 
 use freeway_abi::{
     FW_SCRUB_CLASS_FIRST, FW_SCRUB_FREE, FW_SCRUB_LEFT, FW_SCRUB_LINES6, FW_SCRUB_PAIR_IP4,
-    FW_SCRUB_PAIR_SHIFT, FW_SCRUB_WAYS6, fw_scrub_config, fw_scrub6,
+    FW_SCRUB_PAIR_SHIFT, FW_SCRUB_WAYS6, fw_scrub_config, fw_scrub6, words_of,
 };
 
-use super::key::{ScrubKey, words};
+use super::key::ScrubKey;
 use crate::DatapathError;
 use crate::load::{MapByName, get};
 use crate::shared::Shared;
@@ -20,7 +20,7 @@ const CLASS_AT: usize = offset_of!(fw_scrub6, class);
 const UNTIL_AT: usize = offset_of!(fw_scrub6, until_tick);
 
 fn is(entry: &fw_scrub6, key: &ScrubKey) -> bool {
-    entry.addr_be == words(key.addr) && entry.pair == key.pair
+    entry.addr_be == words_of(key.addr) && entry.pair == key.pair
 }
 
 fn key_of(entry: &fw_scrub6) -> ScrubKey {
@@ -42,7 +42,7 @@ fn key_of(entry: &fw_scrub6) -> ScrubKey {
 
 fn sum(key: &ScrubKey, config: &fw_scrub_config) -> u64 {
     let word = |at: usize| {
-        let words = words(key.addr);
+        let words = words_of(key.addr);
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&words[at].to_ne_bytes());
         bytes[4..].copy_from_slice(&words[at + 1].to_ne_bytes());
@@ -116,7 +116,7 @@ impl Table6 {
             return false;
         };
         let entry = fw_scrub6 {
-            addr_be: words(key.addr),
+            addr_be: words_of(key.addr),
             pair: key.pair,
             until_tick,
             ..fw_scrub6::default()

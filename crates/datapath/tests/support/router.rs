@@ -3,8 +3,8 @@
 
 use std::net::IpAddr;
 
-use freeway_abi::{FW_R_LEARN_ONCE, FW_R_LEARNED, FW_ST_ACTIVE, fw_conn, fw_tuple};
-use freeway_cmm::{Around, Fitness, Manager, Op, Port, Served, Settings, words_of};
+use freeway_abi::{FW_R_LEARN_ONCE, FW_R_LEARNED, FW_ST_ACTIVE, fw_conn, fw_tuple, words_of};
+use freeway_cmm::{Around, Fitness, Manager, Op, Port, Served, Settings};
 use freeway_datapath::DataplaneEvent;
 use freeway_datapath::user::Pipeline;
 

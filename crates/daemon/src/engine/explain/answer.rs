@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use freeway_abi::{FW_AF_INET, FW_AF_INET6, FW_STAGE_TC_EGRESS, Reason, fw_tuple, fw_watch};
+use freeway_abi::{
+    FW_AF_INET, FW_AF_INET6, FW_STAGE_TC_EGRESS, Reason, fw_tuple, fw_watch, words_of,
+};
 use freeway_api::{
     Connection, Endpoints, Explain, ExplainQuery, Failure, Flow as ShownFlow, Neighbour, Proto,
     Seen, Watched, Why,
 };
-use freeway_cmm::{ConnKey, Flow, FlowKey, Path, Refusal, words_of};
+use freeway_cmm::{ConnKey, Flow, FlowKey, Path, Refusal};
 use freeway_kernel::model::{Connection as Tracked, CtStatus, Neigh, Tuple};
 use tokio::time::Instant;
 
