@@ -93,6 +93,14 @@ impl Case {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
+    /// A capture has ended for the daemon, too, which hears of it later than who made it.
+    #[track_caller]
+    fn until_plain(&self, plain: [Option<u64>; 2]) {
+        until("the plain programs are back", PATIENCE, || {
+            (self.programs() == plain).then_some(())
+        });
+    }
+
     /// Ids of the XDP programs at lan0 and wan0.
     fn programs(&self) -> [Option<u64>; 2] {
         ["lan0", "wan0"].map(|port| {
@@ -195,9 +203,7 @@ fn packets_are_there_as_they_came_in_and_as_they_left() {
     let fields: Vec<_> = said.as_object().unwrap().keys().collect();
     // docs/json.md
     assert_eq!(fields, ["file", "frames", "kept", "lost", "packets"]);
-    until("the plain programs are back", PATIENCE, || {
-        (case.programs() == plain).then_some(())
-    });
+    case.until_plain(plain);
 
     let frames = frames(&case.path("all"));
     assert_eq!(said["frames"], frames.len());
@@ -279,6 +285,7 @@ fn a_capture_is_of_what_is_wanted_and_ends_by_itself() {
         taken.iter().filter(|f| !f.out).all(|f| f.port == "lan0"),
         "{taken:?}"
     );
+    case.until_plain(plain);
 
     // nothing matches
     let none = case.capture("none", &["proto", "tcp"]);
@@ -291,9 +298,7 @@ fn a_capture_is_of_what_is_wanted_and_ends_by_itself() {
     assert!(line.contains("another capture runs"), "{line}");
     assert!(!case.path("second").exists());
     assert_eq!(case.end(none)["packets"], 0);
-    until("the plain programs are back", PATIENCE, || {
-        (case.programs() == plain).then_some(())
-    });
+    case.until_plain(plain);
 
     for (arguments, words) in [
         (["state", "fast"], "no state"),
@@ -334,9 +339,7 @@ fn a_capture_is_of_what_is_wanted_and_ends_by_itself() {
     let mut killed = case.capture("killed", &[]);
     killed.kill().unwrap();
     killed.wait().unwrap();
-    until("the plain programs are back", PATIENCE, || {
-        (case.programs() == plain).then_some(())
-    });
+    case.until_plain(plain);
     let capture = case.capture("orphan", &[]);
     case.router.signal(Signal::SIGTERM);
     assert!(case.router.wait().success());
