@@ -12,11 +12,14 @@ pub(crate) mod capture;
 mod census;
 mod configured;
 mod cores;
+mod dataplane;
 mod drops;
 mod exec;
 mod explain;
 mod flows;
 mod handover;
+mod heart;
+mod kernel;
 mod latency;
 mod leaking;
 mod limits;
@@ -51,12 +54,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use freeway_abi::fw_path_count;
-use freeway_api::TakenOver;
-use freeway_cmm::{Around, Bridges, ConnKey, FlowKey, Manager, Op, Settings, out_of};
-use freeway_datapath::{Datapath, DataplaneEvent, LoadOptions};
+use freeway_cmm::{Bridges, Manager, Op, Settings};
+use freeway_datapath::{Datapath, LoadOptions};
 use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::mirror::{Mirror, MirrorConfig};
-use freeway_kernel::model::{Connection, Event, Link, Source};
 use freeway_kernel::probe::{Outcome, ProbeResult, probe_all};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -67,10 +68,11 @@ use self::census::Census;
 use self::cores::Cores;
 use self::explain::Explanations;
 pub use self::handover::Legacy;
+use self::heart::{HEARTBEAT, Heart};
 use self::latency::Recorder;
 use self::limits::Limits;
 use self::lost::Lost;
-use self::poll::{Polled, Poller, Question};
+use self::poll::{Polled, Poller};
 use self::ports::Ports;
 use self::routes::{Loaded as LoadedRoutes, Routes};
 use self::ruleset::Ruleset;
@@ -84,19 +86,11 @@ use super::error::failure;
 use super::{DaemonError, Request};
 use crate::config::Config;
 use crate::door::Notice;
-use crate::succession::successor::Successor;
+use crate::succession::Succession;
 use crate::supervisor::Supervisor;
 
-/// The data plane stops so long after the daemon last said that it lives.
-const DEADLINE: Duration = Duration::from_secs(2);
-/// How often it says so.
-const HEARTBEAT: Duration = Duration::from_millis(250);
 /// What sends no event is looked at so often.
 const POLL: Duration = Duration::from_secs(1);
-/// Flows whose connections are asked for in a poll; the more there are, the longer a round takes.
-const ASKED_MAX: usize = 1024;
-/// Data-plane events taken in one turn, so that kernel events never wait long.
-const EVENTS_PER_TURN: usize = 256;
 /// Revalidations that each CPU lets through in a second, at most.
 const REVALIDATIONS_PER_S: u32 = 40_000;
 /// Connections that each CPU looks up in a second for its hits, at most.
@@ -108,11 +102,6 @@ const SAMPLES_PER_S: u32 = 4_000;
 
 /// So long the start attaches programs; a router of few ports has them all when it first answers.
 const ATTACH_START: Duration = Duration::from_secs(2);
-
-/// Rounds of kernel events in one turn: what came while the round before was applied,
-const ROUNDS: u32 = 8;
-/// unless they take long, as those of a flood of connections do: one reads all others' events.
-const DRAIN: Duration = Duration::from_millis(10);
 
 /// What a turn is about.
 enum Turn {
@@ -207,7 +196,7 @@ pub async fn run(
             Turn::Cores(notice) => engine.cores_noticed(*notice)?,
             Turn::Question(Some(request)) => {
                 engine.answer(request)?;
-                if let Some(successor) = engine.take_successor() {
+                if let Some(successor) = engine.succession.take() {
                     engine.step_back(successor);
                     return Ok(End::HandedOver);
                 }
@@ -224,7 +213,7 @@ pub async fn run(
             look_again.get_or_insert_with(|| tokio::time::Instant::now() + linger);
         }
         // turns come at random, and under load one may take long
-        if engine.renewed.elapsed() >= 2 * HEARTBEAT {
+        if engine.heart.is_late() {
             engine.heartbeat()?;
         }
         engine.turned();
@@ -240,8 +229,6 @@ pub struct Engine {
     datapath: Datapath,
     manager: Manager,
     bridges: Bridges,
-    /// What took paths that are gone.
-    bridged_before: fw_path_count,
     mirror: Mirror,
     conntrack: Conntrack,
     ports: Ports,
@@ -250,12 +237,8 @@ pub struct Engine {
     invalidation: Recorder,
     counts: Counts,
     on: bool,
-    started: Instant,
-    taken_over: Option<TakenOver>,
-    /// Has all that was ours.
-    successor: Option<Successor>,
-    /// When the deadline was last renewed.
-    renewed: Instant,
+    heart: Heart,
+    succession: Succession,
     /// Events of connections that were lost.
     lost: Lost,
     capture: Capture,
@@ -286,6 +269,8 @@ struct Counts {
     overruns: u64,
     resyncs: u64,
     reloads: freeway_api::Reloads,
+    /// What took bridged paths that are gone.
+    bridged: fw_path_count,
 }
 
 impl Engine {
@@ -341,7 +326,6 @@ impl Engine {
             idle_udp_s: config.flows.udp_idle_s,
             ..Settings::default()
         });
-        let now = Instant::now();
         let mut engine = Self {
             ports: Ports::default(),
             ruleset: Ruleset::default(),
@@ -349,10 +333,8 @@ impl Engine {
             invalidation: Recorder::default(),
             counts: Counts::default(),
             on: true,
-            started: now,
-            taken_over: None,
-            successor: None,
-            renewed: now,
+            heart: Heart::new(),
+            succession: Succession::default(),
             lost: Lost::default(),
             capture: Capture::default(),
             census: Census::default(),
@@ -370,7 +352,6 @@ impl Engine {
             probes,
             config,
             bridges: Bridges::new(datapath.clock.hz()),
-            bridged_before: fw_path_count::default(),
             datapath,
             manager,
             mirror,
@@ -423,383 +404,6 @@ impl Engine {
         self.datapath.clock.now_tick().map_err(failure)
     }
 
-    /// Renews the deadline. If it passed unnoticed, connections may have ended
-    /// unseen: nothing that was learned before is trusted.
-    fn heartbeat(&mut self) -> Result<(), DaemonError> {
-        let now_tick = self.now_tick()?;
-        if self.renewed.elapsed() >= DEADLINE {
-            tracing::warn!(
-                "the daemon was stopped for {:.1} s; all flows are learned anew",
-                self.renewed.elapsed().as_secs_f64()
-            );
-            self.flush()?;
-            self.resync()?;
-            self.datapath.forget_edges(now_tick);
-        }
-        self.datapath.age_edges(now_tick);
-        let deadline = now_tick.wrapping_add(self.datapath.clock.ticks(DEADLINE));
-        self.datapath.control.set_deadline(deadline);
-        self.renewed = Instant::now();
-        let mut ops = Vec::new();
-        if self.lost.due(self.renewed) {
-            tracing::warn!("events of connections were lost: flows are confirmed anew");
-            self.manager.new_epoch(&mut ops);
-        }
-        self.manager
-            .tick(now_tick, &view::View(&self.datapath), &mut ops);
-        self.age_paths(now_tick, &mut ops);
-        self.move_stations(now_tick, &mut ops);
-        self.execute(ops)?;
-        if self.look_at_rings() | self.look_at_cores() {
-            self.update_ports()?;
-        }
-        Ok(())
-    }
-
-    /// Takes the kernel's events that wait. `since`: they became readable then or later, for nothing but this task
-    /// runs on its thread. Returns when it last found none, or at least began to look.
-    fn drain(&mut self, kernel: &Readable, mut since: Instant) -> Result<Instant, DaemonError> {
-        let begun = Instant::now();
-        for _ in 0..ROUNDS {
-            let looking = Instant::now();
-            if looking - begun > DRAIN {
-                break;
-            }
-            if !kernel.ready()? {
-                return Ok(looking);
-            }
-            self.kernel_events(since)?;
-            since = looking;
-        }
-        Ok(since)
-    }
-
-    /// `since`: the events became readable then or later; their time begins there.
-    fn kernel_events(&mut self, since: Instant) -> Result<(), DaemonError> {
-        let mut events = Vec::new();
-        self.mirror.read(&mut events).map_err(failure)?;
-        self.apply(&events, since)?;
-        if !events.iter().all(is_of_connection) {
-            self.invalidation.record(since.elapsed());
-        }
-        Ok(())
-    }
-
-    /// What changed in the kernel, narrowest first; the order among them does not matter.
-    /// `since`: none of them is older.
-    fn apply(&mut self, events: &[Event], since: Instant) -> Result<(), DaemonError> {
-        self.counts.netlink_events += events.len() as u64;
-        let mut overrun = false;
-        let mut ports = false;
-        let mut rules = false;
-        let mut leaks = false;
-        let mut routed = false;
-        let now_tick = self.now_tick()?;
-        let mut ops = Vec::new();
-        for event in events {
-            tracing::trace!(?event, "kernel");
-            leaks |= self.may_change_leaks(event);
-            routed |= self.may_change_routed(event);
-            self.routes.heard(event);
-            self.hear_of_translations(event);
-            match event {
-                // all packets of its ports pass it
-                Event::LinkChanged(link) if link.is_vrf() => {
-                    ports = true;
-                    rules = true;
-                    self.manager.new_epoch(&mut ops);
-                }
-                Event::LinkChanged(_)
-                | Event::LinkGone { .. }
-                | Event::QdiscChanged { .. }
-                | Event::FilterChanged { .. }
-                | Event::NetconfChanged { .. } => ports = true,
-                Event::XfrmChanged => {
-                    ports = true;
-                    rules = true;
-                }
-                Event::RulesetChanged { .. } => rules = true,
-                // PPP may have closed the family alone (npmode), of which nothing tells
-                Event::AddrGone(address) if self.is_ppp(address.ifindex) => {
-                    self.manager.new_epoch(&mut ops);
-                }
-                Event::SetElementsChanged {
-                    family,
-                    table,
-                    set,
-                    changes,
-                } => {
-                    let name = (*family, table.clone(), set.clone());
-                    self.scrub_set_changed(&name, changes, since, now_tick);
-                    rules |= self.set_changed(&name, changes, now_tick, &mut ops);
-                    continue;
-                }
-                Event::ConnectionDestroyed(connection) => self.accounting.destroyed(connection),
-                Event::Overrun {
-                    source: Source::Conntrack,
-                } => {
-                    self.counts.overruns += 1;
-                    self.lost.note();
-                    continue;
-                }
-                Event::Overrun { source } => {
-                    tracing::warn!(?source, "netlink overrun, reading everything again");
-                    self.doubt_scrub()?;
-                    overrun = true;
-                }
-                _ => {}
-            }
-            if self.bridge_event(event, now_tick, &mut ops) {
-                self.manager.new_epoch(&mut ops);
-            }
-            self.manager.kernel_event(event, now_tick, &mut ops);
-        }
-        if rules {
-            self.scrub.doubt_rules();
-            self.routes.invalidate();
-            // nothing is confirmed or learned under rules that were not looked at
-            self.datapath.control.set_learn(0);
-        }
-        self.execute(ops)?;
-        if leaks {
-            self.update_leaks()?;
-        }
-        self.follow_stations()?;
-        if ports {
-            self.look_at_sessions();
-            self.update_policy()?;
-            self.update_ruleset()?;
-            self.update_ports()?;
-            // offloads and names may have changed with the link
-            self.ask_poller();
-        }
-        if rules {
-            self.read_ruleset()?;
-            self.datapath.control.set_learn(self.on.into());
-        }
-        if routed {
-            self.update_routes()?;
-        }
-        self.follow_routes();
-        if overrun {
-            self.counts.overruns += 1;
-            self.resync()?;
-        }
-        Ok(())
-    }
-
-    fn is_ppp(&self, ifindex: u32) -> bool {
-        let link = self.mirror.links().get(&ifindex);
-        link.is_some_and(Link::is_ppp)
-    }
-
-    /// Start-up again: dumps everything and applies the difference; returns how much that was.
-    fn resync(&mut self) -> Result<u64, DaemonError> {
-        self.counts.resyncs += 1;
-        let flows = self.manager.flow_count() as u64;
-        let unconfirmed = self.manager.stats().unconfirmed;
-        let mut changes = self.ports.lost_programs();
-        self.doubt_scrub()?;
-        // what the mirror's own reading skips is in what is read next
-        self.routes.heard(&Event::Overrun {
-            source: Source::Route,
-        });
-        let begun = Instant::now();
-        let events = self.mirror.resync().map_err(failure)?;
-        let events: Vec<Event> = events
-            .into_iter()
-            .filter(|e| !matches!(e, Event::Overrun { .. }))
-            .collect();
-        changes += events.iter().filter(|e| !is_of_connection(e)).count() as u64;
-        self.apply(&events, begun)?;
-        let mut ops = Vec::new();
-        self.manager.new_epoch(&mut ops);
-        self.execute(ops)?;
-        self.read_ruleset()?;
-        self.update_leaks()?;
-        self.update_ports()?;
-        self.look_at_routes()?;
-        let left = flows.saturating_sub(self.manager.flow_count() as u64);
-        Ok(changes + left + self.manager.stats().unconfirmed - unconfirmed)
-    }
-
-    /// True if there may be more.
-    fn dataplane_events(&mut self) -> Result<bool, DaemonError> {
-        let events = self.datapath.events.take(EVENTS_PER_TURN);
-        let more = events.len() >= EVENTS_PER_TURN;
-        let now_tick = self.now_tick()?;
-        let mut ops = Vec::new();
-        for event in events {
-            match event {
-                DataplaneEvent::Candidate(c) => {
-                    self.counts.candidates += 1;
-                    if c.ev.kind == freeway_abi::FW_EV_CHANGED {
-                        self.counts.changed += 1;
-                    }
-                    self.see_translation(&c);
-                    let around = Around {
-                        copies: self.copies(&c),
-                        sniffed: FlowKey::of(&c).is_some_and(|key| self.sniffed(&key, &c)),
-                        local: FlowKey::of(&c)
-                            .is_some_and(|key| self.received(&key, &[c.port_out])),
-                    };
-                    self.manager.candidate(&c, around, now_tick, &mut ops);
-                }
-                DataplaneEvent::Suspended(ev) => {
-                    self.counts.suspended += 1;
-                    self.manager
-                        .suspended(ev.state, ev.reason, now_tick, &mut ops);
-                }
-                DataplaneEvent::Crossed(crossed) => {
-                    let mut bridge_ops = Vec::new();
-                    let epoch = self.manager.epoch();
-                    self.bridges
-                        .crossed(&crossed, epoch, now_tick, &mut bridge_ops);
-                    self.bridge(bridge_ops, now_tick, &mut ops);
-                }
-                DataplaneEvent::Watch(seen) => {
-                    self.counts.watched += 1;
-                    self.explanations.seen(&seen);
-                }
-                DataplaneEvent::Strayed(strayed) => self.strayed(&strayed)?,
-                DataplaneEvent::Dropped(dropped) => self.explanations.dropped(&dropped),
-            }
-        }
-        if !more {
-            // what waits in the ring may be copies of the same packets
-            self.manager.settle_groups(now_tick, &mut ops);
-            let mut bridge_ops = Vec::new();
-            let epoch = self.manager.epoch();
-            self.bridges.settle_groups(epoch, now_tick, &mut bridge_ops);
-            self.bridge(bridge_ops, now_tick, &mut ops);
-        }
-        self.execute(ops)?;
-        self.follow_stations()?;
-        Ok(more)
-    }
-
-    fn sniffed(&self, key: &FlowKey, c: &freeway_abi::fw_candidate) -> bool {
-        out_of(c).is_some_and(|out| self.is_sniffed(key, &out, c.port_out))
-    }
-
-    /// True if a socket of the router itself takes what is sent to a group. Where it leaves the kernel delivers it, too,
-    /// if the group is joined there: `ip_mc_output()` and `ip6_finish_output()`.
-    fn received(&self, key: &FlowKey, ports_out: &[u32]) -> bool {
-        let (group, dport) = (key.tuple.dst, key.tuple.dport);
-        let mut ports = ports_out.iter().chain([&key.port]);
-        group.is_multicast()
-            && ports.any(|port| match &self.polled.memberships {
-                Some(memberships) => memberships.delivers(*port, group, dport),
-                None => true,
-            })
-    }
-
-    /// Flows to groups that the router itself has begun to receive leave.
-    fn look_at_memberships(&mut self, ops: &mut Vec<Op>) -> Result<(), DaemonError> {
-        let now_tick = self.now_tick()?;
-        for index in self.manager.group_flows() {
-            if let Some(flow) = self.manager.flow(index)
-                && self.received(&flow.key, &self.manager.exits(&flow))
-            {
-                self.manager.received_here(index, now_tick, ops);
-            }
-        }
-        Ok(())
-    }
-
-    /// Frames that left under the candidate's token, if its slot still is its own.
-    fn copies(&self, c: &freeway_abi::fw_candidate) -> u32 {
-        let slot = self.datapath.slots.get(c.token);
-        if slot.key == c.key { slot.egress } else { 1 }
-    }
-
-    /// Has the polling thread look at what sends no event.
-    fn ask_poller(&mut self) {
-        if self.poller.is_free() {
-            let question = self.question();
-            self.poller.ask(question);
-        }
-    }
-
-    fn question(&mut self) -> Question {
-        Question {
-            places: self.business().cloned().collect(),
-            ours: self.own_programs(),
-            connections: self.manager.connections_to_ask_for(ASKED_MAX),
-        }
-    }
-
-    /// Connections as conntrack has them; `None`: it has none.
-    fn looked_up(
-        &mut self,
-        connections: Vec<(ConnKey, Option<Connection>)>,
-    ) -> Result<(), DaemonError> {
-        if connections.is_empty() {
-            return Ok(());
-        }
-        let (mut ops, now_tick) = (Vec::new(), self.now_tick()?);
-        for (key, found) in connections {
-            match found {
-                Some(found) => self.manager.connection_updated(&found, now_tick, &mut ops),
-                None => self.manager.connection_gone(&key, now_tick, &mut ops),
-            }
-        }
-        self.execute(ops)
-    }
-
-    /// Applies what differs from the look before.
-    fn polled(&mut self, mut polled: Polled) -> Result<(), DaemonError> {
-        self.looked_up(std::mem::take(&mut polled.connections))?;
-        if polled.ours != self.own_programs() {
-            // programs were loaded meanwhile, and counted as somebody else's
-            self.ask_poller();
-            return Ok(());
-        }
-        let before = std::mem::replace(&mut self.polled, polled);
-        if self.poller.take_again() {
-            self.ask_poller();
-        }
-        let carried_anew = self.look_at_sessions();
-        if carried_anew {
-            // rules of the devices below concern it, or no longer
-            self.update_ruleset()?;
-        }
-        if self.retry_redirects()
-            || carried_anew
-            || before.ports_differ(&self.polled)
-            || self.new_faults()
-            || self.ports.lost_programs() > 0
-        {
-            self.update_ports()?;
-        }
-        let mut ops = Vec::new();
-        if before.foreign_hooks != self.polled.foreign_hooks || before.legacy != self.polled.legacy
-        {
-            // as for a commit of nftables
-            self.datapath.control.set_learn(0);
-            self.manager.new_epoch(&mut ops);
-            self.execute(std::mem::take(&mut ops))?;
-            self.read_ruleset()?;
-            self.datapath.control.set_learn(self.on.into());
-        }
-        if before.sysctls != self.polled.sysctls {
-            self.update_policy()?;
-            self.set_tcp_timeouts();
-            self.manager.new_epoch(&mut ops);
-            self.execute(std::mem::take(&mut ops))?;
-            self.update_ports()?;
-        }
-        if before.memberships != self.polled.memberships {
-            self.look_at_memberships(&mut ops)?;
-        }
-        if before.sniffers != self.polled.sniffers {
-            self.sniff.begin();
-            // all that is bridged may be meant
-            self.update_ports()?;
-        }
-        self.execute(ops)
-    }
-
     /// True if a walk over the flows is under way, or events were left for the next turn.
     fn walking(&self) -> bool {
         self.ports.waiting()
@@ -834,24 +438,6 @@ impl Engine {
             self.execute(ops)?;
         }
         Ok(())
-    }
-
-    fn set_tcp_timeouts(&mut self) {
-        let sysctls = &self.polled.sysctls;
-        let defaults = Settings::default();
-        let seconds = |value: Option<u64>, default| {
-            value.map_or(default, |s| s.try_into().unwrap_or(default))
-        };
-        self.manager.set_tcp_timeouts(
-            seconds(
-                sysctls.tcp_timeout_established_s,
-                defaults.tcp_established_s,
-            ),
-            seconds(
-                sysctls.tcp_timeout_unacknowledged_s,
-                defaults.tcp_unacknowledged_s,
-            ),
-        );
     }
 
     fn switch(&mut self, on: bool) -> Result<(), DaemonError> {
@@ -911,11 +497,4 @@ fn load_modules(modules: &[&str]) {
             .status();
         tracing::debug!(module, ?status, "modprobe");
     }
-}
-
-fn is_of_connection(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::ConnectionUpdated(_) | Event::ConnectionDestroyed(_)
-    )
 }

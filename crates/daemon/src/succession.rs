@@ -11,3 +11,36 @@
 pub mod predecessor;
 pub mod successor;
 pub mod words;
+
+use freeway_api::TakenOver;
+
+use self::successor::Successor;
+
+/// Daemons before this one, and after it.
+#[derive(Default)]
+pub struct Succession {
+    before: Option<TakenOver>,
+    after: Option<Successor>,
+}
+
+impl Succession {
+    /// All was another daemon's until now.
+    pub fn begin(&mut self, from: TakenOver) {
+        self.before = Some(from);
+    }
+
+    /// What was taken over, and from whom.
+    pub fn from(&self) -> Option<&TakenOver> {
+        self.before.as_ref()
+    }
+
+    /// A successor has all that was ours.
+    pub fn end(&mut self, successor: Successor) {
+        self.after = Some(successor);
+    }
+
+    /// Whom all was left to.
+    pub fn take(&mut self) -> Option<Successor> {
+        self.after.take()
+    }
+}

@@ -249,8 +249,8 @@ impl Engine {
                     let removed = self.datapath.remove_path(&stations.record());
                     // the place may be another's next
                     let counted = self.datapath.path_counts.get(*count);
-                    self.bridged_before.packets += counted.packets;
-                    self.bridged_before.bytes += counted.bytes;
+                    self.counts.bridged.packets += counted.packets;
+                    self.counts.bridged.bytes += counted.bytes;
                     removed
                 }
                 BridgeOp::SetOwn { mac, own } => self.datapath.set_own_mac(*mac, *own),
@@ -465,7 +465,7 @@ impl Engine {
     /// What is bridged, in numbers.
     pub(super) fn bridged_frames(&self) -> BridgedFrames {
         let counted = |path: &BridgedPath| self.datapath.path_counts.get(path.count);
-        let mut fast = self.bridged_before;
+        let mut fast = self.counts.bridged;
         for count in self.bridges.paths().map(counted) {
             fast.packets += count.packets;
             fast.bytes += count.bytes;

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use freeway_api::{Failure, TakenOver, Upgraded};
 
+use super::kernel::ROUNDS;
 use super::poll::Polled;
-use super::{ATTACH_START, Engine, ROUNDS};
+use super::{ATTACH_START, Engine};
 use crate::DaemonError;
 use crate::succession::successor::{Handover, Successor};
 use crate::succession::words::Estate;
@@ -25,7 +26,7 @@ impl Engine {
         let mut on = true;
         if let Some(legacy) = legacy {
             on = legacy.estate.on;
-            self.taken_over = Some(legacy.from);
+            self.succession.begin(legacy.from);
             self.datapath.inherit(legacy.links);
             self.ports.inherit_clsact(legacy.estate.clsact);
             // programs that make room for ours are not in the way
@@ -41,7 +42,8 @@ impl Engine {
         self.switch(on)?;
         self.follow_exports()?;
         // that may have taken longer than a deadline, but nothing was learned yet
-        self.renewed = Instant::now();
+        let now_tick = self.now_tick()?;
+        self.heart.renew(&self.datapath, now_tick);
         self.heartbeat()
     }
 
@@ -84,7 +86,7 @@ impl Engine {
         self.ports.leave();
         self.cores.leave();
         let upgraded = successor.told(begun.elapsed());
-        self.successor = Some(handover.successor);
+        self.succession.end(handover.successor);
         Ok(Ok(upgraded))
     }
 
@@ -115,10 +117,5 @@ impl Engine {
         self.pass_service(successor.pid());
         successor.leave();
         self.close_accounts();
-    }
-
-    /// The successor that has everything.
-    pub(super) fn take_successor(&mut self) -> Option<Successor> {
-        self.successor.take()
     }
 }

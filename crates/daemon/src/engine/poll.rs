@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the kernel tells only when asked. Asking takes milliseconds, so a thread of its own does it.
 
+mod follow;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc as ask;
 

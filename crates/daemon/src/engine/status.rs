@@ -96,8 +96,8 @@ impl Engine {
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs(),
-            taken_over: self.taken_over.clone(),
+            uptime_s: self.heart.uptime().as_secs(),
+            taken_over: self.succession.from().cloned(),
             kernel: nix::sys::utsname::uname()
                 .map(|u| u.release().to_string_lossy().into_owned())
                 .unwrap_or_default(),

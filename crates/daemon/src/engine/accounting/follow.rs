@@ -6,7 +6,7 @@ use std::time::Instant;
 use freeway_export::{Book, Hosts};
 use freeway_kernel::conntrack::ConnectionFilter;
 
-use super::super::{DEADLINE, Engine};
+use super::super::Engine;
 use super::collector::Collector;
 use super::lister::Lister;
 use super::session::now_ms;
@@ -60,22 +60,23 @@ impl Engine {
             book.entered(index, key, direction, link_octets, ports, now_ms);
             book.disregard(index, counted(&self.datapath, index));
         }
-        let (conntrack, control) = (&mut self.conntrack, &self.datapath.control);
-        let (clock, mut count) = (&self.datapath.clock, 0u32);
+        let (conntrack, datapath) = (&mut self.conntrack, &self.datapath);
+        let (heart, mut count) = (&mut self.heart, 0u32);
         let known = conntrack.for_each(&ConnectionFilter::default(), &mut |connection| {
             book.known(&connection, now_ms);
             count += 1;
             // very many take longer than a deadline
             if count.is_multiple_of(1 << 16)
-                && let Ok(now_tick) = clock.now_tick()
+                && let Ok(now_tick) = datapath.clock.now_tick()
             {
-                control.set_deadline(now_tick.wrapping_add(clock.ticks(DEADLINE)));
+                heart.renew(datapath, now_tick);
             }
         });
         if let Err(error) = known {
             tracing::warn!("connections that are there already may be told of whole: {error}");
         }
-        self.renewed = Instant::now();
+        let now_tick = self.now_tick()?;
+        self.heart.renew(&self.datapath, now_tick);
         self.accounting.open = Some(Open {
             book,
             collectors: Vec::new(),
