@@ -65,7 +65,7 @@ fn serve(listener: &TcpListener, over: &Shared) {
             continue;
         };
         let _ = stream.set_nodelay(true);
-        let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+        let _ = stream.set_read_timeout(Some(PATIENCE));
         let mut bytes = [0; QUESTION];
         while stream.read_exact(&mut bytes).is_ok() {
             turn(&mut bytes);
@@ -77,10 +77,9 @@ fn serve(listener: &TcpListener, over: &Shared) {
 }
 
 fn ask(to: SocketAddr, number: u64) -> std::io::Result<()> {
-    let patience = Duration::from_secs(5);
-    let mut stream = TcpStream::connect_timeout(&to, patience)?;
+    let mut stream = TcpStream::connect_timeout(&to, PATIENCE)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     for round in 0..ROUNDS {
         let mut question = [0; QUESTION];
         for (at, byte) in question.iter_mut().enumerate() {
@@ -125,11 +124,15 @@ impl Household {
                     let port =
                         FIRST + member * SERVERS + (number / u64::from(MEMBERS)) as u16 % SERVERS;
                     let to = SocketAddr::new("198.51.100.2".parse().unwrap(), port);
+                    let begun = Moment::now();
                     if let Err(error) = ask(to, number)
                         && !shared.forgiven.load(Ordering::Relaxed)
                     {
                         let mut failures = shared.failures.lock().unwrap();
-                        failures.push(format!("connection {number} to {to}: {error}"));
+                        let time = begun.elapsed();
+                        failures.push(format!(
+                            "connection {number} to {to}: {error} after {time:?}"
+                        ));
                     }
                     shared.done.fetch_add(1, Ordering::Relaxed);
                 }
