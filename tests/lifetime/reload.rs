@@ -11,6 +11,9 @@
 //! ```
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod drawn;
+mod grammar;
+
 use std::process::Command;
 use std::time::Duration;
 

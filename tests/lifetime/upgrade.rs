@@ -88,11 +88,18 @@ impl Case {
     /// One that passes on what the daemon and a true successor say, and does what it is to at some point.
     /// Returns the name of the successor's.
     fn install_relay(&self, plan: &str) -> PathBuf {
-        let behind = self.folder.path().join(plan.replace(' ', "-"));
+        self.install_relay_with(plan, "true")
+    }
+
+    /// The same; `change`: what the plan may want done.
+    fn install_relay_with(&self, plan: &str, change: &str) -> PathBuf {
+        let links = fs::read_dir(self.folder.path()).unwrap().count();
+        let behind = self.folder.path().join(format!("behind-{links}"));
         fs::hard_link(program("freeway"), &behind).unwrap();
         let text = RELAY
             .replace("PROGRAM", behind.to_str().unwrap())
-            .replace("PLAN", plan);
+            .replace("PLAN", plan)
+            .replace("CHANGE", change);
         self.install_script(&text);
         behind
     }
@@ -166,14 +173,22 @@ ready = hear(near)
 if plan == "old at once":
     os.kill(os.getppid(), signal.SIGKILL)
     sys.exit(0)
+if plan == "change before":
+    subprocess.run("CHANGE", shell=True, check=True)
 say(old, *ready)
 while True:
     text, fds = hear(old)
+    if plan == "change after" and b"estate" in text:
+        subprocess.run("CHANGE", shell=True, check=True)
     say(near, text, fds)
     if b"estate" in text:
         break
-assert b"done" in hear(near)[0]
-if plan == "new":
+done = hear(near)
+assert b"done" in done[0]
+if plan.startswith("change"):
+    say(old, *done)
+    say(near, *hear(old))
+elif plan == "new":
     new.kill()
     new.wait()
 else:
@@ -245,6 +260,111 @@ fn no_frame_is_lost_and_flows_are_fast_again() {
     assert!(files.iter().all(|file| file.exists()), "{files:?}");
     case.router.stop();
     assert!(!files.iter().any(|file| file.exists()), "{files:?}");
+}
+
+/// Flows go along where both have the same binary interface: they are fast without a packet that is learned from.
+#[test]
+fn flows_go_along() {
+    let Some(_machine) = machine() else { return };
+    for path in ["auto", "tc"] {
+        let mut case = Case::start(path);
+        let load = case.bench.load();
+        case.wait_fast();
+        let sent = case.bench.end(load);
+        let mut before = case.router.flows("");
+        case.router.upgrade();
+        let mut after = case.router.flows("state fast");
+        for flows in [&mut before, &mut after] {
+            flows.sort_by_key(|flow| flow["sport"].as_u64());
+        }
+        assert_eq!(after.len(), FLOWS as usize, "{after:#?}");
+        for (one, other) in before.iter().zip(&after) {
+            for key in [
+                "sport",
+                "dport",
+                "src",
+                "dst",
+                "path",
+                "dst_mac_out",
+                "to_sport",
+            ] {
+                assert_eq!(one[key], other[key], "{key}");
+            }
+        }
+        let load = case.bench.load();
+        until("each has a fast packet", PATIENCE, || {
+            let flows = case.router.flows("state fast");
+            let used = |flow: &Value| flow["packets"].as_u64() > Some(0);
+            (flows.iter().filter(|flow| used(flow)).count() == FLOWS as usize).then_some(())
+        });
+        let mut again = case.bench.end(load);
+        let status = case.router.status();
+        assert_eq!(status["taken_over"]["flows"], FLOWS);
+        assert_eq!(status["learn"]["candidates"], 0, "nothing was learned");
+        again.frames += sent.frames;
+        case.bench.check(&again, 0);
+        case.router.wait_in_step();
+        case.router.stop();
+    }
+}
+
+/// Whenever something changes while one daemon takes over from the other, one of them hears it.
+#[test]
+fn what_changes_meanwhile_is_heard() {
+    let Some(_machine) = machine() else { return };
+    let mut case = Case::start("auto");
+    for (change, undo) in [
+        (
+            "nft insert rule inet filter forward meta l4proto udp drop",
+            "nft flush chain inet filter forward; nft add rule inet filter forward accept",
+        ),
+        (
+            "ip route add blackhole 198.51.100.2/32",
+            "ip route del blackhole 198.51.100.2/32",
+        ),
+    ] {
+        for plan in ["change before", "change after"] {
+            let load = case.bench.load();
+            case.wait_fast();
+            case.bench.end(load);
+            let behind = case.install_relay_with(plan, change);
+            let output = case.router.run(&["upgrade", "--json"]);
+            assert!(output.status.success(), "{output:?}");
+            assert!(case.router.wait().success());
+            let status = case.router.status();
+            case.router.adopt(status["pid"].as_u64().unwrap());
+            case.installed = behind;
+            let taken = status["taken_over"]["flows"].as_u64().unwrap();
+            eprintln!("{plan}, {change}: {taken} flows go along");
+            if plan == "change after" {
+                assert_eq!(taken, u64::from(FLOWS), "they were listed before it");
+            }
+            let arrived = case.bench.sink.counts().unwrap().frames;
+            let load = case.bench.load();
+            std::thread::sleep(Duration::from_millis(500));
+            case.bench.end(load);
+            let now = case.bench.sink.counts().unwrap().frames;
+            assert_eq!(now, arrived, "{plan}, {change}: frames arrive");
+            let mut shell = std::process::Command::new("sh");
+            let placed = case.router.netns.place(shell.args(["-c", undo])).unwrap();
+            assert!(placed.status().unwrap().success());
+        }
+    }
+    // nothing tells of a sysctl: what differs has each flow wait
+    let load = case.bench.load();
+    case.wait_fast();
+    case.bench.end(load);
+    let change = "sysctl -qw net.ipv4.ip_forward_use_pmtu=1";
+    let behind = case.install_relay_with("change after", change);
+    let output = case.router.run(&["upgrade", "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(case.router.wait().success());
+    let status = case.router.status();
+    case.router.adopt(status["pid"].as_u64().unwrap());
+    case.installed = behind;
+    assert_eq!(status["taken_over"]["flows"], FLOWS);
+    assert_eq!(status["flows"]["unconfirmed"], FLOWS, "{}", status["flows"]);
+    case.router.stop();
 }
 
 #[test]

@@ -42,4 +42,7 @@ pub struct TakenOver {
     pub pid: u32,
     /// Its data plane had the same binary interface.
     pub same_abi: bool,
+    /// Flows of its table that were fast at once.
+    #[serde(default)]
+    pub flows: u64,
 }

@@ -19,6 +19,7 @@ mod ends;
 mod flow;
 mod gathering;
 mod group;
+mod handed;
 mod indices;
 mod key;
 mod leaks;

@@ -6,6 +6,7 @@
 mod bridge;
 mod cases;
 mod groups;
+mod handed;
 mod paths;
 mod random;
 mod scale;

@@ -20,7 +20,7 @@ use freeway_api::{PathChoice, Selection, SteerRule};
 use freeway_console::{Fault, Stop};
 use serde::{Deserialize, Serialize};
 
-use self::places::Places;
+use self::places::{Places, unnumbered};
 use self::within::within;
 
 pub use change::{Change, changes, needs_restart};
@@ -250,7 +250,7 @@ impl Config {
         config.check().map_err(|(path, message)| Fault {
             file: Some(name.to_owned()),
             place: config.places.near(&path),
-            key: None,
+            key: Some(dotted(&unnumbered(&path))).filter(|key| !is_named(key, &message)),
             message,
         })?;
         Ok(config)
@@ -285,6 +285,13 @@ impl Config {
             (path.unwrap_or_default().to_vec(), message)
         })
     }
+}
+
+/// Words name a key, or the list of tables that it is in.
+fn is_named(key: &str, words: &str) -> bool {
+    let table = key.rsplit_once('.').map(|(table, _)| table);
+    let list = table.filter(|table| table.contains('.'));
+    key.is_empty() || words.contains(key) || list.is_some_and(|list| words.contains(list))
 }
 
 fn unreadable(file: &Path, why: &str) -> Fault {
@@ -469,7 +476,7 @@ mod tests {
             ),
             (
                 "[[export]]\ncollector = \"192.0.2.9:1\"\nformat = \"netflow9\"\ntransport = \"tcp\"\n",
-                ":4:1: ",
+                ":4:1: key `export.transport`",
                 "NetFlow v9 goes over UDP alone",
             ),
             (

@@ -25,6 +25,7 @@ mod leaking;
 mod limits;
 mod lost;
 mod membership;
+mod pace;
 mod poll;
 mod ports;
 mod qdiscs;
@@ -72,6 +73,7 @@ use self::heart::{HEARTBEAT, Heart};
 use self::latency::Recorder;
 use self::limits::Limits;
 use self::lost::Lost;
+use self::pace::Pace;
 use self::poll::{Polled, Poller};
 use self::ports::Ports;
 use self::routes::{Loaded as LoadedRoutes, Routes};
@@ -244,6 +246,7 @@ pub struct Engine {
     capture: Capture,
     census: Census,
     sniff: Sniff,
+    pace: Pace,
     limits: Limits,
     scrub: Scrub,
     routes: Routes,
@@ -339,6 +342,7 @@ impl Engine {
             capture: Capture::default(),
             census: Census::default(),
             sniff: Sniff::default(),
+            pace: Pace::default(),
             limits: Limits::default(),
             scrub: Scrub::start()?,
             routes: Routes::default(),
@@ -407,6 +411,7 @@ impl Engine {
     /// True if a walk over the flows is under way, or events were left for the next turn.
     fn walking(&self) -> bool {
         self.ports.waiting()
+            || self.pace.waits()
             || self.census.running()
             || self.sniff.running()
             || self.accounting.sweeping()
@@ -419,6 +424,10 @@ impl Engine {
     fn walk(&mut self) -> Result<(), DaemonError> {
         if self.ports.waiting() {
             self.attach_waiting()?;
+        }
+        if self.pace.take_waiting() {
+            self.update_limits()?;
+            self.update_scrub()?;
         }
         if self.sniff.running() {
             self.sniff_piece()?;

@@ -126,6 +126,7 @@ impl Place {
         engine.begin(Some(Legacy {
             from: predecessor.told(),
             links: inheritance.links,
+            flows: inheritance.flows,
             estate: inheritance.estate,
         }))?;
         predecessor.relieve();

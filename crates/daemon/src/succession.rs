@@ -6,8 +6,10 @@
 //! sockets; the successor's programs take the places of those that are there. Only when it says that it forwards does the older
 //! one end. Whatever fails before leaves that one where it was.
 //!
-//! They talk over a pair of sockets that nobody else can reach. No map goes along, so their binary interfaces may differ.
+//! They talk over a pair of sockets that nobody else can reach. No map goes along, so their binary interfaces may differ. If they
+//! do not, flows do, in a file: the successor enters them into its own table, as if its data plane had offered them.
 
+pub mod flows;
 pub mod predecessor;
 pub mod successor;
 pub mod words;
@@ -27,6 +29,13 @@ impl Succession {
     /// All was another daemon's until now.
     pub fn begin(&mut self, from: TakenOver) {
         self.before = Some(from);
+    }
+
+    /// So many flows were fast at once.
+    pub fn adopted(&mut self, flows: u64) {
+        if let Some(before) = &mut self.before {
+            before.flows = flows;
+        }
     }
 
     /// What was taken over, and from whom.

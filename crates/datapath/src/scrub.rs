@@ -186,6 +186,12 @@ impl Scrubber {
         self.ahead.leave(ifindex);
     }
 
+    /// True of a port that has a program.
+    #[must_use]
+    pub fn has(&self, ifindex: u32) -> bool {
+        self.ahead.get(ifindex).is_some()
+    }
+
     /// Ports that have a program.
     pub fn ports(&self) -> impl Iterator<Item = u32> + '_ {
         self.ahead.ports()

@@ -100,9 +100,9 @@ pub enum Command {
     /// Have the program that is installed now take over from the daemon, without a gap
     ///
     /// The new daemon starts beside the one that runs, by the same command line and the configuration as it is now, and its
-    /// programs take the places of those at the ports: no port is ever without, and no frame is lost. Flows are learned
-    /// anew, which takes them through the kernel for a moment. If anything fails, the daemon that runs goes on as before.
-    /// For root alone. Exits with 78 if the configuration is wrong, with 1 if the new daemon could not take over.
+    /// programs take the places of those at the ports: no port is ever without, and no frame is lost. Flows go
+    /// along where both have the same binary interface, and are learned anew otherwise. If anything fails, the daemon
+    /// that runs goes on as before. For root alone. Exits with 78 if the configuration is wrong, with 1 if the new daemon could not take over.
     Upgrade(UpgradeArgs),
     /// Look at a configuration, without a daemon
     #[command(subcommand)]

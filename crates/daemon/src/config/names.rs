@@ -5,6 +5,7 @@ use freeway_console::Fault;
 
 use super::Config;
 use super::entries::dotted;
+use super::places::unnumbered;
 
 impl Config {
     /// An error is the first name that means nothing. `vrf`: whether the link of a name is one; `None`: there is no such link.
@@ -68,16 +69,10 @@ impl Config {
     /// Something is wrong with a key.
     pub fn fault(&self, path: &[String], message: String) -> Fault {
         let file = self.file.as_ref().map(|file| file.display().to_string());
-        // numbers are of lists
-        let number = |part: &&String| !part.chars().all(|c| c.is_ascii_digit());
-        let key: Vec<String> = match path.first().map(String::as_str) {
-            Some("port" | "engine") => path.to_vec(),
-            _ => path.iter().filter(number).cloned().collect(),
-        };
         Fault {
             file,
             place: self.places.near(path),
-            key: Some(dotted(&key)),
+            key: Some(dotted(&unnumbered(path))),
             message,
         }
     }

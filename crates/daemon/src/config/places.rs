@@ -68,6 +68,15 @@ impl Places {
     }
 }
 
+/// A key's path without the numbers of tables in lists.
+pub fn unnumbered(path: &[String]) -> Vec<String> {
+    let number = |part: &&String| !part.chars().all(|c| c.is_ascii_digit());
+    match path.first().map(String::as_str) {
+        Some("port" | "engine") => path.to_vec(),
+        _ => path.iter().filter(number).cloned().collect(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,11 +5,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Instant;
 
 use freeway_api::{Failure, TakenOver, Upgraded};
+use freeway_cmm::{Around, FlowKey};
 
 use super::kernel::ROUNDS;
 use super::poll::Polled;
 use super::{ATTACH_START, Engine};
 use crate::DaemonError;
+use crate::succession::flows;
 use crate::succession::successor::{Handover, Successor};
 use crate::succession::words::Estate;
 
@@ -17,6 +19,7 @@ use crate::succession::words::Estate;
 pub struct Legacy {
     pub from: TakenOver,
     pub links: Vec<OwnedFd>,
+    pub flows: Option<OwnedFd>,
     pub estate: Estate,
 }
 
@@ -24,7 +27,9 @@ impl Engine {
     /// Attaches to the ports, in the places of another daemon's programs if there are any, and goes on.
     pub fn begin(&mut self, legacy: Option<Legacy>) -> Result<(), DaemonError> {
         let mut on = true;
+        let mut handed = None;
         if let Some(legacy) = legacy {
+            handed = legacy.flows.map(|flows| (flows, legacy.estate.asked));
             on = legacy.estate.on;
             self.succession.begin(legacy.from);
             self.datapath.inherit(legacy.links);
@@ -39,12 +44,86 @@ impl Engine {
             )));
         }
         self.renounce_rest();
+        if let Some((flows, asked)) = handed.filter(|_| on) {
+            self.adopt(flows, asked)?;
+            // before a packet meets them
+            self.hear()?;
+        }
         self.switch(on)?;
         self.follow_exports()?;
         // that may have taken longer than a deadline, but nothing was learned yet
         let now_tick = self.now_tick()?;
         self.heart.renew(&self.datapath, now_tick);
         self.heartbeat()
+    }
+
+    /// Enters the flows of the daemon before, all of them or, if the list is not whole, none. `asked`: what that one knew of
+    /// what sends no event.
+    ///
+    /// That one looked at the kernel after this one had read it, so between the two nothing was missed: whatever happened
+    /// since is still to be heard, and comes after the flows are there. Nothing may have been heard before.
+    fn adopt(&mut self, flows: OwnedFd, asked: u64) -> Result<(), DaemonError> {
+        let listed = match flows::read(flows) {
+            Ok(Some(listed)) => listed,
+            Ok(None) => {
+                tracing::warn!("the list of flows is not whole: they are learned anew");
+                return Ok(());
+            }
+            Err(error) => {
+                tracing::warn!("reading the list of flows: {error}: they are learned anew");
+                return Ok(());
+            }
+        };
+        let (now_tick, mut ops) = (self.now_tick()?, Vec::new());
+        let mut adopted = 0;
+        for c in &listed {
+            let around = Around {
+                sniffed: FlowKey::of(c).is_some_and(|key| self.sniffed(&key, c)),
+                ..Around::PLAIN
+            };
+            adopted += u64::from(self.manager.adopt(c, around, now_tick, &mut ops));
+        }
+        if asked != self.polled.digest() {
+            tracing::info!("something has changed meanwhile: flows wait to be confirmed");
+            self.manager.new_epoch(&mut ops);
+        }
+        self.execute(ops)?;
+        tracing::info!("{adopted} of {} flows are fast as before", listed.len());
+        self.succession.adopted(adopted);
+        Ok(())
+    }
+
+    /// Takes what the kernel has told until now.
+    fn hear(&mut self) -> Result<(), DaemonError> {
+        for _ in 0..ROUNDS {
+            self.kernel_events(Instant::now())?;
+            if !self.mirror.has_more() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Flows that are fast, once everything that the kernel has told was heard; none if something is not settled.
+    fn list_flows(&mut self) -> Result<Option<OwnedFd>, DaemonError> {
+        self.hear()?;
+        if !self.on || self.mirror.has_more() || self.manager.is_unsettled() || self.lost.some() {
+            return Ok(None);
+        }
+        let datapath = &self.datapath;
+        let handed = |index: u32| {
+            let flow = datapath.flows.get(index);
+            self.manager.handed(index, &flow, datapath.kept.get(index))
+        };
+        let indices = self.manager.flows().map(|(index, _)| index);
+        let listed: Vec<_> = indices.filter_map(handed).take(flows::FLOWS_MAX).collect();
+        match flows::write(&listed) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) => {
+                tracing::warn!("listing flows for the new daemon: {error}");
+                Ok(None)
+            }
+        }
     }
 
     /// Once all ports have what they are to have, nothing that was inherited is left for them.
@@ -65,19 +144,27 @@ impl Engine {
         self.datapath.control.set_on(false);
         self.datapath.control.set_learn(0);
         self.settle_accounts();
+        let listed = match handover.successor.adopts() {
+            true => self.list_flows()?,
+            false => None,
+        };
+        // events may have it learn again
+        self.datapath.control.set_learn(0);
         let estate = Estate {
             on: self.on,
             clsact: self.ports.clsact(),
             locks: handover.locks.len(),
             metrics: handover.metrics.is_some(),
+            asked: self.polled.digest(),
         };
         let door = self.cores.listener().map(|door| door.as_raw_fd());
         let mut rest = vec![handover.control.as_raw_fd()];
         rest.extend(door);
         rest.extend(handover.locks.iter().map(AsRawFd::as_raw_fd));
         rest.extend(handover.metrics.iter().map(AsRawFd::as_raw_fd));
+        let listed = listed.as_ref().map(AsRawFd::as_raw_fd);
         let successor = &mut handover.successor;
-        if let Err(failure) = successor.hand(&self.ports.links(), estate, &rest) {
+        if let Err(failure) = successor.hand(&self.ports.links(), listed, estate, &rest) {
             // ended before its programs make room again
             drop(handover);
             self.take_back()?;
@@ -93,12 +180,7 @@ impl Engine {
     /// Programs of a successor that has failed make room for ours.
     fn take_back(&mut self) -> Result<(), DaemonError> {
         self.ports.put_back(&self.datapath);
-        for _ in 0..ROUNDS {
-            self.kernel_events(Instant::now())?;
-            if !self.mirror.has_more() {
-                break;
-            }
-        }
+        self.hear()?;
         let mut ops = Vec::new();
         self.manager.new_epoch(&mut ops);
         self.execute(ops)?;

@@ -21,6 +21,11 @@ impl Lost {
         self.some = true;
     }
 
+    /// True while a new epoch is still to begin.
+    pub(super) fn some(&self) -> bool {
+        self.some
+    }
+
     /// True if a new epoch is to begin now.
     pub(super) fn due(&mut self, now: Instant) -> bool {
         let rested = self.asked.is_none_or(|asked| now - asked >= PAUSE);

@@ -4,6 +4,7 @@
 mod follow;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::mpsc as ask;
 
 use freeway_api::{Feature, FeatureState};
@@ -141,6 +142,22 @@ pub(super) struct Polled {
 }
 
 impl Polled {
+    /// Of what no event tells and flows depend on; another daemon that knows the same has the same.
+    pub(super) fn digest(&self) -> u64 {
+        let known = format!(
+            "{:?} {:?} {:?} {:?} {:?} {:?}",
+            self.sysctls,
+            self.legacy,
+            self.foreign_hooks,
+            self.bridge_hooks,
+            self.promiscuous,
+            self.sessions
+        );
+        let mut hasher = DefaultHasher::new();
+        known.hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// What cannot be read counts as absent; it is logged.
     pub(super) fn read(question: Question) -> Self {
         let Question {

@@ -33,6 +33,8 @@ pub struct Predecessor {
 pub struct Inheritance {
     /// At ports.
     pub links: Vec<OwnedFd>,
+    /// Its flows.
+    pub flows: Option<OwnedFd>,
     pub estate: Estate,
     /// The control socket.
     pub control: OwnedFd,
@@ -101,14 +103,16 @@ impl Predecessor {
         let ready = Answer::Ready {
             version: env!("CARGO_PKG_VERSION").into(),
             abi: DIGEST,
+            adopts: true,
         };
         handover::send(self.socket.as_fd(), &ready, &[]).map_err(|_| gone())?;
-        let mut links = Vec::new();
+        let (mut links, mut flows) = (Vec::new(), None);
         loop {
             match handover::receive(self.socket.as_fd()).map_err(|error| failed(&error))? {
                 Some((Said::Links, more)) => links.extend(more),
+                Some((Said::Flows, file)) => flows = file.into_iter().next(),
                 Some((Said::Estate(estate), fds)) => {
-                    let sorted = sort(links, estate, fds);
+                    let sorted = sort(links, flows, estate, fds);
                     return sorted
                         .ok_or_else(|| Stop::failure("what is handed over is not complete"));
                 }
@@ -148,17 +152,24 @@ impl Predecessor {
             version: self.hello.version.clone(),
             pid: self.hello.pid,
             same_abi: self.hello.abi == DIGEST,
+            flows: 0,
         }
     }
 }
 
-fn sort(links: Vec<OwnedFd>, estate: Estate, fds: Vec<OwnedFd>) -> Option<Inheritance> {
+fn sort(
+    links: Vec<OwnedFd>,
+    flows: Option<OwnedFd>,
+    estate: Estate,
+    fds: Vec<OwnedFd>,
+) -> Option<Inheritance> {
     let mut fds = fds.into_iter();
     let (control, door) = (fds.next()?, fds.next()?);
     let locks: Vec<_> = fds.by_ref().take(estate.locks).collect();
     let metrics = fds.next().filter(|_| estate.metrics);
     (locks.len() == estate.locks && metrics.is_some() == estate.metrics).then(|| Inheritance {
         links,
+        flows,
         estate,
         control,
         door,

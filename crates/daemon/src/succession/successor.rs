@@ -37,6 +37,7 @@ pub struct Successor {
     program: PathBuf,
     version: String,
     same_abi: bool,
+    adopts: bool,
     /// It does the work.
     relieves: bool,
 }
@@ -75,21 +76,41 @@ impl Successor {
             program: program.to_path_buf(),
             version: String::new(),
             same_abi: false,
+            adopts: false,
             relieves: false,
         };
         successor.say(&Said::Hello(hello.clone()), &[])?;
         match successor.hear(patience, "has not loaded its programs")? {
-            Answer::Ready { version, abi } => {
+            Answer::Ready {
+                version,
+                abi,
+                adopts,
+            } => {
                 successor.version = version;
                 successor.same_abi = abi == DIGEST;
+                successor.adopts = successor.same_abi && adopts;
                 Ok(successor)
             }
             _ => Err(successor.nonsense()),
         }
     }
 
+    /// It takes flows as this process has them.
+    pub fn adopts(&self) -> bool {
+        self.adopts
+    }
+
     /// Hands over, and waits until it forwards.
-    pub fn hand(&mut self, links: &[RawFd], estate: Estate, rest: &[RawFd]) -> Result<(), Failure> {
+    pub fn hand(
+        &mut self,
+        links: &[RawFd],
+        flows: Option<RawFd>,
+        estate: Estate,
+        rest: &[RawFd],
+    ) -> Result<(), Failure> {
+        if let Some(flows) = flows {
+            self.say(&Said::Flows, &[flows])?;
+        }
         for some in links.chunks(FDS_MAX) {
             self.say(&Said::Links, some)?;
         }

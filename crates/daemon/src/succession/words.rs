@@ -17,6 +17,8 @@ pub enum Said {
     Hello(Hello),
     /// Descriptors of links at ports; more follow.
     Links,
+    /// What flows are fast, for the same binary interface, in a file that comes along. Only to who says that it adopts them.
+    Flows,
     /// Everything else, with descriptors: control socket, engine's socket, locks, metrics.
     Estate(Estate),
     /// It is no longer the service's process.
@@ -48,6 +50,9 @@ pub struct Estate {
     pub locks: usize,
     /// The last one is the metrics' listener.
     pub metrics: bool,
+    /// Digest of what the kernel tells only when it is asked, as the daemon knew it.
+    #[serde(default)]
+    pub asked: u64,
 }
 
 /// What the successor says.
@@ -60,6 +65,9 @@ pub enum Answer {
         version: String,
         /// Digest of its binary interface.
         abi: u64,
+        /// It takes flows of the same binary interface.
+        #[serde(default)]
+        adopts: bool,
     },
     /// It forwards.
     Done,

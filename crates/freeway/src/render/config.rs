@@ -25,9 +25,13 @@ pub fn reloaded(reloaded: &Reloaded) -> String {
 /// Which daemon is there now.
 pub fn upgraded(upgraded: &Upgraded) -> String {
     let (from, to) = (&upgraded.from, &upgraded.to);
+    let flows = match upgraded.same_abi {
+        true => "flows went along, as `freeway status` says",
+        false => "flows are learned anew",
+    };
     format!(
         "Version {} (process {}) has taken over from version {} (process {})\n\
-         Everything was the kernel's for {:.0} ms, and flows are learned anew\n",
+         Everything was the kernel's for {:.0} ms; {flows}\n",
         to.version, to.pid, from.version, from.pid, upgraded.in_kernel_ms
     )
 }

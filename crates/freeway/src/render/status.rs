@@ -77,8 +77,8 @@ fn headline(page: &mut Page, status: &Status) {
         page.words(
             "",
             &format!(
-                "Taken over from version {} (process {}) {uptime} ago",
-                before.version, before.pid
+                "Taken over from version {} (process {}) with {} flows, {uptime} ago",
+                before.version, before.pid, before.flows
             ),
         );
     }

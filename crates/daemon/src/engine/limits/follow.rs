@@ -15,6 +15,7 @@ use freeway_kernel::model::Link;
 
 use super::super::Engine;
 use super::super::configured::named;
+use super::super::pace::WAITS;
 use super::super::ports::{Port, Within};
 use super::{Limits, Place, SOURCES_MAX, sum};
 use crate::DaemonError;
@@ -176,6 +177,7 @@ impl Engine {
                 return Ok(());
             }
             self.limits.limiter = Some(self.datapath.rate_limiter().map_err(failure)?);
+            self.pace.loads();
         }
         let before = self.limits.prog_ids();
         self.limits.kept.clear();
@@ -249,7 +251,14 @@ impl Engine {
             }
         }
         let any = here.limits.iter().any(|limits| *limits != 0);
+        let idle = self.manager.flow_count() == 0;
+        let limiter = self.limits.limiter.as_ref();
+        let waits = any
+            && limiter.is_some_and(|limiter| !limiter.has(ifindex))
+            && !self.pace.may_load(idle);
+        let why = why.or(waits.then(|| WAITS.into()));
         let done = match (&mut self.limits.limiter, self.datapath.prog(Hook::Xdp)) {
+            _ if waits => Ok(()),
             (Some(limiter), Ok(plain)) if any => {
                 let front = limiter
                     .at(ifindex, here)

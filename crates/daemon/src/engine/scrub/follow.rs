@@ -11,6 +11,7 @@ use freeway_kernel::reachability::SetName;
 use freeway_kernel::scrub::{DropRule, Found, KeptRule, find};
 
 use super::super::Engine;
+use super::super::pace::WAITS;
 use super::super::ports::Port;
 use super::loader::Loaded;
 use super::{Of, Rate};
@@ -173,6 +174,7 @@ impl Engine {
             let scrubber = self.datapath.scrubber([0; 2]).map_err(failure)?;
             self.scrub.scrubber = Some(scrubber);
             self.scrub.classes.clear();
+            self.pace.loads();
         }
         Ok(())
     }
@@ -181,6 +183,7 @@ impl Engine {
     fn place_programs(&mut self, macs: &BTreeMap<u32, [u8; 6]>) {
         let plain = self.datapath.prog(Hook::Xdp);
         let before = self.scrub.prog_ids();
+        let idle = self.manager.flow_count() == 0;
         let ports: Vec<u32> = self.ports.by_index.keys().copied().collect();
         for ifindex in ports {
             let mac = macs.get(&ifindex).copied();
@@ -190,6 +193,10 @@ impl Engine {
                 continue;
             };
             match (&mut self.scrub.scrubber, wanted) {
+                (Some(scrubber), true) if !scrubber.has(ifindex) && !self.pace.may_load(idle) => {
+                    let name = port.name.clone();
+                    self.scrub.ports_kept.insert(name, WAITS.into());
+                }
                 (Some(scrubber), true) => {
                     let placed = scrubber
                         .at(ifindex, here)

@@ -23,6 +23,7 @@ impl Engine {
                 self.service.supervisor.ready();
             }
         }
+        self.pace.begin_turn();
         self.service.turned(now);
     }
 
