@@ -4,9 +4,13 @@
 use freeway_abi::{FW_FLOW_CT, FW_ST_ACTIVE, FW_ST_PREPARING, fw_flow, fw_nexthop};
 use freeway_cmm::{ConnKey, Op};
 use freeway_kernel::conntrack::{SetTimeout, TcpPrepare};
+use freeway_kernel::model::TcpState;
 
 use super::Engine;
 use crate::DaemonError;
+
+/// What the kernel gives a connection that has ended, at most (`nf_conntrack_tcp_timeout_time_wait`).
+const ENDED_S: u32 = 120;
 
 /// conntrack follows the sequence numbers of its connection.
 fn is_tcp(flow: &fw_flow) -> bool {
@@ -160,8 +164,52 @@ impl Engine {
         }
     }
 
+    /// It may have begun to close before it was given time, which would keep what is left of it for days. Both directions pass
+    /// the data plane before conntrack; where one is not in the table, conntrack has to be asked.
+    fn has_ended(&mut self, conn: &ConnKey) -> bool {
+        let known = self.manager.connection(conn);
+        let states = known.map(|known| {
+            known
+                .flows
+                .map(|index| index.map(|i| self.datapath.flows.state(i)))
+        });
+        if let Some([Some(one), Some(other)]) = states
+            && [one, other]
+                .iter()
+                .all(|state| state.status == FW_ST_ACTIVE)
+        {
+            return false;
+        }
+        match self.conntrack.get(&conn.orig, conn.zone) {
+            Ok(Some(found)) => found
+                .tcp
+                .is_some_and(|tcp| tcp.state != TcpState::Established),
+            Ok(None) | Err(_) => false,
+        }
+    }
+
     fn prepare(&mut self, batch: &[TcpPrepare], now_tick: u32, ops: &mut Vec<Op>) {
-        for (message, result) in batch.iter().zip(self.conntrack.prepare_tcp(batch)) {
+        let results = self.conntrack.prepare_tcp(batch);
+        let mut ended = Vec::new();
+        for (message, result) in batch.iter().zip(&results) {
+            let conn = ConnKey {
+                orig: message.orig,
+                zone: message.zone,
+            };
+            if message.timeout_s.is_some() && result.is_ok() && self.has_ended(&conn) {
+                ended.push(SetTimeout {
+                    orig: message.orig,
+                    zone: message.zone,
+                    seconds: ENDED_S,
+                });
+            }
+        }
+        for result in self.conntrack.set_timeouts(&ended) {
+            if let Err(error) = result {
+                tracing::debug!("writing the timeout of a connection that has ended: {error}");
+            }
+        }
+        for (message, result) in batch.iter().zip(results) {
             if let Err(error) = &result {
                 tracing::debug!(flow = %message.orig, reason = %error, "preparing a connection");
             }
