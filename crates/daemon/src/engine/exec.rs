@@ -164,22 +164,8 @@ impl Engine {
         }
     }
 
-    /// It may have begun to close before it was given time, which would keep what is left of it for days. Both directions pass
-    /// the data plane before conntrack; where one is not in the table, conntrack has to be asked.
+    /// conntrack has it as one that closes or has closed.
     fn has_ended(&mut self, conn: &ConnKey) -> bool {
-        let known = self.manager.connection(conn);
-        let states = known.map(|known| {
-            known
-                .flows
-                .map(|index| index.map(|i| self.datapath.flows.state(i)))
-        });
-        if let Some([Some(one), Some(other)]) = states
-            && [one, other]
-                .iter()
-                .all(|state| state.status == FW_ST_ACTIVE)
-        {
-            return false;
-        }
         match self.conntrack.get(&conn.orig, conn.zone) {
             Ok(Some(found)) => found
                 .tcp
@@ -188,27 +174,16 @@ impl Engine {
         }
     }
 
+    /// Both directions pass the data plane before conntrack, and neither has begun to close.
+    fn goes_on(&self, conn: &ConnKey) -> bool {
+        let active = |index: u32| self.datapath.flows.state(index).status == FW_ST_ACTIVE;
+        let known = self.manager.connection(conn);
+        known.is_some_and(|known| known.flows.iter().all(|flow| flow.is_some_and(active)))
+    }
+
     fn prepare(&mut self, batch: &[TcpPrepare], now_tick: u32, ops: &mut Vec<Op>) {
         let results = self.conntrack.prepare_tcp(batch);
-        let mut ended = Vec::new();
-        for (message, result) in batch.iter().zip(&results) {
-            let conn = ConnKey {
-                orig: message.orig,
-                zone: message.zone,
-            };
-            if message.timeout_s.is_some() && result.is_ok() && self.has_ended(&conn) {
-                ended.push(SetTimeout {
-                    orig: message.orig,
-                    zone: message.zone,
-                    seconds: ENDED_S,
-                });
-            }
-        }
-        for result in self.conntrack.set_timeouts(&ended) {
-            if let Err(error) = result {
-                tracing::debug!("writing the timeout of a connection that has ended: {error}");
-            }
-        }
+        let (mut ended, mut done) = (Vec::new(), Vec::with_capacity(batch.len()));
         for (message, result) in batch.iter().zip(results) {
             if let Err(error) = &result {
                 tracing::debug!(flow = %message.orig, reason = %error, "preparing a connection");
@@ -217,7 +192,30 @@ impl Engine {
                 orig: message.orig,
                 zone: message.zone,
             };
-            self.manager.prepared(&conn, result.is_ok(), now_tick, ops);
+            let mut ok = result.is_ok();
+            match message.timeout_s {
+                // It may have closed before its flows were there: no segment would take them back, and another connection
+                // with these ports would meet them.
+                None => ok &= !self.has_ended(&conn),
+                // or before it was given time, which would keep what is left of it for days
+                Some(_) if ok && !self.goes_on(&conn) && self.has_ended(&conn) => {
+                    ended.push(SetTimeout {
+                        orig: message.orig,
+                        zone: message.zone,
+                        seconds: ENDED_S,
+                    });
+                }
+                Some(_) => {}
+            }
+            done.push((conn, ok));
+        }
+        for result in self.conntrack.set_timeouts(&ended) {
+            if let Err(error) = result {
+                tracing::debug!("writing the timeout of a connection that has ended: {error}");
+            }
+        }
+        for (conn, ok) in done {
+            self.manager.prepared(&conn, ok, now_tick, ops);
         }
     }
 }
