@@ -2,12 +2,15 @@
 //! Which connections are learned, by what conntrack says of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 
+use freeway_kernel::model::TcpState;
 use freeway_lab::{Lab, Options};
 use freeway_testkit::*;
+use nix::sys::signal::Signal;
 
 const CLIENT: &str = "192.0.2.2:40000";
 const SERVER: &str = "198.51.100.2:5000";
@@ -87,5 +90,41 @@ fn connections_that_user_space_made_are_learned() {
     assert_eq!(flows[0]["to_src"], "198.51.100.1", "{stats}");
     assert_eq!(stats.reason("learn_seqadj"), 0, "{stats}");
     assert!(stats.fast() > PACKETS as u64 / 2, "{stats}");
+    router.stop();
+}
+
+/// A daemon that is late hears of connections that are over: no segment would take their flows back.
+#[test]
+fn a_connection_that_has_closed_is_not_fast() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("nat");
+    let router = Router::start(&lab);
+    let to = address(SERVER);
+    let listener = listen(lab.server(), to);
+    router.signal(Signal::SIGSTOP);
+    let (mut near, mut far) = pair((lab.client(), address(CLIENT)), to, &listener);
+    for _ in 0..4 {
+        let mut bytes = *b"question";
+        near.write_all(&bytes).unwrap();
+        far.read_exact(&mut bytes).unwrap();
+        far.write_all(&bytes).unwrap();
+        near.read_exact(&mut bytes).unwrap();
+    }
+    drop((near, far));
+    let there = || connection_from(&lab, 6, 40_000).expect("a connection");
+    let patience = Duration::from_secs(10);
+    until("the connection has closed", patience, || {
+        there()
+            .tcp
+            .is_some_and(|tcp| tcp.state == TcpState::TimeWait)
+            .then_some(())
+    });
+    router.signal(Signal::SIGCONT);
+    until("the daemon hears of it", patience, || {
+        let candidates = router.status()["learn"]["candidates"].as_u64();
+        (candidates > Some(0)).then_some(())
+    });
+    assert_eq!(router.flows("proto tcp"), [""; 0]);
+    assert!(there().timeout_s <= Some(120), "{:?}", there());
     router.stop();
 }

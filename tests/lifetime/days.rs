@@ -17,7 +17,10 @@ mod household;
 
 use std::time::Duration;
 
+use freeway_kernel::model::TcpState;
+use freeway_lab::Netns;
 use freeway_testkit::*;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use home::Home;
@@ -25,6 +28,8 @@ use household::{Household, Stream};
 
 const HOURS: u64 = 48;
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What conntrack gives a connection that closes, at most.
+const ENDED_MAX_S: u32 = 120;
 /// What the daemon's memory may differ by, once it has seen an ordinary evening.
 const GROWTH_MAX_KIB: u64 = 8 << 10;
 
@@ -36,8 +41,23 @@ fn resident_kib(router: &Router) -> u64 {
     number.parse().unwrap()
 }
 
-/// No flow without its connection, and none that has ended.
+/// RST segments that a host has sent.
+fn resets(netns: &Netns) -> u64 {
+    let text = netns.enter(|| std::fs::read_to_string("/proc/thread-self/net/snmp"));
+    let text = text.unwrap().unwrap();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = names.split(' ').position(|name| name == "OutRsts").unwrap();
+    values.split(' ').nth(at).unwrap().parse().unwrap()
+}
+
+/// No flow without its connection, and no connection that has ended and stays.
 fn nothing_stale(home: &Home, router: &Router) {
+    for connection in connections(&home.lab, 6) {
+        let ended = (connection.tcp.as_ref()).is_some_and(|tcp| tcp.state > TcpState::Established);
+        let left_s = connection.timeout_s.unwrap();
+        assert!(!ended || left_s <= ENDED_MAX_S, "{connection:?}");
+    }
     let stale = || -> Vec<Value> {
         let there = connections(&home.lab, 6);
         let mut flows = router.flows("proto tcp");
@@ -122,7 +142,15 @@ fn two_days_leave_nothing_behind() {
             memory.push(resident_kib(&router));
         }
         household.wait(number);
-        household.check();
+        if let Some(failures) = household.failures() {
+            let resets = [home.lab.client(), home.lab.router(), home.lab.server()].map(resets);
+            router.signal(Signal::SIGTERM);
+            router.wait();
+            panic!(
+                "{failures:#?}\nRSTs sent by client, router and server: {resets:?}\n{}",
+                router.log()
+            );
+        }
         household.forgive(false);
         eprintln!("hour {hour}: {number} connections");
     }

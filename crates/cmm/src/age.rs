@@ -81,8 +81,18 @@ impl Manager {
             return;
         }
         let other = conn.indices().find(|other| *other != index);
+        let other = other.map(|other| view.state(other));
+        let states = [Some(*state), other];
+        let mut states = states.iter().flatten();
+        // The kernel closes it: what is written now would keep what is left of it for days. One that had closed before it was
+        // learned never has a fast packet; of such the kernel has seen all.
+        if states.clone().any(|state| state.status == FW_ST_SUSPENDED)
+            || states.all(|state| state.packets == 0)
+        {
+            return;
+        }
         let idle_ticks = other
-            .map(|other| idle_ticks(&view.state(other), now_tick))
+            .map(|other| idle_ticks(&other, now_tick))
             .into_iter()
             .fold(idle_ticks(state, now_tick), u32::min);
         let idle_s = idle_ticks / self.settings.hz;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One behaviour a test.
 
-use freeway_abi::{FW_R_CLOSING, fw_candidate};
+use freeway_abi::{FW_R_CLOSING, FW_ST_SUSPENDED, fw_candidate};
 use freeway_kernel::Affected;
 use freeway_kernel::model::{Connection, CtStatus, Event, Family, Mac, Neigh, Prefix, Tuple};
 use freeway_kernel::nft::SetChanges;
@@ -820,6 +820,40 @@ fn idle_flows_leave_and_tell_conntrack() {
         ["remove"],
         "never used: nothing to tell"
     );
+}
+
+/// The kernel has seen a packet, and is told what it forgot; but not of a connection that it closes, or had closed before the
+/// flows were there.
+#[test]
+fn what_closes_is_not_given_time() {
+    let told = |packets, closing| {
+        let mut world = world();
+        let seen = Seen::new(TCP, 0);
+        let both = [seen, seen.reply()];
+        for direction in both {
+            world.learn(direction);
+        }
+        world.prepared(seen.conn(), true);
+        world.advance(HZ);
+        for direction in both {
+            let index = world.index(direction);
+            world.seen.insert(index);
+            let now = world.now;
+            let state = &mut world.flows.get_mut(&index).unwrap().state;
+            state.confirmed_tick = now;
+            state.used_tick = now;
+            state.packets = packets;
+            if closing {
+                state.status = FW_ST_SUSPENDED;
+            }
+        }
+        world.advance(1);
+        let names = names(&world.tick());
+        names.iter().filter(|name| **name == "prepare").count()
+    };
+    assert_eq!(told(1, false), 1, "once for both");
+    assert_eq!(told(0, false), 0, "the kernel has seen all");
+    assert_eq!(told(1, true), 0);
 }
 
 /// What is written when a connection goes idle that was learned with so many seconds left.

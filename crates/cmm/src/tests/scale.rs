@@ -294,6 +294,7 @@ fn a_mark_renews_once_for_both_directions() {
         state.status = FW_ST_ACTIVE;
         state.confirmed_tick = now;
         state.used_tick = now;
+        state.packets = 1;
         world.seen.insert(index);
     }
     world.advance(HZ / 8);
@@ -323,6 +324,7 @@ fn marks_are_read_in_bounded_steps() {
     for (index, flow) in &mut world.flows {
         flow.state.confirmed_tick = now;
         flow.state.used_tick = now;
+        flow.state.packets = 1;
         world.seen.insert(*index);
     }
     world.advance(1);

@@ -4,9 +4,13 @@
 use freeway_abi::{FW_FLOW_CT, FW_ST_ACTIVE, FW_ST_PREPARING, fw_flow, fw_nexthop};
 use freeway_cmm::{ConnKey, Op};
 use freeway_kernel::conntrack::{SetTimeout, TcpPrepare};
+use freeway_kernel::model::TcpState;
 
 use super::Engine;
 use crate::DaemonError;
+
+/// What the kernel gives a connection that has ended, at most (`nf_conntrack_tcp_timeout_time_wait`).
+const ENDED_S: u32 = 120;
 
 /// conntrack follows the sequence numbers of its connection.
 fn is_tcp(flow: &fw_flow) -> bool {
@@ -160,8 +164,27 @@ impl Engine {
         }
     }
 
+    /// conntrack has it as one that closes or has closed.
+    fn has_ended(&mut self, conn: &ConnKey) -> bool {
+        match self.conntrack.get(&conn.orig, conn.zone) {
+            Ok(Some(found)) => found
+                .tcp
+                .is_some_and(|tcp| tcp.state != TcpState::Established),
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    /// Both directions pass the data plane before conntrack, and neither has begun to close.
+    fn goes_on(&self, conn: &ConnKey) -> bool {
+        let active = |index: u32| self.datapath.flows.state(index).status == FW_ST_ACTIVE;
+        let known = self.manager.connection(conn);
+        known.is_some_and(|known| known.flows.iter().all(|flow| flow.is_some_and(active)))
+    }
+
     fn prepare(&mut self, batch: &[TcpPrepare], now_tick: u32, ops: &mut Vec<Op>) {
-        for (message, result) in batch.iter().zip(self.conntrack.prepare_tcp(batch)) {
+        let results = self.conntrack.prepare_tcp(batch);
+        let (mut ended, mut done) = (Vec::new(), Vec::with_capacity(batch.len()));
+        for (message, result) in batch.iter().zip(results) {
             if let Err(error) = &result {
                 tracing::debug!(flow = %message.orig, reason = %error, "preparing a connection");
             }
@@ -169,7 +192,30 @@ impl Engine {
                 orig: message.orig,
                 zone: message.zone,
             };
-            self.manager.prepared(&conn, result.is_ok(), now_tick, ops);
+            let mut ok = result.is_ok();
+            match message.timeout_s {
+                // It may have closed before its flows were there: no segment would take them back, and another connection
+                // with these ports would meet them.
+                None => ok &= !self.has_ended(&conn),
+                // or before it was given time, which would keep what is left of it for days
+                Some(_) if ok && !self.goes_on(&conn) && self.has_ended(&conn) => {
+                    ended.push(SetTimeout {
+                        orig: message.orig,
+                        zone: message.zone,
+                        seconds: ENDED_S,
+                    });
+                }
+                Some(_) => {}
+            }
+            done.push((conn, ok));
+        }
+        for result in self.conntrack.set_timeouts(&ended) {
+            if let Err(error) = result {
+                tracing::debug!("writing the timeout of a connection that has ended: {error}");
+            }
+        }
+        for (conn, ok) in done {
+            self.manager.prepared(&conn, ok, now_tick, ops);
         }
     }
 }
