@@ -10,7 +10,7 @@ PAGES := $(TARGET)
 FREEWAY := $(BUILT)/freeway
 BENCH := $(BUILT)/freeway-bench
 ENGINE := $(BUILT)/freeway-engine
-# ARCH=arm64 or armhf: build for that machine (scripts/cross), which has no engine if it is armhf
+# ARCH=arm64: build for that machine (scripts/cross)
 CROSS := $(if $(ARCH),scripts/cross $(ARCH))
 # what runs a program of that machine here
 RUN :=
@@ -126,7 +126,7 @@ stage: pages
 	install -D -m 0644 packaging/prometheus/freeway.rules.yml $(DESTDIR)$(PREFIX)/share/freeway/prometheus/freeway.rules.yml
 
 .PHONY: deb
-deb: build $(if $(filter armhf,$(ARCH)),,engine) ## Debian packages, in target/deb; ARCH=arm64: for another machine
+deb: build engine ## Debian packages, in target/deb; ARCH=arm64: for another machine
 	@scripts/setup package
 	@$(CROSS) scripts/deb
 
