@@ -10,6 +10,10 @@ PAGES := $(TARGET)
 FREEWAY := $(BUILT)/freeway
 BENCH := $(BUILT)/freeway-bench
 ENGINE := $(BUILT)/freeway-engine
+# ARCH=arm64: build for that machine (scripts/cross)
+CROSS := $(if $(ARCH),scripts/cross $(ARCH))
+# what runs a program of that machine here
+RUN :=
 # the last two where they are built
 PROGRAMS = $(FREEWAY) $(wildcard $(BENCH) $(ENGINE))
 
@@ -20,14 +24,14 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the release programs, freeway and freeway-bench
-	@scripts/setup build
-	$(CARGO) build --release -p freeway -p freeway-bench
+build: ## build the release programs, freeway and freeway-bench; ARCH=arm64: for another machine
+	@scripts/setup build $(if $(ARCH),cross)
+	$(CROSS) $(CARGO) build --release -p freeway -p freeway-bench
 
 .PHONY: engine
 engine: ## build freeway-engine, which forwards on cores of its own with DPDK
-	@scripts/setup build engine
-	$(CARGO) build --release -p freeway-engine
+	@scripts/setup build engine $(if $(ARCH),cross)
+	$(CROSS) $(CARGO) build --release -p freeway-engine
 
 .PHONY: demo
 demo: ## build, then show the same traffic without and with the fast path
@@ -89,8 +93,8 @@ man: build ## man pages and completions, in target/man and target/completions
 .PHONY: pages
 pages:
 	rm -rf $(PAGES)/man $(PAGES)/completions
-	for program in $(PROGRAMS); do $$program man $(PAGES)/man || exit 1; done
-	for program in $(filter-out $(ENGINE),$(PROGRAMS)); do $$program completions $(PAGES)/completions || exit 1; done
+	for program in $(PROGRAMS); do $(RUN) $$program man $(PAGES)/man || exit 1; done
+	for program in $(filter-out $(ENGINE),$(PROGRAMS)); do $(RUN) $$program completions $(PAGES)/completions || exit 1; done
 
 .PHONY: install
 install: build ## install, freeway-engine too where it was built, below DESTDIR and PREFIX (/usr/local)
@@ -122,19 +126,26 @@ stage: pages
 	install -D -m 0644 packaging/prometheus/freeway.rules.yml $(DESTDIR)$(PREFIX)/share/freeway/prometheus/freeway.rules.yml
 
 .PHONY: deb
-deb: build engine ## Debian packages, in target/deb
+deb: build engine ## Debian packages, in target/deb; ARCH=arm64: for another machine
 	@scripts/setup package
-	@scripts/deb
+	@$(CROSS) scripts/deb
 
 .PHONY: archive
-archive: ## the router's program, linked statically, as a tar.gz in target/archive
-	@scripts/setup build package
-	@scripts/archive
+archive: ## the router's program, linked statically, as a tar.gz in target/archive; ARCH as with deb
+	@scripts/setup build package $(if $(ARCH),cross)
+	@$(CROSS) scripts/archive
 
 .PHONY: try-packages
-try-packages: deb archive ## install, use and purge both in systems of their own; needs the network
+try-packages: deb archive ## install, use and purge them in systems of their own; needs the network
 	@$(SUDO) scripts/try-deb
 	@$(SUDO) scripts/try-archive
+	@$(SUDO) scripts/try-oci
+	@$(SUDO) scripts/try-openwrt
+
+.PHONY: try-arch
+try-arch: ## tests of the native data plane for arm64, armhf and s390x, under qemu-user; needs the network
+	@scripts/setup build cross
+	@scripts/try-arch
 
 .PHONY: docs
 docs: ## the documents as a book, in target/book; builds mdBook the first time

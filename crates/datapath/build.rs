@@ -88,9 +88,14 @@ fn clang() -> String {
 }
 
 fn flags() -> Vec<String> {
-    // Debian keeps `asm/types.h` in a directory named after the architecture
-    let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    // Debian keeps `asm/types.h` in a directory named after the architecture; BPF's is the same on all of them
+    let host = env::var("HOST").unwrap_or_default();
+    let arch = host.split('-').next().unwrap_or_default();
     let mut flags = vec![format!("-idirafter/usr/include/{arch}-linux-gnu")];
+    if env::var("CARGO_CFG_TARGET_ENDIAN").is_ok_and(|endian| endian == "big") {
+        // the skeleton's builder says `-target bpf`, which is in the order of the machine that builds
+        flags.extend(["-Xclang", "-triple", "-Xclang", "bpfeb"].map(str::to_owned));
+    }
     let options = [
         "-mcpu=v3",
         "-Wall",

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         // as DPDK's own pkg-config file says: its inline functions need both
         .flag("-include")
         .flag("rte_config.h")
-        .flag("-march=corei7")
+        .flag(machine())
         .flag("-std=gnu11")
         .opt_level(3)
         .force_frame_pointer(false)
@@ -50,6 +50,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rustc-link-lib=rte_net_ring");
     bindings(&engine)?;
     Ok(())
+}
+
+/// For which processors Debian's DPDK is compiled; pkg-config's `-march` is lost on the way.
+fn machine() -> &'static str {
+    match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
+        Ok("aarch64") => "-march=armv8-a+crc",
+        _ => "-march=corei7",
+    }
 }
 
 /// The Rust side of the engine's interfaces.

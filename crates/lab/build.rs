@@ -37,8 +37,9 @@ fn clang() -> PathBuf {
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-env-changed=CLANG");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
-    // Debian keeps <asm/types.h> in a folder that clang does not search for the BPF target.
+    let host = env::var("HOST")?;
+    let arch = host.split('-').next().unwrap_or_default();
+    // Debian keeps <asm/types.h> in a folder that clang does not search for the BPF target, where it is the same on all machines.
     let multiarch = format!("/usr/include/{arch}-linux-gnu");
     for entry in fs::read_dir("bpf")? {
         println!("cargo:rerun-if-changed={}", entry?.path().display());

@@ -53,14 +53,19 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn program(clang: &str, dataplane: &Path, out: &Path) -> Result<(), Box<dyn Error>> {
     let source = "bpf/lookup.bpf.c";
     println!("cargo::rerun-if-changed={source}");
-    // Debian keeps `asm/types.h` in a directory named after the architecture
-    let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
-    let arguments = [
+    // Debian keeps `asm/types.h` in a directory named after the architecture; BPF's is the same on all of them
+    let host = env::var("HOST")?;
+    let arch = host.split('-').next().unwrap_or_default();
+    let mut arguments = vec![
         format!("-idirafter/usr/include/{arch}-linux-gnu"),
         "-mcpu=v3".into(),
         "-Werror".into(),
         format!("-I{}", dataplane.display()),
     ];
+    if env::var("CARGO_CFG_TARGET_ENDIAN").is_ok_and(|endian| endian == "big") {
+        // the builder says `-target bpf`, which is in the order of the machine that builds
+        arguments.extend(["-Xclang", "-triple", "-Xclang", "bpfeb"].map(str::to_owned));
+    }
     SkeletonBuilder::new()
         .source(source)
         .obj(out.join("lookup.o"))

@@ -174,7 +174,7 @@ impl Guests {
         if peer.uid() != 0 && peer.uid() != geteuid().as_raw() {
             return Err(format!("it is of user {}, not of root", peer.uid()));
         }
-        let patience = TimeVal::new(PATIENCE.as_secs().cast_signed(), 0);
+        let patience = TimeVal::new(PATIENCE.as_secs() as nix::libc::time_t, 0);
         setsockopt(guest, ReceiveTimeout, &patience).map_err(|e| e.to_string())?;
         setsockopt(guest, SendTimeout, &patience).map_err(|e| e.to_string())?;
         let (hello, sockets) = match handover::receive(guest.as_fd()) {

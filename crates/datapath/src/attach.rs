@@ -164,8 +164,8 @@ impl Inherited {
     }
 }
 
-/// Lets the process have as many descriptors as it may: each port takes three. Their number.
-pub fn raise_descriptor_limit() -> io::Result<u64> {
+/// Lets the process have as many descriptors as it may: each port takes three.
+pub fn raise_descriptor_limit() -> io::Result<()> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -180,7 +180,7 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
             return Err(io::Error::last_os_error());
         }
     }
-    Ok(limit.rlim_cur)
+    Ok(())
 }
 
 /// Handle and priority of our clsact filters: "fw" and first in line.

@@ -58,7 +58,7 @@ pub fn knock(path: &Path, hello: Hello, sockets: &[RawFd]) -> io::Result<Knock> 
         Err(nix::Error::ENOENT | nix::Error::ECONNREFUSED) => return Ok(Knock::Nobody),
         result => result?,
     }
-    let patience = TimeVal::new(PATIENCE.as_secs().cast_signed(), 0);
+    let patience = TimeVal::new(PATIENCE.as_secs() as nix::libc::time_t, 0);
     setsockopt(&socket, ReceiveTimeout, &patience)?;
     setsockopt(&socket, SendTimeout, &patience)?;
     handover::send(socket.as_fd(), &Said::Hello(hello), sockets)?;

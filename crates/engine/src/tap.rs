@@ -152,7 +152,7 @@ impl Tap {
         let mut address = named(&self.name);
         let mut data = [0; 14];
         for (to, from) in data.iter_mut().zip(mac) {
-            *to = from.cast_signed();
+            *to = from as libc::c_char;
         }
         address.ifr_ifru.ifru_hwaddr = libc::sockaddr {
             sa_family: libc::ARPHRD_ETHER,
@@ -206,7 +206,7 @@ fn named(name: &str) -> ifreq {
     // the configuration has checked the length; the last octet stays 0
     let room = request.ifr_name.len() - 1;
     for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.bytes()) {
-        *to = from.cast_signed();
+        *to = from as libc::c_char;
     }
     request
 }

@@ -51,7 +51,7 @@ fn device(netns: &Netns) -> File {
         // SAFETY: a structure of plain integers, zeroed.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(TUN.bytes()) {
-            *to = from.cast_signed();
+            *to = from as libc::c_char;
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
         // SAFETY: the kernel reads and writes the structure, which outlives the call.

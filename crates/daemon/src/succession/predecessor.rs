@@ -179,7 +179,7 @@ fn sort(
 }
 
 fn wait_at_most(socket: &OwnedFd, patience: Duration) -> Result<(), Stop> {
-    let patience = TimeVal::new(patience.as_secs().cast_signed(), 0);
+    let patience = TimeVal::new(patience.as_secs() as nix::libc::time_t, 0);
     setsockopt(socket, ReceiveTimeout, &patience).map_err(|error| failed(&error.into()))
 }
 

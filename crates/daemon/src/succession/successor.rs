@@ -226,5 +226,5 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Answer>> {
 }
 
 fn time_val(time: Duration) -> TimeVal {
-    TimeVal::new(time.as_secs().cast_signed(), 0)
+    TimeVal::new(time.as_secs() as nix::libc::time_t, 0)
 }

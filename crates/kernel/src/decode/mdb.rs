@@ -85,7 +85,8 @@ mod tests {
 
     fn message(flags: u8, mode: u8, source: Option<IpAddr>) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.raw(&[libc::AF_BRIDGE as u8, 0, 0, 0, 9, 0, 0, 0]);
+        writer.raw(&[libc::AF_BRIDGE as u8, 0, 0, 0]);
+        writer.raw(&9u32.to_ne_bytes());
         writer.nest(MDBA_MDB, |writer| {
             writer.nest(MDBA_MDB_ENTRY, |writer| {
                 writer.nest(MDBA_MDB_ENTRY_INFO, |writer| {
