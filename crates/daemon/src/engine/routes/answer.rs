@@ -220,7 +220,7 @@ impl Engine {
         let why = known.as_ref().and_then(|known| known.why);
         let reason = if let Some(reason) = self.routes.reasons.of(A::FAMILY).clone() {
             Some(reason)
-        } else if data.is_none() {
+        } else if !self.routes.has(A::FAMILY) {
             Some("no port has prefix paths".into())
         } else if !valid {
             Some("the kernel's routes are being read".into())
