@@ -274,11 +274,11 @@ pub fn routed(others: Vec<Rule>, rng: &mut Random) -> Vec<Rule> {
             true => Hook::Forward,
             false => rng.of(&Hook::ALL).0,
         };
-        if rng.permille(250) {
+        if rng.permille(130) {
             rules.push(Rule { hook, entry });
         }
     }
-    if rng.permille(300) {
+    if rng.permille(200) {
         let others = others.into_iter().filter(|rule| !rule.needs_conntrack());
         rules.extend(others);
     }

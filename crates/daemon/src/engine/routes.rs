@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use freeway_abi::{FW_ROUTES_IPV4, FW_ROUTES_IPV6};
+use freeway_api::Packets;
 use freeway_datapath::RouteTable;
 use freeway_kernel::model::{Event, Family};
 use freeway_kernel::nft::Ruleset;
@@ -40,6 +41,8 @@ pub(super) struct Routes {
     /// Why there can be no table.
     failed: Option<String>,
     strayed: u64,
+    /// What left by tables that are no more.
+    past: Packets,
     /// What nothing tells of, as ports were last judged by it.
     devices6: BTreeMap<u32, Device6>,
 }

@@ -75,6 +75,7 @@ impl Engine {
         self.routes.families = families.fold(0, |all, here| all | here);
         self.place_routes(&wanted);
         if wanted.is_empty() {
+            self.routes.past = self.routed();
             self.routes.table = None;
         }
         let (exits4, exits6) = (self.exits(Family::Ipv4), self.exits(Family::Ipv6));
