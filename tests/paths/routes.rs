@@ -460,7 +460,10 @@ fn rules_that_let_all_of_a_port_pass_are_in_nobodys_way() {
     wait_for_reason(&router, "ipv4", "connections are tracked");
     everything("a port that is tracked");
     let before = routed(&router);
-    assert!(before >= frames.len() as u64, "what has left is still told: {before}");
+    assert!(
+        before >= frames.len() as u64,
+        "what has left is still told: {before}"
+    );
     everything("a port that is tracked");
     assert_eq!(routed(&router), before);
     // a rule that drops one of them is the kernel's at once
