@@ -170,12 +170,13 @@ fn what_may_treat_packets_differently_is_named() {
             "table inet t { chain c { tcp dport 7 return; accept; } chain forward { type filter hook forward priority 0; policy drop; jump c; } }",
             "the policy",
         );
-        kept(
+        kept_of(
+            Family::Ipv4,
             "table inet t { set s { type ipv4_addr; flags dynamic; timeout 1m; } chain forward { type filter hook forward priority 0; add @s { ip saddr }; } }",
             "dynset",
         );
         kept(
-            "table inet t { map m { type ifname : verdict; } chain forward { type filter hook forward priority 0; iifname vmap @m; } }",
+            "table inet t { map m { type ifname : verdict;\n}\n chain forward { type filter hook forward priority 0; iifname vmap @m; } }",
             "a map that may change",
         );
         kept(
