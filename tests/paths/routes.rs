@@ -373,6 +373,116 @@ fn what_may_decide_otherwise_keeps_ports_from_it() {
     assert_eq!(left(&lab, &frames).values().sum::<usize>(), 0);
 }
 
+/// True once these ports and no others have prefix paths, and the family is one of theirs.
+fn active_at(routes: &Value, family: &str, ports: &[&str]) -> bool {
+    let of_family = &routes[family];
+    of_family["active"] == true
+        && of_family["loading"] == false
+        && routes["ports"] == serde_json::json!(ports)
+}
+
+/// What is kept, of whatever family, and why.
+fn kept_at(routes: &Value, port: &str) -> String {
+    let kept = routes["ports_kept"].as_array().unwrap().iter();
+    let mut of_port = kept.filter(|kept| kept["port"] == port);
+    let reason = of_port.next().map(|kept| kept["reason"].as_str().unwrap());
+    reason.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn rules_that_let_all_of_a_port_pass_are_in_nobodys_way() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    let router = Router::start_with(&lab, ON);
+    wait(&router, "prefix paths", active);
+    let frames = strangers(300);
+    let nft = |text: &str| {
+        let text = format!("flush ruleset\n{text}");
+        lab.router().tool_with_input("nft -f -", &text).unwrap();
+    };
+    let everything = |what: &str| {
+        let by_routes = left(&lab, &frames);
+        assert_eq!(by_routes.values().sum::<usize>(), frames.len(), "{what}");
+    };
+    // others' rules, and rules that say the same either way
+    nft("table inet f {
+        chain raw { type filter hook prerouting priority raw; iifname \"wan0\" log\n}
+        chain forward {
+            type filter hook forward priority 0; policy drop
+            iifname \"wan0\" udp dport 9 drop
+            udp sport 1001 accept
+            iifname \"lan0\" accept
+            iifname \"wan0\" counter accept
+        }
+    }");
+    let at_lan = |routes: &Value| active_at(routes, "ipv4", &["lan0"]);
+    let routes = wait(&router, "rules of others", at_lan);
+    let why = kept_at(&routes, "wan0");
+    assert!(
+        why.contains("chain raw of table inet f") && why.contains("has log"),
+        "{why}"
+    );
+    confirm(&lab, &router, &frames);
+    everything("rules of others");
+    // to where there is a port that is not asked for
+    nft("table ip f {
+        chain forward { type filter hook forward priority 0; policy drop; oifname \"wan0\" accept\n}
+    }");
+    let none = wait_for_reason(
+        &router,
+        "ipv4",
+        "the policy of chain forward of table ip f drops",
+    );
+    println!("{}", none["ports_kept"]);
+    everything("an output");
+    // conntrack has none of a port's packets, and all of the others'
+    let stateful = |raw: &str| {
+        format!(
+            "table inet f {{
+            chain raw {{ type filter hook prerouting priority raw; {raw}\n}}
+            chain forward {{
+                type filter hook forward priority 0; policy drop
+                ct state established,related accept
+                ct state invalid drop
+                ct state untracked,new accept
+            }}
+        }}"
+        )
+    };
+    nft(&stateful("iifname \"lan0\" notrack"));
+    let routes = wait(&router, "a port that is not tracked", at_lan);
+    let why = kept_at(&routes, "wan0");
+    assert!(why.contains("connections are tracked"), "{why}");
+    confirm(&lab, &router, &frames);
+    everything("a port that is not tracked");
+    nft(&stateful("iifname \"lan0\" udp dport 9 notrack"));
+    wait_for_reason(&router, "ipv4", "connections are tracked");
+    everything("a port that is tracked");
+    let before = routed(&router);
+    assert!(
+        before >= frames.len() as u64,
+        "what has left is still told: {before}"
+    );
+    everything("a port that is tracked");
+    assert_eq!(routed(&router), before);
+    // a rule that drops one of them is the kernel's at once
+    nft(&stateful("iifname \"lan0\" notrack"));
+    wait(&router, "a port that is not tracked", at_lan);
+    confirm(&lab, &router, &frames);
+    let add = "insert rule inet f forward udp sport 1001 drop";
+    lab.router().tool_with_input("nft -f -", add).unwrap();
+    wait_for_reason(&router, "ipv4", "drops packets");
+    assert_eq!(
+        left(&lab, &frames).values().sum::<usize>(),
+        frames.len() - 1
+    );
+    nft("");
+    wait(&router, "no rules", active);
+    confirm(&lab, &router, &frames);
+    assert_eq!(router.json(&["routes"])["contradicted"], 0);
+}
+
 #[test]
 fn sources_and_ttls_are_judged_as_the_kernel_judges_them() {
     let Some(_machine) = machine() else { return };

@@ -10,7 +10,7 @@ use freeway_testkit::*;
 use serde_json::Value;
 
 use super::{
-    ON, PATIENCE, active_in, all_to, compare, confirm, ip, left, routed, station, wait,
+    ON, PATIENCE, active_in, all_to, compare, confirm, ip, kept_at, left, routed, station, wait,
     wait_for_reason,
 };
 
@@ -145,6 +145,41 @@ fn packets_of_ipv6_without_flows_leave_as_the_kernel_sends_them() {
         "{answer}"
     );
     assert_eq!(answer["neighbour"], "2001:db8:2::2", "{answer}");
+}
+
+/// Rules of one family alone.
+#[test]
+fn rules_of_ipv6_are_in_the_way_of_ipv6() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed6");
+    ip(&lab, "route add 2001:db8:100::/48 via 2001:db8:2::2");
+    let router = Router::start_with(&lab, ON);
+    wait(&router, "prefix paths", |routes| active_in("ipv6", routes));
+    let frames = strangers(200);
+    confirm(&lab, &router, &frames);
+    let nft = |text: &str| {
+        let text = format!("flush ruleset\n{text}");
+        lab.router().tool_with_input("nft -f -", &text).unwrap();
+    };
+    let drops = |family: &str| {
+        nft(&format!(
+            "table {family} f {{ chain c {{ type filter hook forward priority 0; udp sport 1001 drop\n}}\n}}"
+        ));
+    };
+    drops("ip6");
+    let routes = wait_for_reason(&router, "ipv6", "chain c of table ip6 f");
+    println!("{}", routes["ports_kept"]);
+    assert_eq!(
+        left(&lab, &frames).values().sum::<usize>(),
+        frames.len() - 1
+    );
+    drops("ip");
+    wait(&router, "rules of IPv4 alone", |routes| {
+        let kept = ["lan0", "wan0"].map(|port| kept_at(routes, port));
+        routes["ipv6"]["active"] == true && kept.iter().all(|why| !why.contains("ip6"))
+    });
+    confirm(&lab, &router, &frames);
+    assert_eq!(left(&lab, &frames).values().sum::<usize>(), frames.len());
 }
 
 #[test]

@@ -21,10 +21,10 @@ impl Case {
         Self::of(seed, setup, rng, frames)
     }
 
-    /// As [`Case::random`], where the destination alone decides.
+    /// As [`Case::random`], where little decides but the destination.
     pub fn routed(seed: u64, frames: usize) -> Self {
         let mut rng = Random(seed);
-        let setup = Setup::random(&mut rng).routed();
+        let setup = Setup::random(&mut rng).routed(&mut rng);
         Self::of(seed, setup, rng, frames)
     }
 

@@ -46,7 +46,7 @@ fn freeway_sends_what_the_kernel_sends() {
     same(By::Path("auto"), Extent::read());
 }
 
-/// Setups in which the destination alone decides, by the kernel's routes instead of flows where that can be.
+/// Setups in which little decides but the destination, by the kernel's routes instead of flows where that can be.
 #[test]
 fn routes_send_what_the_kernel_sends() {
     let mut extent = Extent::read();

@@ -191,6 +191,24 @@ static CATALOGUE: &[Entry] = &[
     forward("ip saddr 192.0.2.11 meta mark set 0x3", Mark),
 ];
 
+/// Most of them treat all packets of some port alike.
+static BY_PORT: &[Entry] = &[
+    forward("iifname \"wan1\" tcp dport 30001 drop", Safe),
+    forward("iifname { \"wan0\", \"wan1\" } counter", Safe),
+    forward("iifname \"lan0\" accept", Safe),
+    forward("iifname != \"lan0\" udp dport 30002 counter accept", Safe),
+    forward(
+        "iifname vmap { \"lan0\" : continue, \"wan0\" : accept, \"wan2\" : drop }",
+        Safe,
+    ),
+    forward("oifname \"wan0\" accept", Safe),
+    forward("tcp dport { 30000, 30003 } accept", Safe),
+    forward("meta mark 0x5 return", Safe),
+    entry("iifname \"wan0\" counter", Safe),
+    entry("ip saddr 192.0.2.0/24 accept", Safe),
+    entry("fib daddr type unicast accept", Safe),
+];
+
 impl Rule {
     pub fn effect(&self) -> Effect {
         self.entry.effect
@@ -244,6 +262,25 @@ pub fn random(setup: &Setup, rng: &mut Random) -> Vec<Rule> {
             continue;
         }
         rules.push(Rule { hook, entry });
+    }
+    rules
+}
+
+/// Rules for a setup in which nothing has conntrack look on: of ports, and any of others.
+pub fn routed(others: Vec<Rule>, rng: &mut Random) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for entry in BY_PORT {
+        let hook = match entry.forward_only {
+            true => Hook::Forward,
+            false => rng.of(&Hook::ALL).0,
+        };
+        if rng.permille(130) {
+            rules.push(Rule { hook, entry });
+        }
+    }
+    if rng.permille(200) {
+        let others = others.into_iter().filter(|rule| !rule.needs_conntrack());
+        rules.extend(others);
     }
     rules
 }

@@ -235,8 +235,9 @@ impl Setup {
         setup
     }
 
-    /// The same, but nothing decides what becomes of a packet save its destination.
-    pub fn routed(self) -> Self {
+    /// The same, but little decides what becomes of a packet save its destination and port.
+    pub fn routed(mut self, rng: &mut Random) -> Self {
+        let rules = std::mem::take(&mut self.rules);
         let by_destination = [Uplinks::One, Uplinks::Multipath, Uplinks::Nexthops];
         Setup {
             tracking: Tracking::None,
@@ -247,7 +248,7 @@ impl Setup {
                 true => self.uplinks,
                 false => Uplinks::One,
             },
-            rules: Vec::new(),
+            rules: ruleset::routed(rules, rng),
             brief: false,
             ..self
         }

@@ -2,6 +2,7 @@
 //! Cases one after the other, in several labs at once, and what is asked of them.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -112,9 +113,10 @@ pub fn same(by: By, extent: Extent) -> Option<Tally> {
     let _machine = freeway_testkit::machine()?;
     let start = Instant::now();
     let tally = Mutex::new(Tally::of(by.whose()));
+    let routed = AtomicU64::new(0);
     thread::scope(|scope| {
         for worker in 0..extent.workers {
-            let (extent, tally) = (&extent, &tally);
+            let (extent, tally, routed) = (&extent, &tally, &routed);
             scope.spawn(move || {
                 let mut bench = Bench::build(by, worker, [Kind::Wire; 3]);
                 // Frames come out in the order in which they were sent; the daemon is not bound.
@@ -131,12 +133,19 @@ pub fn same(by: By, extent: Extent) -> Option<Tally> {
                     };
                     examine(&mut bench, &case, tally);
                 }
-                bench.stop();
+                let by_routes = bench.stop();
+                routed.fetch_add(by_routes, Ordering::Relaxed);
             });
         }
     });
     let cases = extent.blocks.iter().flatten().count();
-    Some(conclude(tally, start, cases))
+    let tally = conclude(tally, start, cases);
+    if by == By::Routes {
+        let routed = routed.into_inner();
+        println!("row: {routed} frames by routes");
+        assert!(routed > (extent.frames * cases) as u64 / 5, "{routed}");
+    }
+    Some(tally)
 }
 
 /// So many cases were wanted.

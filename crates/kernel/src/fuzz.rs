@@ -9,8 +9,9 @@ use crate::memberships;
 use crate::message::messages;
 use crate::mirror::dirty::Dirty;
 use crate::mirror::state::{State, difference};
+use crate::model::Family;
 use crate::nft::{LegacyTable, Ruleset};
-use crate::reachability::{PacketState, Ways, analyse_state};
+use crate::reachability::{PacketState, Ways, analyse_state, passage};
 use crate::scrub;
 
 /// Runs every decoder over a message's payload.
@@ -96,6 +97,9 @@ fn follow(ruleset: &Ruleset) {
     let found = scrub::find(ruleset, 1, "lo");
     for rule in &found.rules {
         assert!(found.kept.iter().all(|kept| kept.place != rule.place));
+    }
+    for ip in [Family::Ipv4, Family::Ipv6] {
+        let _ = passage(ruleset, ip, 1, "lo");
     }
     for state in [
         PacketState::Established,

@@ -5,7 +5,6 @@ mod decode;
 mod drops;
 pub(crate) mod events;
 mod expression;
-mod forwarding;
 mod legacy;
 mod read;
 mod tracking;

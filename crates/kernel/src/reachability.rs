@@ -15,6 +15,7 @@ mod finding;
 mod ipsec;
 mod lookup;
 mod packet;
+mod passage;
 mod registers;
 mod report;
 mod run;
@@ -32,6 +33,7 @@ pub use analysis::Analysis;
 pub use finding::{AddrRange, Finding, IfMatch, PortRange};
 pub use ipsec::analyse_policies;
 pub use packet::PacketState;
+pub use passage::{Passage, passage};
 pub use uses::{Affected, SetName, SetUse};
 pub use walk::Ways;
 

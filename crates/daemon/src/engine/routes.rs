@@ -10,9 +10,14 @@ mod loader;
 mod side;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use freeway_abi::{FW_ROUTES_IPV4, FW_ROUTES_IPV6};
+use freeway_api::Packets;
 use freeway_datapath::RouteTable;
-use freeway_kernel::model::Event;
+use freeway_kernel::model::{Event, Family};
+use freeway_kernel::nft::Ruleset;
+use freeway_kernel::reachability::{Passage, passage};
 
 use self::grounds::{Device6, Reasons};
 use self::side::Side;
@@ -25,13 +30,19 @@ pub(super) struct Routes {
     /// Why no port has, by family.
     reasons: Reasons,
     ports_kept: BTreeMap<String, String>,
-    /// What forwarded packets meet in the firewall, as it was last read.
-    rules: Option<String>,
+    /// IP versions that some port has prefix paths of: `fw_route_here.families`.
+    families: u32,
+    /// The firewall as it was last read.
+    rules: Option<Arc<Ruleset>>,
+    /// How what ports hand in passes it, by port and IP version.
+    passages: BTreeMap<(u32, String), [Passage; 2]>,
     /// The kernel changed a packet that nothing was to change: until the ruleset is another one.
     doubted: Option<String>,
     /// Why there can be no table.
     failed: Option<String>,
     strayed: u64,
+    /// What left by tables that are no more.
+    past: Packets,
     /// What nothing tells of, as ports were last judged by it.
     devices6: BTreeMap<u32, Device6>,
 }
@@ -44,10 +55,29 @@ struct Table {
 }
 
 impl Routes {
-    /// The ruleset was read: what forwarded packets meet in it.
-    pub(super) fn set_rules(&mut self, rules: Option<String>) {
+    /// The ruleset was read, if it can be.
+    pub(super) fn set_rules(&mut self, rules: Option<Arc<Ruleset>>) {
         self.rules = rules;
+        self.passages.clear();
         self.doubted = None;
+    }
+
+    /// How what a port hands in passes the ruleset, if that can be read.
+    fn passages(&mut self, ifindex: u32, port: &str) -> Option<&[Passage; 2]> {
+        let rules = self.rules.as_ref()?;
+        let key = (ifindex, port.to_owned());
+        let of = |ip| passage(rules, ip, ifindex, port);
+        let judge = || [of(Family::Ipv4), of(Family::Ipv6)];
+        Some(self.passages.entry(key).or_insert_with(judge))
+    }
+
+    /// Some port has prefix paths of a family.
+    fn has(&self, family: Family) -> bool {
+        let bit = match family {
+            Family::Ipv4 => FW_ROUTES_IPV4,
+            Family::Ipv6 => FW_ROUTES_IPV6,
+        };
+        self.table.is_some() && self.families & bit != 0
     }
 
     /// Everything is the kernel's, for now.

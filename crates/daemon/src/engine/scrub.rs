@@ -12,6 +12,7 @@ mod rules;
 mod sets;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Instant;
 
 use freeway_abi::fw_scrub_count;
@@ -44,7 +45,7 @@ pub(super) struct Scrub {
     /// None: there is nothing to drop.
     scrubber: Option<Scrubber>,
     /// As it was last read, if some rule drops by a set.
-    ruleset: Option<nft::Ruleset>,
+    ruleset: Option<Arc<nft::Ruleset>>,
     /// Rules and sets are known as they are; else nothing may be dropped.
     judged: bool,
     /// By number; `None`: free.

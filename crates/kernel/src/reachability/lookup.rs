@@ -210,7 +210,7 @@ fn element_match(set: &Set, element: &Element, bits: &Bits) -> Truth {
 }
 
 /// Is the key in the set?
-fn contains(set: &Set, elements: &[Element], bits: &Bits) -> Truth {
+pub(super) fn contains(set: &Set, elements: &[Element], bits: &Bits) -> Truth {
     let best = elements
         .iter()
         .filter(|element| !element.catch_all)

@@ -70,12 +70,14 @@ fn family<A: Sided>(side: &Side<A>, data: &RouteTable) -> FamilyRoutes {
 }
 
 impl Engine {
-    /// Packets that left by prefixes.
+    /// Packets that left by prefixes, ever.
     pub(in crate::engine) fn routed(&self) -> Packets {
-        self.routes
-            .table
-            .as_ref()
-            .map_or_else(Packets::default, Table::routed)
+        let table = self.routes.table.as_ref();
+        let now = table.map_or_else(Packets::default, Table::routed);
+        Packets {
+            packets: self.routes.past.packets + now.packets,
+            bytes: self.routes.past.bytes + now.bytes,
+        }
     }
 
     /// Why a port has no prefix paths; `None`: it has.
@@ -116,13 +118,13 @@ impl Engine {
         if let Some(table) = &known.table {
             routes.ipv4 = family(&table.v4, &table.data);
             routes.ipv6 = family(&table.v6, &table.data);
-            routes.routed = table.routed();
             routes.next_hops = self.next_hops(&table.v4, &table.data);
             let of_ipv6 = self.next_hops(&table.v6, &table.data);
             routes.next_hops.extend(of_ipv6);
             let busiest = |hop: &NextHop| std::cmp::Reverse(hop.routed.packets);
             routes.next_hops.sort_by_key(busiest);
         }
+        routes.routed = self.routed();
         routes.ipv4.reason.clone_from(&known.reasons.ipv4);
         routes.ipv6.reason.clone_from(&known.reasons.ipv6);
         routes.answer = query.address.map(|address| self.route_of(address));
@@ -220,7 +222,7 @@ impl Engine {
         let why = known.as_ref().and_then(|known| known.why);
         let reason = if let Some(reason) = self.routes.reasons.of(A::FAMILY).clone() {
             Some(reason)
-        } else if data.is_none() {
+        } else if !self.routes.has(A::FAMILY) {
             Some("no port has prefix paths".into())
         } else if !valid {
             Some("the kernel's routes are being read".into())

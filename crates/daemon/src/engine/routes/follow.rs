@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prefix paths follow ports, rules and routes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 
 use freeway_abi::{FW_AF_INET6, fw_route_here, fw_strayed};
 use freeway_datapath::Hook;
 use freeway_kernel::model::{Event, Family};
+use freeway_kernel::reachability::Passage;
 
 use super::super::Engine;
 use super::answer::prefix_words;
@@ -31,10 +32,16 @@ impl Engine {
             ipv6: self.unrouted(Family::Ipv6),
         };
         let (mut wanted, mut kept) = (BTreeMap::new(), BTreeMap::new());
+        let passages = self.passages();
         for link in self.business() {
-            let judged = match self.ports.by_index.get(&link.ifindex) {
-                Some(port) => self.routed_here(link, port, &reasons),
-                None => (None, Some("it is new".into())),
+            let port = self.ports.by_index.get(&link.ifindex);
+            let judged = match port.zip(passages.get(&link.ifindex)) {
+                Some((port, passages)) => self.routed_here(link, port, &reasons, passages),
+                // without a ruleset there is a reason of all
+                None => (
+                    None,
+                    reasons.of_both().cloned().or(Some("it is new".into())),
+                ),
             };
             let (here, reason) = judged;
             if let Some(here) = here {
@@ -64,8 +71,11 @@ impl Engine {
             }
         }
         self.routes.reasons = reasons;
+        let families = wanted.values().map(|here| here.families);
+        self.routes.families = families.fold(0, |all, here| all | here);
         self.place_routes(&wanted);
         if wanted.is_empty() {
+            self.routes.past = self.routed();
             self.routes.table = None;
         }
         let (exits4, exits6) = (self.exits(Family::Ipv4), self.exits(Family::Ipv6));
@@ -75,6 +85,20 @@ impl Engine {
         }
         self.follow_routes();
         Ok(())
+    }
+
+    /// How what each port hands in passes the ruleset; none if that cannot be read.
+    fn passages(&mut self) -> BTreeMap<u32, [Passage; 2]> {
+        let names = self
+            .business()
+            .map(|link| (link.ifindex, link.name.clone()));
+        let names: BTreeSet<(u32, String)> = names.collect();
+        self.routes.passages.retain(|port, _| names.contains(port));
+        let of = |(ifindex, name): (u32, String)| {
+            let passages = self.routes.passages(ifindex, &name)?;
+            Some((ifindex, passages.clone()))
+        };
+        names.into_iter().filter_map(of).collect()
     }
 
     /// Makes the table; or says why the kernel cannot have it, which is not asked again.
@@ -155,16 +179,12 @@ impl Engine {
     /// A piece of it.
     pub(in crate::engine) fn carry_routes(&mut self) {
         let slots = |oif: u32| self.ports.by_index.get(&oif).and_then(|port| port.slot);
+        let [ipv4, ipv6] = [Family::Ipv4, Family::Ipv6].map(|family| self.routes.has(family));
         let Some(table) = &mut self.routes.table else {
             return;
         };
-        let reasons = &self.routes.reasons;
-        table
-            .v4
-            .carry(&mut table.data, slots, reasons.ipv4.is_none());
-        table
-            .v6
-            .carry(&mut table.data, slots, reasons.ipv6.is_none());
+        table.v4.carry(&mut table.data, slots, ipv4);
+        table.v6.carry(&mut table.data, slots, ipv6);
     }
 
     /// A piece of the kernel's routes was read.

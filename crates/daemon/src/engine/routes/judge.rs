@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use freeway_abi::{FW_ROUTES_IPV4, FW_ROUTES_IPV6, FW_RP_LOOSE, FW_RP_OFF, fw_route_here};
 use freeway_kernel::model::{Family, Link, Netconf, Rule};
+use freeway_kernel::reachability::Passage;
 use freeway_kernel::sysctl;
 use freeway_routing::Exit;
 
@@ -58,18 +59,13 @@ impl Engine {
         if rules.by_ref().count() != ordinary(family).len() {
             return Some("one of the ordinary routing rules is missing".into());
         }
-        if let Some(chain) = &self.routes.rules {
-            return Some(format!(
-                "{chain} may treat packets of one destination differently"
-            ));
+        if self.routes.rules.is_none() {
+            return Some("the ruleset cannot be read".into());
         }
         if let Some(function) = self.polled.foreign_hooks.first() {
             return Some(format!(
                 "netfilter hook {function} is not known and may have to see every packet"
             ));
-        }
-        if self.ruleset_tracks(family) {
-            return Some("connections are tracked".into());
         }
         if self.mirror.xfrm_policies() > 0 {
             return Some("there are IPsec policies".into());
@@ -116,12 +112,14 @@ impl Engine {
         None
     }
 
-    /// What a port's program is to know, if it has prefix paths; why it has none, or not of both families.
+    /// What a port's program is to know, if it has prefix paths; why it has none, or not of both families. `passages`: how
+    /// its packets pass the ruleset.
     pub(super) fn routed_here(
         &self,
         link: &Link,
         port: &Port,
         reasons: &Reasons,
+        passages: &[Passage; 2],
     ) -> (Option<fw_route_here>, Option<String>) {
         if let Some(reason) = reasons.of_both() {
             return (None, Some(reason.clone()));
@@ -130,14 +128,15 @@ impl Engine {
             Ok(mac) => mac,
             Err(reason) => return (None, Some(reason)),
         };
-        let ipv4 = reasons
-            .ipv4
-            .clone()
-            .map_or_else(|| self.rp_filter_at(link), Err);
-        let ipv6 = reasons
-            .ipv6
-            .clone()
-            .map_or_else(|| self.routed6_at(link), Err);
+        let [passage4, passage6] = passages;
+        let ipv4 = reasons.ipv4.clone().map_or(Ok(()), Err);
+        let ipv4 = ipv4
+            .and_then(|()| self.passes_rules(Family::Ipv4, passage4))
+            .and_then(|()| self.rp_filter_at(link));
+        let ipv6 = reasons.ipv6.clone().map_or(Ok(()), Err);
+        let ipv6 = ipv6
+            .and_then(|()| self.passes_rules(Family::Ipv6, passage6))
+            .and_then(|()| self.routed6_at(link));
         let here = fw_route_here {
             mac,
             rp_filter: ipv4.clone().unwrap_or(FW_RP_OFF) as u16,
@@ -165,6 +164,14 @@ impl Engine {
         }
         let mac = link.mac.map(|mac| mac.0);
         mac.ok_or_else(|| "it has no MAC address".into())
+    }
+
+    /// Rules and conntrack let all pass that a port hands in.
+    fn passes_rules(&self, family: Family, passage: &Passage) -> Result<(), String> {
+        if self.ruleset_tracks(family) && !passage.untracked {
+            return Err("connections are tracked".into());
+        }
+        passage.obstacle.clone().map_or(Ok(()), Err)
     }
 
     fn conf_of(&self, family: Family, index: i32) -> Option<&Netconf> {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ruleset is read, and what it means is told.
 
+use std::sync::Arc;
+
 use freeway_cmm::{Op, RuleScope};
 use freeway_kernel::model::{Family, Link};
 use freeway_kernel::nft::{self, FrameChain, SetChanges};
@@ -95,10 +97,9 @@ impl Engine {
             self.update_ports()?;
         }
         self.set_tracking(before.tracks)?;
-        self.routes.set_rules(match &read {
-            Some(rules) => rules.meets_forwarded(),
-            None => Some("a ruleset that cannot be read".into()),
-        });
+        let read = read.map(Arc::new);
+        let routes = self.config.policy.routes;
+        self.routes.set_rules(read.clone().filter(|_| routes));
         self.scrub_by(read)?;
         self.update_routes()
     }

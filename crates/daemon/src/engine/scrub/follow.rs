@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use freeway_datapath::Hook;
@@ -41,9 +42,9 @@ impl Engine {
     /// The ruleset was read, or could not be.
     pub(in crate::engine) fn scrub_by(
         &mut self,
-        ruleset: Option<nft::Ruleset>,
+        ruleset: Option<Arc<nft::Ruleset>>,
     ) -> Result<(), DaemonError> {
-        let drops = |ruleset: &nft::Ruleset| find(ruleset, 0, "") != Found::default();
+        let drops = |ruleset: &Arc<nft::Ruleset>| find(ruleset, 0, "") != Found::default();
         self.scrub.judged = ruleset.is_some();
         self.scrub.ruleset = ruleset.filter(drops);
         self.scrub.doubted.clear();
