@@ -9,9 +9,9 @@
 
 #include "burst.h"
 #include "copy.h"
-#include "idle.h"
 #include "lane.h"
 #include "schedule.h"
+#include "sleep.h"
 #include "socket.h"
 
 enum {
@@ -80,6 +80,7 @@ struct fwe_worker {
 	/* the worker's alone */
 	struct fwe_config config __attribute__((aligned(64)));
 	struct fwe_port port[FWE_PORTS_MAX];
+	struct fwe_sleeper *sleeper; /* NULL: it polls */
 	const struct fwe_memory *entered_with;
 	struct fwe_trial trial;
 	__u64 clock_tsc;
@@ -136,6 +137,16 @@ static const char *fwe_wrong(const struct fwe_config *config)
 	return NULL;
 }
 
+static struct fwe_sleeper *fwe_worker_sleeper(const struct fwe_config *config)
+{
+	struct fwe_input inputs[FWE_PORTS_MAX];
+
+	for (__u32 i = 0; i < config->ports_count; i++)
+		inputs[i] = (struct fwe_input){config->ports[i].sockets, config->ports[i].id,
+					       config->ports[i].rx_queue, config->ports[i].wakes};
+	return fwe_sleeper_new(config->waker, config->sleep_us_max, inputs, config->ports_count);
+}
+
 struct fwe_worker *fwe_worker_new(const struct fwe_config *config, const char **error)
 {
 	struct fwe_worker *worker;
@@ -150,6 +161,14 @@ struct fwe_worker *fwe_worker_new(const struct fwe_config *config, const char **
 		return NULL;
 	}
 	worker->config = *config;
+	if (config->sleep_us_max) {
+		worker->sleeper = fwe_worker_sleeper(config);
+		if (!worker->sleeper) {
+			fwe_worker_free(worker);
+			*error = "memory is short";
+			return NULL;
+		}
+	}
 	if (!config->burst)
 		worker->config.burst = FWE_BURST;
 	memcpy(worker->port, config->ports, config->ports_count * sizeof(*config->ports));
@@ -169,12 +188,20 @@ void fwe_worker_free(struct fwe_worker *worker)
 {
 	for (__u32 i = 0; worker && i < worker->config.ports_count; i++)
 		rte_pktmbuf_free_bulk(worker->shaped[i].frame, worker->shaped[i].count);
+	if (worker)
+		fwe_sleeper_free(worker->sleeper);
 	rte_free(worker);
 }
 
 void fwe_worker_stop(struct fwe_worker *worker)
 {
 	__atomic_store_n(&worker->stop, 1, __ATOMIC_RELEASE);
+	fwe_worker_wake(worker);
+}
+
+void fwe_worker_wake(struct fwe_worker *worker)
+{
+	fwe_wake(worker->config.waker);
 }
 
 const struct fwe_stats *fwe_worker_stats(const struct fwe_worker *worker)
@@ -190,16 +217,19 @@ const __u64 *fwe_worker_load(const struct fwe_worker *worker)
 void fwe_worker_set_memory(struct fwe_worker *worker, const struct fwe_memory *memory)
 {
 	__atomic_store_n(&worker->memory, memory, __ATOMIC_RELEASE);
+	fwe_worker_wake(worker);
 }
 
 void fwe_worker_set_framings(struct fwe_worker *worker, struct fw_engine_framings *framings)
 {
 	__atomic_store_n(&worker->framings, framings, __ATOMIC_RELEASE);
+	fwe_worker_wake(worker);
 }
 
 void fwe_worker_set_schedules(struct fwe_worker *worker, const struct fwe_schedules *schedules)
 {
 	__atomic_store_n(&worker->schedules, schedules, __ATOMIC_RELEASE);
+	fwe_worker_wake(worker);
 }
 
 void fwe_worker_copy(struct fwe_worker *worker, __u32 output, __u64 inputs,
@@ -696,15 +726,37 @@ __u32 fwe_worker_turn(struct fwe_worker *worker)
 	return fwe_turn(worker);
 }
 
+static __u32 fwe_turn_before_sleep(void *worker)
+{
+	return fwe_turn(worker);
+}
+
+static __noinline __u32 fwe_worker_sleep(struct fwe_worker *worker, __u32 idle)
+{
+	for (__u32 i = 0; i < worker->config.ports_count; i++) {
+		const struct fwe_lane *lane = worker->port[i].lane;
+
+		fwe_sleeper_set_read(worker->sleeper, i, !lane || FW_READ_ONCE(lane->polled));
+	}
+	idle = fwe_sleep(worker->sleeper, &worker->stats.slept, idle, fwe_turn_before_sleep,
+			 worker);
+	/* a counter of cycles may have slept, too */
+	worker->clock_tsc = rte_rdtsc() - worker->clock_every;
+	return idle;
+}
+
 int fwe_worker_run(void *argument)
 {
 	struct fwe_worker *worker = argument;
 	__u32 idle = 0;
 
 	fwe_enter(worker);
+	if (worker->sleeper)
+		fwe_sleeper_enter();
 	while (!__atomic_load_n(&worker->stop, __ATOMIC_ACQUIRE)) {
 		idle = fwe_turn(worker) ? 0 : idle + 1;
-		fwe_idle(idle, worker->config.sleep_us_max);
+		if (fw_unlikely(idle > FWE_IDLE_TURNS && worker->sleeper))
+			idle = fwe_worker_sleep(worker, idle);
 	}
 	worker->entered = 0;
 	return 0;

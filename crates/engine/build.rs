@@ -67,6 +67,7 @@ fn bindings(engine: &Path) -> Result<(), Box<dyn Error>> {
                 "dispatch.h",
                 "rings.h",
                 "schedule.h",
+                "sleep.h",
                 "socket.h",
                 "steer.h",
                 "trial.h",

@@ -18,6 +18,8 @@ mod flood;
 mod rings;
 #[path = "worker/schedule.rs"]
 mod schedule;
+#[path = "worker/sleep.rs"]
+mod sleep;
 #[path = "worker/vectors.rs"]
 mod vectors;
 
