@@ -485,11 +485,22 @@ static __noinline __u32 fwe_shaped_send(struct fwe_worker *worker)
 	return moved;
 }
 
+static __always_inline void fwe_send_now(struct fwe_worker *worker, __u32 number,
+					 struct rte_mbuf **frames, __u32 count)
+{
+	__u32 sent = fwe_transmit(&worker->port[number], frames, count);
+
+	worker->stats.sent += sent;
+	if (fw_unlikely(sent < count)) {
+		worker->stats.tx_dropped += count - sent;
+		worker->stats.tx_dropped_at[number] += count - sent;
+		rte_pktmbuf_free_bulk(frames + sent, count - sent);
+	}
+}
+
 static __always_inline void fwe_send(struct fwe_worker *worker, __u32 number)
 {
 	struct fwe_output *output = &worker->output[number];
-	const struct fwe_port *port = &worker->port[number];
-	__u32 sent;
 
 	if (fw_unlikely(worker->shaped_ports >> number & 1)) {
 		__u32 all = output->count;
@@ -498,13 +509,7 @@ static __always_inline void fwe_send(struct fwe_worker *worker, __u32 number)
 						 output->frame, all, worker->now_ns);
 		worker->stats.sent += all - output->count;
 	}
-	sent = fwe_transmit(port, output->frame, output->count);
-	worker->stats.sent += sent;
-	if (fw_unlikely(sent < output->count)) {
-		worker->stats.tx_dropped += output->count - sent;
-		worker->stats.tx_dropped_at[number] += output->count - sent;
-		rte_pktmbuf_free_bulk(output->frame + sent, output->count - sent);
-	}
+	fwe_send_now(worker, number, output->frame, output->count);
 	output->count = 0;
 }
 
@@ -554,6 +559,50 @@ static __always_inline void fwe_charge(struct fwe_worker *worker, __u32 bucket, 
 	worker->stats.charged += cost;
 }
 
+/* Frames whose outcomes differ: each goes its way. The path that all took, or FWE_PATHS. */
+static __noinline enum fwe_path fwe_part(struct fwe_worker *worker, const struct fwe_port *port,
+					 struct rte_mbuf **frames,
+					 const struct fwe_outcome *outcomes, __u32 count)
+{
+	struct rte_mbuf *others[FWE_BURST_MAX];
+	__u32 others_count = 0, hits = 0, framed_hits = 0;
+	__u8 reasons[FWE_BURST_MAX];
+	__u64 used = 0;
+
+	for (__u32 i = 0; i < count; i++) {
+		const struct fwe_outcome *outcome = &outcomes[i];
+		struct fwe_output *output;
+
+		hits += outcome->way == FWE_HIT_PLAIN;
+		framed_hits += outcome->way == FWE_HIT_FRAMED;
+		if (fw_unlikely(outcome->output < 0)) {
+			reasons[others_count] = outcome->reason;
+			others[others_count++] = frames[i];
+			continue;
+		}
+		output = &worker->output[outcome->output];
+		output->leaf[output->count] = outcome->leaf;
+		output->frame[output->count++] = frames[i];
+		used |= 1ULL << outcome->output;
+	}
+	worker->stats.hits += hits + framed_hits;
+	worker->stats.reasons[FW_R_FAST] += hits;
+	for (; used; used &= used - 1) {
+		__u32 number = __builtin_ctzll(used);
+
+		if (fw_unlikely(worker->copies[number].inputs >> port->number & 1))
+			fwe_copy_all(worker, number);
+		fwe_send(worker, number);
+	}
+	if (fw_unlikely(others_count))
+		fwe_hand_out(worker, port, others, reasons, others_count);
+	if (hits == count)
+		return FWE_PATH_PLAIN;
+	if (others_count == count)
+		return FWE_PATH_KERNEL;
+	return hits || others_count ? FWE_PATHS : FWE_PATH_OTHER;
+}
+
 /* The path that all of them took, or FWE_PATHS. `charged`: frames have buckets. */
 static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 						 const struct fwe_port *port,
@@ -561,11 +610,11 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 						 const int charged)
 {
 	__u32 buckets[FWE_BURST_MAX], extra[FWE_BURST_MAX];
-	struct rte_mbuf *others[FWE_BURST_MAX];
-	__u8 reasons[FWE_BURST_MAX], kinds[FWE_BURST_MAX];
+	struct fwe_outcome outcomes[FWE_BURST_MAX];
+	__u8 kinds[FWE_BURST_MAX];
 	__u64 homes[FWE_BURST_MAX];
-	__u32 others_count = 0, ifindex = port->ifindex, watched;
-	__u64 used = 0, hits = 0, other_hits = 0;
+	__u32 ifindex = port->ifindex, watched, differs = 0;
+	__u16 output;
 
 	fwe_fetch_frames(frames, count);
 	/* a watched tuple is looked for step by step */
@@ -582,45 +631,30 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 		if (ahead && fw_likely(kinds[i] != FWE_OTHER))
 			fwe_fetch_flow(fw_flow_get(homes[i]), kinds[i] >= FWE_UDP6);
 	}
+	if (fw_unlikely(watched))
+		memset(kinds, FWE_OTHER, count);
 	for (__u32 i = 0; i < count; i++) {
-		enum fwe_kind kind = fw_unlikely(watched) ? FWE_OTHER : kinds[i];
-		__u64 before = hits;
-		struct fwe_outcome outcome =
-			fwe_handle(frames[i], port, kind, homes[i], &hits, &other_hits);
-		struct fwe_output *output;
+		const struct fwe_outcome outcome = fwe_handle(frames[i], port, kinds[i], homes[i]);
 
 		if (charged)
 			fwe_charge(worker, buckets[i],
-				   outcome.output < 0 ? FWE_PATH_KERNEL
-				   : hits != before   ? FWE_PATH_PLAIN
-						      : FWE_PATH_OTHER,
+				   outcome.output < 0             ? FWE_PATH_KERNEL
+				   : outcome.way == FWE_HIT_PLAIN ? FWE_PATH_PLAIN
+								  : FWE_PATH_OTHER,
 				   extra[i]);
-		if (fw_unlikely(outcome.output < 0)) {
-			reasons[others_count] = outcome.reason;
-			others[others_count++] = frames[i];
-			continue;
-		}
-		output = &worker->output[outcome.output];
-		output->leaf[output->count] = outcome.leaf;
-		output->frame[output->count++] = frames[i];
-		used |= 1ULL << outcome.output;
+		outcomes[i] = outcome;
+		differs |= (__u16)outcome.output ^ (__u16)outcomes[0].output;
+		differs |= outcome.way ^ FWE_HIT_PLAIN;
 	}
-	worker->stats.hits += hits + other_hits;
-	worker->stats.reasons[FW_R_FAST] += hits;
-	for (; used; used &= used - 1) {
-		__u32 number = __builtin_ctzll(used);
-
-		if (fw_unlikely(worker->copies[number].inputs >> port->number & 1))
-			fwe_copy_all(worker, number);
-		fwe_send(worker, number);
-	}
-	if (fw_unlikely(others_count))
-		fwe_hand_out(worker, port, others, reasons, others_count);
-	if (fw_likely(hits == count))
-		return FWE_PATH_PLAIN;
-	if (others_count == count)
-		return FWE_PATH_KERNEL;
-	return hits || others_count ? FWE_PATHS : FWE_PATH_OTHER;
+	output = outcomes[0].output;
+	/* most bursts are hits that leave at one port */
+	if (fw_unlikely(differs || worker->shaped_ports >> output & 1 ||
+			worker->copies[output].inputs >> port->number & 1))
+		return fwe_part(worker, port, frames, outcomes, count);
+	worker->stats.hits += count;
+	worker->stats.reasons[FW_R_FAST] += count;
+	fwe_send_now(worker, output, frames, count);
+	return FWE_PATH_PLAIN;
 }
 
 /* Of a burst that an I/O core has handed over. */

@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .flag("-include")
         .flag("rte_config.h")
         .flag("-march=corei7")
+        .flag("-fno-slp-vectorize")
         .flag("-std=gnu11")
         .opt_level(3)
         .force_frame_pointer(false)

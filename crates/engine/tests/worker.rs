@@ -14,6 +14,8 @@ mod copies;
 mod dispatch;
 #[path = "worker/flood.rs"]
 mod flood;
+#[path = "worker/hits.rs"]
+mod hits;
 #[path = "worker/rings.rs"]
 mod rings;
 #[path = "worker/schedule.rs"]

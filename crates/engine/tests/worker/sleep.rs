@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use freeway_engine::ffi;
+use freeway_testkit::Moment;
 use nix::sys::socket::{MsgFlags, send};
 
 use crate::control;
@@ -22,6 +23,7 @@ const NUMBER_AT: usize = 14 + 20 + 8;
 /// Nobody who is woken by nobody wakes before the test is over.
 const AN_HOUR_US: u32 = 3_600_000_000;
 const LOOK: Duration = Duration::from_micros(200);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy)]
 struct Core(*mut c_void, unsafe extern "C" fn(*mut c_void) -> i32);
@@ -36,8 +38,11 @@ fn run(core: Core) -> JoinHandle<()> {
     })
 }
 
+#[track_caller]
 fn until(mut what: impl FnMut() -> bool) {
+    let end = Moment::now() + PATIENCE;
     while !what() {
+        assert!(Moment::now() < end, "nobody woke it");
         std::thread::sleep(LOOK);
     }
 }
