@@ -42,6 +42,23 @@ __noinline __u32 fw_search6(const struct fw_words6 *key, __u64 home)
 	return FW_INDEX_NONE;
 }
 
+/* The flow of a key if it is at home, which that is, or NULL. */
+static __always_inline FW_UNUSED struct fw_flow *fw_find4_at(const struct fw_words4 *key,
+							     __u64 home)
+{
+	struct fw_flow *flow = fw_flow_get(home);
+
+	return flow && !fw_key4_differs(flow, key) ? flow : NULL;
+}
+
+static __always_inline FW_UNUSED struct fw_flow *fw_find6_at(const struct fw_words6 *key,
+							     __u64 home)
+{
+	struct fw_flow *flow = fw_flow_get(home);
+
+	return flow && !fw_key6_differs(flow, key) ? flow : NULL;
+}
+
 /* The flow of a key whose home is that, or NULL. */
 static __always_inline struct fw_flow *fw_find4_from(const struct fw_words4 *key, __u64 home)
 {

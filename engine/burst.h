@@ -14,19 +14,30 @@
 #include "../dataplane/pipeline.h"
 #include "../dataplane/police.h"
 
-/* What became of a frame. */
+/* How a hit went. */
+enum fwe_hit_way {
+	FWE_HIT_NONE = 0, /* it is none, or went step by step */
+	FWE_HIT_PLAIN,
+	FWE_HIT_UNSURE, /* nothing is written yet */
+	FWE_HIT_FRAMED, /* the straight way, once its tags were off; fw_count() knows of it */
+};
+
+/* What became of a frame; in one register. */
 struct fwe_outcome {
 	__s16 output; /* the port's number, or -1 */
 	__u16 leaf;   /* of the output's scheduler, 0: it names none */
-	enum fw_reason reason;
+	__u16 reason; /* enum fw_reason */
+	__u16 way;    /* enum fwe_hit_way */
 };
 
 /* They are to be written: of what another core has read last, the line is asked for once, not
  * twice. An instruction that CPUs without it take for none. */
 static __always_inline void fwe_fetch_frames(struct rte_mbuf **frames, __u32 count)
 {
+#pragma clang loop unroll_count(4)
 	for (__u32 i = 0; i < count; i++)
 		asm volatile("prefetchw %0" : : "m"(*(const char *)frames[i]));
+#pragma clang loop unroll_count(4)
 	for (__u32 i = 0; i < count; i++)
 		asm volatile("prefetchw %0" : : "m"(*rte_pktmbuf_mtod(frames[i], const char *)));
 }
@@ -162,60 +173,135 @@ static __always_inline int fwe_is_dropped(enum fw_reason reason)
 	return reason == FW_R_POLICED || reason == FW_R_STRAY_CLOSE;
 }
 
-/* As the XDP program, ahead of what it does with the answer. A copy, whose address is known: that
- * of a plain hit may be in registers. */
-static __noinline struct fwe_outcome fwe_no_hit(struct rte_mbuf *frame, fw_ctx ctx,
-						enum fw_missed missed, __u64 *hits)
+/* As the XDP program, ahead of what it does with the answer. */
+static __noinline struct fwe_outcome fwe_no_hit(struct rte_mbuf *frame, fw_ctx *ctx,
+						enum fw_missed missed)
 {
 	const struct fw_nexthop *nh = NULL;
 	enum fw_reason reason = FW_R_NONE;
+	enum fwe_hit_way way = FWE_HIT_NONE;
 	enum fwe_kind kind;
 	struct fw_head head;
-	__u32 port = ctx.port, within = 0;
+	__u32 port = ctx->port, within = 0;
 
-	if (missed == FW_MISSED_UNKNOWN && fw_is_framed(&ctx))
-		within = fw_unframe(&ctx, port, &head);
+	if (missed == FW_MISSED_UNKNOWN && fw_is_framed(ctx))
+		within = fw_unframe(ctx, port, &head);
 	if (within) {
-		ctx.port = port = within;
-		kind = fwe_look(ctx.data, ctx.end - ctx.data, port, &ctx.home);
-		nh = fw_unlikely(fw_ctl.watch) ? NULL : fwe_hit(&ctx, kind, &missed);
+		ctx->port = port = within;
+		kind = fwe_look(ctx->data, ctx->end - ctx->data, port, &ctx->home);
+		nh = fw_unlikely(fw_ctl.watch) ? NULL : fwe_hit(ctx, kind, &missed);
 		if (nh) {
-			++*hits;
 			reason = FW_R_FAST;
+			way = FWE_HIT_FRAMED;
 		}
 	}
 	if (!nh)
-		reason = fwe_step_by_step(&ctx, port, missed, &nh);
+		reason = fwe_step_by_step(ctx, port, missed, &nh);
 	if (within && reason != FW_R_FAST && !fwe_is_dropped(reason))
-		(void)fw_reframe(&ctx, &head);
+		(void)fw_reframe(ctx, &head);
 	fw_count(reason);
-	fwe_settle(frame, &ctx);
+	fwe_settle(frame, ctx);
 	return (struct fwe_outcome){reason == FW_R_FAST ? fw_env.output : -1, nh ? nh->leaf : 0,
-				    reason};
+				    reason, way};
 }
 
-/* Of other hits than plain ones fw_count() is told. */
-static __always_inline struct fwe_outcome fwe_handle(struct rte_mbuf *frame,
-						     const struct fwe_port *port,
-						     enum fwe_kind kind, __u64 home, __u64 *hits,
-						     __u64 *other_hits)
+/* What is quick has one segment. */
+static __always_inline fw_ctx fwe_ctx_of(const struct rte_mbuf *frame, const struct fwe_port *port,
+					 __u64 home, const __u32 quick)
 {
 	void *data = rte_pktmbuf_mtod(frame, void *);
-	fw_ctx ctx = {.room = frame->buf_addr,
-		      .data = data,
-		      .end = data + frame->data_len,
-		      .more = frame->pkt_len - frame->data_len,
-		      .port = port->ifindex,
-		      .noted = !!port->sockets,
-		      .home = home};
+
+	return (fw_ctx){.room = frame->buf_addr,
+			.data = data,
+			.end = data + frame->data_len,
+			.more = quick ? 0 : frame->pkt_len - frame->data_len,
+			.port = port->ifindex,
+			.noted = !!port->sockets,
+			.quick = quick,
+			.home = home};
+}
+
+/* Any frame. */
+static __noinline struct fwe_outcome
+fwe_handle_any(struct rte_mbuf *frame, const struct fwe_port *port, enum fwe_kind kind, __u64 home)
+{
+	fw_ctx ctx = fwe_ctx_of(frame, port, home, 0);
 	enum fw_missed missed = FW_MISSED_UNKNOWN;
 	const struct fw_nexthop *nh = fwe_hit(&ctx, kind, &missed);
 
 	if (fw_unlikely(!nh))
-		return fwe_no_hit(frame, ctx, missed, other_hits);
-	++*hits;
+		return fwe_no_hit(frame, &ctx, missed);
 	fwe_settle(frame, &ctx);
-	return (struct fwe_outcome){fw_env.output, nh->leaf, FW_R_FAST};
+	return (struct fwe_outcome){fw_env.output, nh->leaf, FW_R_FAST, FWE_HIT_PLAIN};
+}
+
+/*
+ * A hit as most are: its flow is at home, and the next hop puts nothing around it. Nothing is
+ * written of any other, and no function called: so all of it is in registers.
+ */
+static __always_inline struct fwe_outcome fwe_handle_quick(struct rte_mbuf *frame,
+							   const struct fwe_port *port, __u64 home,
+							   const enum fwe_kind kind)
+{
+	fw_ctx ctx = fwe_ctx_of(frame, port, home, 1);
+	enum fw_missed missed;
+	const struct fw_nexthop *nh = fwe_hit(&ctx, kind, &missed);
+	__u32 len;
+
+	if (fw_unlikely(!nh))
+		return (struct fwe_outcome){.way = FWE_HIT_UNSURE};
+	len = fw_frame_len(&ctx);
+	if (fw_unlikely(len != frame->pkt_len)) {
+		/* the sender's padding */
+		frame->data_len = len;
+		frame->pkt_len = len;
+	}
+	return (struct fwe_outcome){fw_env.output, nh->leaf, FW_R_FAST, FWE_HIT_PLAIN};
+}
+
+static __always_inline struct fwe_outcome fwe_handle_udp4(struct rte_mbuf *frame,
+							  const struct fwe_port *port, __u64 home)
+{
+	return fwe_handle_quick(frame, port, home, FWE_UDP4);
+}
+
+static __noinline struct fwe_outcome fwe_handle_tcp4(struct rte_mbuf *frame,
+						     const struct fwe_port *port, __u64 home)
+{
+	return fwe_handle_quick(frame, port, home, FWE_TCP4);
+}
+
+static __noinline struct fwe_outcome fwe_handle_udp6(struct rte_mbuf *frame,
+						     const struct fwe_port *port, __u64 home)
+{
+	return fwe_handle_quick(frame, port, home, FWE_UDP6);
+}
+
+static __noinline struct fwe_outcome fwe_handle_tcp6(struct rte_mbuf *frame,
+						     const struct fwe_port *port, __u64 home)
+{
+	return fwe_handle_quick(frame, port, home, FWE_TCP6);
+}
+
+static __always_inline struct fwe_outcome
+fwe_handle(struct rte_mbuf *frame, const struct fwe_port *port, enum fwe_kind kind, __u64 home)
+{
+	struct fwe_outcome outcome = {.way = FWE_HIT_UNSURE};
+
+	/* one of several segments may be cut, which the quick way does not */
+	if (fw_likely(frame->nb_segs == 1)) {
+		if (fw_likely(kind == FWE_UDP4))
+			outcome = fwe_handle_udp4(frame, port, home);
+		else if (kind == FWE_TCP4)
+			outcome = fwe_handle_tcp4(frame, port, home);
+		else if (kind == FWE_UDP6)
+			outcome = fwe_handle_udp6(frame, port, home);
+		else if (kind == FWE_TCP6)
+			outcome = fwe_handle_tcp6(frame, port, home);
+	}
+	if (fw_unlikely(outcome.way == FWE_HIT_UNSURE))
+		outcome = fwe_handle_any(frame, port, kind, home);
+	return outcome;
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* An I/O core: see dispatch.h. */
+#include <stdlib.h>
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
 #include <rte_malloc.h>
@@ -7,8 +8,8 @@
 
 #include "dispatch_hash.h"
 #include "engine.h"
-#include "idle.h"
 #include "lane.h"
+#include "sleep.h"
 #include "socket.h"
 
 enum {
@@ -66,7 +67,8 @@ struct fwe_io {
 	__u32 stop __attribute__((aligned(64)));
 	__u64 move_max; /* cycles */
 	struct fwe_io_config config;
-	struct fwe_lane **lanes; /* of all ports */
+	struct fwe_sleeper *sleeper; /* NULL: it polls */
+	struct fwe_lane **lanes;     /* of all ports */
 	struct fwe_gate *gate[FWE_PORTS_MAX];
 	struct fwe_gate_orders orders[FWE_PORTS_MAX];
 };
@@ -102,6 +104,30 @@ static struct fwe_gate *fwe_gate_new(const struct fwe_io_config *config,
 	return gate;
 }
 
+/* All queues of its ports, in their order. */
+static struct fwe_sleeper *fwe_io_sleeper(const struct fwe_io_config *config)
+{
+	struct fwe_sleeper *sleeper;
+	struct fwe_input *inputs;
+	__u32 all = 0, at = 0;
+
+	for (__u32 i = 0; i < config->ports_count; i++)
+		all += config->ports[i].rx_queues;
+	inputs = calloc(all, sizeof(*inputs));
+	if (!inputs)
+		return NULL;
+	for (__u32 i = 0; i < config->ports_count; i++) {
+		const struct fwe_io_port *port = &config->ports[i];
+
+		for (__u32 queue = 0; queue < port->rx_queues; queue++)
+			inputs[at++] =
+				(struct fwe_input){port->sockets, port->id, queue, port->wakes};
+	}
+	sleeper = fwe_sleeper_new(config->waker, config->sleep_us_max, inputs, all);
+	free(inputs);
+	return sleeper;
+}
+
 struct fwe_io *fwe_io_new(const struct fwe_io_config *config, const char **error)
 {
 	struct fwe_io *io;
@@ -117,6 +143,8 @@ struct fwe_io *fwe_io_new(const struct fwe_io_config *config, const char **error
 	if (!config->burst)
 		io->config.burst = FWE_BURST;
 	io->move_max = rte_get_tsc_hz() / FWE_MOVE_HZ;
+	if (config->sleep_us_max)
+		io->sleeper = fwe_io_sleeper(config);
 	io->lanes = rte_zmalloc("fwe_lanes", config->lanes_count * sizeof(io->lanes[0]) + 1, 0);
 	for (__u32 i = 0; i < config->ports_count && io->lanes; i++) {
 		io->gate[i] = fwe_gate_new(config, &config->ports[i]);
@@ -124,7 +152,8 @@ struct fwe_io *fwe_io_new(const struct fwe_io_config *config, const char **error
 		if (!io->gate[i])
 			break;
 	}
-	if (!io->lanes || !io->gate[config->ports_count - 1]) {
+	if (!io->lanes || !io->gate[config->ports_count - 1] ||
+	    (config->sleep_us_max && !io->sleeper)) {
 		fwe_io_free(io);
 		return NULL;
 	}
@@ -144,6 +173,7 @@ void fwe_io_free(struct fwe_io *io)
 			rte_pktmbuf_free_bulk(move->parked, move->parked_count);
 		rte_free(io->gate[i]);
 	}
+	fwe_sleeper_free(io->sleeper);
 	rte_free(io->lanes);
 	rte_free(io);
 }
@@ -151,6 +181,7 @@ void fwe_io_free(struct fwe_io *io)
 void fwe_io_stop(struct fwe_io *io)
 {
 	__atomic_store_n(&io->stop, 1, __ATOMIC_RELEASE);
+	fwe_wake(io->config.waker);
 }
 
 const struct fwe_io_stats *fwe_io_stats(const struct fwe_io *io)
@@ -163,6 +194,7 @@ void fwe_io_pause(struct fwe_io *io, __u32 port)
 	/* what was quiet before is no answer */
 	FW_WRITE_ONCE(io->orders[port].quiet, 0);
 	__atomic_store_n(&io->orders[port].paused, 1, __ATOMIC_RELEASE);
+	fwe_wake(io->config.waker);
 }
 
 int fwe_io_is_quiet(const struct fwe_io *io, __u32 port)
@@ -174,6 +206,7 @@ void fwe_io_resume(struct fwe_io *io, __u32 port, const __u64 *key)
 {
 	memcpy(io->gate[port]->key, key, sizeof(io->gate[port]->key));
 	__atomic_store_n(&io->orders[port].paused, 0, __ATOMIC_RELEASE);
+	fwe_wake(io->config.waker);
 }
 
 void fwe_io_assign(struct fwe_io *io, __u32 port, const __u8 *worker)
@@ -183,6 +216,7 @@ void fwe_io_assign(struct fwe_io *io, __u32 port, const __u8 *worker)
 	for (__u32 i = 0; i < FW_BUCKETS; i++)
 		FW_WRITE_ONCE(orders->wanted[i], worker[i] < io->config.workers ? worker[i] : 0);
 	__atomic_store_n(&orders->assigned, orders->assigned + 1, __ATOMIC_RELEASE);
+	fwe_wake(io->config.waker);
 }
 
 void fwe_io_owners(const struct fwe_io *io, __u32 port, __u8 *worker)
@@ -204,6 +238,7 @@ static __always_inline __u32 fwe_hand(struct fwe_gate *gate, __u32 worker, struc
 	__u32 handed = rte_ring_sp_enqueue_burst(lane->in, (void **)frames, count, NULL);
 
 	lane->handed += handed;
+	fwe_wake(lane->worker);
 	return handed;
 }
 
@@ -490,14 +525,53 @@ __u32 fwe_io_turn(struct fwe_io *io)
 	return all;
 }
 
+/* Frames or orders that wait for workers, who wake nobody for that. */
+static int fwe_io_waits(const struct fwe_io *io)
+{
+	for (__u32 i = 0; i < io->config.ports_count; i++) {
+		const struct fwe_gate *gate = io->gate[i];
+		const struct fwe_gate_orders *orders = &io->orders[i];
+
+		if (FW_READ_ONCE(orders->paused)
+			    ? !FW_READ_ONCE(orders->quiet)
+			    : gate->move.bucket != FWE_NO_BUCKET || gate->at < FW_BUCKETS ||
+				      FW_READ_ONCE(orders->assigned) != gate->to_do)
+			return 1;
+	}
+	return 0;
+}
+
+static __u32 fwe_io_turn_before_sleep(void *argument)
+{
+	struct fwe_io *io = argument;
+
+	return fwe_io_turn(io) || fwe_io_waits(io);
+}
+
+static __noinline __u32 fwe_io_sleep(struct fwe_io *io, __u32 idle)
+{
+	__u32 at = 0;
+
+	for (__u32 i = 0; i < io->config.ports_count; i++) {
+		__u32 read = !FW_READ_ONCE(io->orders[i].paused);
+
+		for (__u32 queue = 0; queue < io->gate[i]->port.rx_queues; queue++)
+			fwe_sleeper_set_read(io->sleeper, at++, read);
+	}
+	return fwe_sleep(io->sleeper, &io->stats.slept, idle, fwe_io_turn_before_sleep, io);
+}
+
 int fwe_io_run(void *argument)
 {
 	struct fwe_io *io = argument;
 	__u32 idle = 0;
 
+	if (io->sleeper)
+		fwe_sleeper_enter();
 	while (!__atomic_load_n(&io->stop, __ATOMIC_ACQUIRE)) {
 		idle = fwe_io_turn(io) ? 0 : idle + 1;
-		fwe_idle(idle, io->config.sleep_us_max);
+		if (fw_unlikely(idle > FWE_IDLE_TURNS && io->sleeper))
+			idle = fwe_io_sleep(io, idle);
 	}
 	return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "../dataplane/abi.h"
 #include "../dataplane/bucket.h"
+#include "sleep.h"
 
 struct rte_mbuf;
 struct fwe_io;
@@ -26,6 +27,8 @@ enum fwe_dispatch_const {
 
 /* `transmits`: the I/O core sends by the port, too. NULL: memory is short. */
 struct fwe_lane *fwe_lane_new(__u32 transmits, int numa);
+/* Of the worker and the I/O core, or NULL. Before either uses it. */
+void fwe_lane_set_wakers(struct fwe_lane *lane, struct fwe_waker *worker, struct fwe_waker *io);
 /* Neither side uses it any more. */
 void fwe_lane_free(struct fwe_lane *lane);
 /* Whether the worker polls the port's queue itself, from its next turn on. */
@@ -38,7 +41,7 @@ struct fwe_io_port {
 	__u16 id;                      /* DPDK's */
 	__u16 rx_queues;               /* all of which it reads */
 	__u16 tx_queue;                /* by which it sends what comes back */
-	__u16 pad;
+	__u16 wakes;                   /* see fwe_port_wakes() */
 };
 
 struct fwe_io_config {
@@ -51,6 +54,7 @@ struct fwe_io_config {
 	__u32 burst;        /* as a worker's */
 	__u32 sleep_us_max; /* as a worker's */
 	int numa;
+	struct fwe_waker *waker; /* as a worker's */
 };
 
 /* Written by the I/O core alone, each turn; cycles are of the TSC. */
@@ -69,6 +73,7 @@ struct fwe_io_stats {
 	__u64 moves;      /* buckets that are another worker's since */
 	__u64 called_off; /* moves: the old worker took too long, or too much came meanwhile */
 	__u64 parked;     /* frames */
+	struct fwe_slept slept;
 };
 
 /* Ports are paused, all buckets are worker 0's. NULL with *error, a line. */

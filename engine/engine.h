@@ -7,6 +7,7 @@
 #define FW_ENGINE_H
 
 #include "../dataplane/abi.h"
+#include "sleep.h"
 
 struct rte_mbuf;
 struct rte_mempool;
@@ -71,6 +72,7 @@ struct fwe_port {
 	__u16 number;            /* in the order of the configuration; the worker writes it */
 	__u32 ifindex;           /* of its device in the kernel: port of keys and next hops */
 	__u32 sourced_elsewhere; /* another worker sends what is somebody else's */
+	__u32 wakes;             /* see fwe_port_wakes() */
 };
 
 /*
@@ -118,6 +120,7 @@ struct fwe_config {
 	fwe_source source;       /* NULL: there are none */
 	fwe_extra extra;         /* NULL: nothing beside; only of what an I/O core hands over */
 	__u32 sleep_us_max;      /* 0: polls; else it sleeps without traffic, for so long at most */
+	struct fwe_waker *waker; /* by which others wake it; NULL: it naps */
 	void *context;
 };
 
@@ -137,6 +140,7 @@ struct fwe_stats {
 	__u64 events_lost; /* nobody took them */
 	__u64 copied;      /* to another node's memory; see fwe_worker_copy() */
 	__u64 not_copied;  /* that memory was short, and they were handed over */
+	struct fwe_slept slept;
 	/* of frames of an I/O core: what their paths cost by the model, in 16ths of a cycle */
 	__u64 charged;
 	__u32 model[FWE_PATHS]; /* likewise, of a frame: the median of what is measured */
@@ -154,6 +158,8 @@ void fwe_worker_free(struct fwe_worker *worker);
 /* Forwards on this thread until fwe_worker_stop(); of the type that lcores run. */
 int fwe_worker_run(void *worker);
 void fwe_worker_stop(struct fwe_worker *worker);
+/* If it sleeps, it makes turns. */
+void fwe_worker_wake(struct fwe_worker *worker);
 /* Runs that on an lcore, which is not the main one: 0 or a negative errno. */
 int fwe_lcore_launch(int (*run)(void *), void *argument, __u32 lcore);
 /* Until what runs there has ended. */
@@ -222,11 +228,13 @@ struct fwe_port_config {
 	__u16 mtu;       /* 0: the driver's */
 	__u16 rx_queues; /* of several, flows are spread over by the device's hash (RSS) */
 	__u16 tx_queues;
-	__u16 pad;
+	__u16 interrupts; /* frames are to interrupt, where the device can */
 };
 /* 0 or a negative errno. */
 int fwe_port_start(__u16 port, const struct fwe_port_config *config, struct rte_mempool *pool);
 void fwe_port_stop(__u16 port);
+/* Whether each of so many queues can wake who sleeps. After it was started. */
+int fwe_port_wakes(__u16 port, __u16 rx_queues);
 int fwe_port_mac(__u16 port, __u8 *mac);
 /* Octets without the L2 header, or a negative errno. */
 int fwe_port_mtu(__u16 port);
@@ -238,6 +246,8 @@ struct fwe_face {
 	const int *queues;
 	__u32 queues_count; /* FWE_TAP_QUEUES at most */
 	__u32 ifindex;      /* of that */
+	/* of the worker that sends what comes from there; or NULL */
+	struct fwe_waker *waker;
 };
 
 /*

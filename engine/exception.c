@@ -43,6 +43,7 @@ struct fwe_exit {
 	struct rte_ring *up;
 	struct rte_ring *down;
 	struct rte_mempool *pool; /* for what comes from the kernel */
+	struct fwe_waker *waker;  /* of whom that is for */
 	__u32 ifindex;
 	__u32 queues_count; /* 0: the port itself is the kernel's */
 	int queues[FWE_TAP_QUEUES];
@@ -97,6 +98,7 @@ static struct fwe_exit *fwe_exit_new(unsigned int number, const struct fwe_face 
 		return NULL;
 	memset(exit, 0, sizeof(*exit));
 	exit->pool = pool;
+	exit->waker = face->waker;
 	exit->ifindex = face->ifindex;
 	exit->queues_count = face->queues_count;
 	exit->queues_used = !!face->queues_count;
@@ -246,6 +248,8 @@ static int fwe_queue_down(struct fwe_exit *exit, __u32 queue)
 		(void)rte_ring_sp_enqueue(exit->down, frame);
 	}
 	exit->from_kernel += count;
+	if (count)
+		fwe_wake(exit->waker);
 	return count;
 }
 

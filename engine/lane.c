@@ -49,7 +49,14 @@ void fwe_lane_free(struct fwe_lane *lane)
 	rte_free(lane);
 }
 
+void fwe_lane_set_wakers(struct fwe_lane *lane, struct fwe_waker *worker, struct fwe_waker *io)
+{
+	lane->worker = worker;
+	lane->io = io;
+}
+
 void fwe_lane_set_polled(struct fwe_lane *lane, __u32 polled)
 {
 	FW_WRITE_ONCE(lane->polled, polled);
+	fwe_wake(lane->worker);
 }

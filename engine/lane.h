@@ -17,6 +17,8 @@ struct fwe_lane {
 	struct rte_ring *in;
 	struct rte_ring *out; /* NULL: the worker transmits itself */
 	__u32 polled;         /* the worker polls the port's queue, too */
+	struct fwe_waker *worker;
+	struct fwe_waker *io;
 	/* the I/O core's: put into `in`, and given to the device out of `out` */
 	__u64 handed __attribute__((aligned(64)));
 	__u64 returned;
@@ -51,6 +53,7 @@ static __always_inline __u32 fwe_lane_put(struct fwe_lane *lane, struct rte_mbuf
 
 	/* ahead of `done`, which tells the I/O core that it may look */
 	__atomic_store_n(&lane->put, lane->put + put, __ATOMIC_RELEASE);
+	fwe_wake(lane->io);
 	return put;
 }
 

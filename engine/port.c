@@ -7,6 +7,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
+#include <rte_log.h>
 #include <rte_mbuf.h>
 
 #include "engine.h"
@@ -87,7 +88,8 @@ int fwe_port_queues(uint16_t port, uint16_t *rx, uint16_t *tx)
 	return 0;
 }
 
-static int fwe_port_configure(uint16_t port, const struct fwe_port_config *config)
+static int fwe_port_configure(uint16_t port, const struct fwe_port_config *config,
+			      uint16_t interrupts)
 {
 	const uint64_t wanted = RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_TCP;
 	struct rte_eth_conf conf = {};
@@ -98,6 +100,7 @@ static int fwe_port_configure(uint16_t port, const struct fwe_port_config *confi
 		return rc;
 	if (config->mtu)
 		conf.rxmode.mtu = config->mtu;
+	conf.intr_conf.rxq = interrupts;
 	if (info.max_rx_queues < config->rx_queues || info.max_tx_queues < config->tx_queues)
 		return -ENODEV;
 	/* a virtual device that says no way to spread flows has one of its own */
@@ -122,15 +125,26 @@ static int fwe_port_set_up(uint16_t port, const struct fwe_port_config *config,
 	return rc;
 }
 
-int fwe_port_start(uint16_t port, const struct fwe_port_config *config, struct rte_mempool *pool)
+static int fwe_port_begin(uint16_t port, const struct fwe_port_config *config, uint16_t interrupts,
+			  struct rte_mempool *pool)
 {
-	struct rte_ether_addr address;
-	int rc = fwe_port_configure(port, config);
+	int rc = fwe_port_configure(port, config, interrupts);
 
 	if (!rc)
 		rc = fwe_port_set_up(port, config, pool);
 	if (!rc)
 		rc = rte_eth_dev_start(port);
+	return rc;
+}
+
+int fwe_port_start(uint16_t port, const struct fwe_port_config *config, struct rte_mempool *pool)
+{
+	struct rte_ether_addr address;
+	int rc = fwe_port_begin(port, config, config->interrupts, pool);
+
+	/* a driver that has none may say so here, or where it starts */
+	if (rc && config->interrupts)
+		rc = fwe_port_begin(port, config, 0, pool);
 	if (rc)
 		return rc;
 	/* beside its own: a virtual device's may be that of somebody else's interface */
@@ -142,6 +156,33 @@ int fwe_port_start(uint16_t port, const struct fwe_port_config *config, struct r
 	if (rc || rte_eth_allmulticast_enable(port))
 		(void)rte_eth_promiscuous_enable(port);
 	return 0;
+}
+
+static int fwe_queue_wakes(uint16_t port, uint16_t queue)
+{
+	struct rte_eth_dev_info info;
+	int rc;
+
+	if (rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue) < 0)
+		return 0;
+	rc = rte_eth_dev_rx_intr_enable(port, queue);
+	if (!rc)
+		(void)rte_eth_dev_rx_intr_disable(port, queue);
+	/* its descriptor is the kernel's own, which tells of frames always */
+	return !rc || (rc == -ENOTSUP && !rte_eth_dev_info_get(port, &info) &&
+		       !strcmp(info.driver_name, "net_tap"));
+}
+
+int fwe_port_wakes(uint16_t port, uint16_t rx_queues)
+{
+	int type = rte_log_register("lib.ethdev"), level = rte_log_get_level(type), wakes = 1;
+
+	/* that a device has none is no error */
+	rte_log_set_level(type, RTE_LOG_CRIT);
+	for (uint16_t queue = 0; queue < rx_queues; queue++)
+		wakes &= fwe_queue_wakes(port, queue);
+	rte_log_set_level(type, level);
+	return wakes;
 }
 
 void fwe_port_stop(uint16_t port)

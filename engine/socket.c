@@ -327,6 +327,13 @@ static void fwe_socket_push(struct fwe_socket *socket)
 		(void)sendto(socket->fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
 }
 
+int fwe_sockets_unsent(const struct fwe_sockets *sockets)
+{
+	const struct fwe_xring *tx = &sockets->queue[0]->tx;
+
+	return __atomic_load_n(tx->consumer, __ATOMIC_ACQUIRE) != tx->mine;
+}
+
 __u32 fwe_sockets_receive(struct fwe_sockets *sockets, struct rte_mbuf **frames, __u32 room)
 {
 	__u32 count = 0, first = sockets->next++;

@@ -29,6 +29,8 @@ __u32 fwe_sockets_count(const struct fwe_sockets *sockets);
 int fwe_sockets_fd(const struct fwe_sockets *sockets, __u32 queue);
 struct fwe_socket_counts fwe_sockets_sum(const struct fwe_sockets *sockets);
 
+/* True if the kernel has not taken yet what it was given to send. Of the thread that sends. */
+int fwe_sockets_unsent(const struct fwe_sockets *sockets);
 /* As rte_eth_rx_burst() and rte_eth_tx_burst(). Of one thread. */
 __u32 fwe_sockets_receive(struct fwe_sockets *sockets, struct rte_mbuf **frames, __u32 room);
 __u32 fwe_sockets_send(struct fwe_sockets *sockets, struct rte_mbuf **frames, __u32 count);

@@ -9,9 +9,9 @@
 
 #include "burst.h"
 #include "copy.h"
-#include "idle.h"
 #include "lane.h"
 #include "schedule.h"
+#include "sleep.h"
 #include "socket.h"
 
 enum {
@@ -80,6 +80,7 @@ struct fwe_worker {
 	/* the worker's alone */
 	struct fwe_config config __attribute__((aligned(64)));
 	struct fwe_port port[FWE_PORTS_MAX];
+	struct fwe_sleeper *sleeper; /* NULL: it polls */
 	const struct fwe_memory *entered_with;
 	struct fwe_trial trial;
 	__u64 clock_tsc;
@@ -136,6 +137,16 @@ static const char *fwe_wrong(const struct fwe_config *config)
 	return NULL;
 }
 
+static struct fwe_sleeper *fwe_worker_sleeper(const struct fwe_config *config)
+{
+	struct fwe_input inputs[FWE_PORTS_MAX];
+
+	for (__u32 i = 0; i < config->ports_count; i++)
+		inputs[i] = (struct fwe_input){config->ports[i].sockets, config->ports[i].id,
+					       config->ports[i].rx_queue, config->ports[i].wakes};
+	return fwe_sleeper_new(config->waker, config->sleep_us_max, inputs, config->ports_count);
+}
+
 struct fwe_worker *fwe_worker_new(const struct fwe_config *config, const char **error)
 {
 	struct fwe_worker *worker;
@@ -150,6 +161,14 @@ struct fwe_worker *fwe_worker_new(const struct fwe_config *config, const char **
 		return NULL;
 	}
 	worker->config = *config;
+	if (config->sleep_us_max) {
+		worker->sleeper = fwe_worker_sleeper(config);
+		if (!worker->sleeper) {
+			fwe_worker_free(worker);
+			*error = "memory is short";
+			return NULL;
+		}
+	}
 	if (!config->burst)
 		worker->config.burst = FWE_BURST;
 	memcpy(worker->port, config->ports, config->ports_count * sizeof(*config->ports));
@@ -169,12 +188,20 @@ void fwe_worker_free(struct fwe_worker *worker)
 {
 	for (__u32 i = 0; worker && i < worker->config.ports_count; i++)
 		rte_pktmbuf_free_bulk(worker->shaped[i].frame, worker->shaped[i].count);
+	if (worker)
+		fwe_sleeper_free(worker->sleeper);
 	rte_free(worker);
 }
 
 void fwe_worker_stop(struct fwe_worker *worker)
 {
 	__atomic_store_n(&worker->stop, 1, __ATOMIC_RELEASE);
+	fwe_worker_wake(worker);
+}
+
+void fwe_worker_wake(struct fwe_worker *worker)
+{
+	fwe_wake(worker->config.waker);
 }
 
 const struct fwe_stats *fwe_worker_stats(const struct fwe_worker *worker)
@@ -190,16 +217,19 @@ const __u64 *fwe_worker_load(const struct fwe_worker *worker)
 void fwe_worker_set_memory(struct fwe_worker *worker, const struct fwe_memory *memory)
 {
 	__atomic_store_n(&worker->memory, memory, __ATOMIC_RELEASE);
+	fwe_worker_wake(worker);
 }
 
 void fwe_worker_set_framings(struct fwe_worker *worker, struct fw_engine_framings *framings)
 {
 	__atomic_store_n(&worker->framings, framings, __ATOMIC_RELEASE);
+	fwe_worker_wake(worker);
 }
 
 void fwe_worker_set_schedules(struct fwe_worker *worker, const struct fwe_schedules *schedules)
 {
 	__atomic_store_n(&worker->schedules, schedules, __ATOMIC_RELEASE);
+	fwe_worker_wake(worker);
 }
 
 void fwe_worker_copy(struct fwe_worker *worker, __u32 output, __u64 inputs,
@@ -455,11 +485,22 @@ static __noinline __u32 fwe_shaped_send(struct fwe_worker *worker)
 	return moved;
 }
 
+static __always_inline void fwe_send_now(struct fwe_worker *worker, __u32 number,
+					 struct rte_mbuf **frames, __u32 count)
+{
+	__u32 sent = fwe_transmit(&worker->port[number], frames, count);
+
+	worker->stats.sent += sent;
+	if (fw_unlikely(sent < count)) {
+		worker->stats.tx_dropped += count - sent;
+		worker->stats.tx_dropped_at[number] += count - sent;
+		rte_pktmbuf_free_bulk(frames + sent, count - sent);
+	}
+}
+
 static __always_inline void fwe_send(struct fwe_worker *worker, __u32 number)
 {
 	struct fwe_output *output = &worker->output[number];
-	const struct fwe_port *port = &worker->port[number];
-	__u32 sent;
 
 	if (fw_unlikely(worker->shaped_ports >> number & 1)) {
 		__u32 all = output->count;
@@ -468,13 +509,7 @@ static __always_inline void fwe_send(struct fwe_worker *worker, __u32 number)
 						 output->frame, all, worker->now_ns);
 		worker->stats.sent += all - output->count;
 	}
-	sent = fwe_transmit(port, output->frame, output->count);
-	worker->stats.sent += sent;
-	if (fw_unlikely(sent < output->count)) {
-		worker->stats.tx_dropped += output->count - sent;
-		worker->stats.tx_dropped_at[number] += output->count - sent;
-		rte_pktmbuf_free_bulk(output->frame + sent, output->count - sent);
-	}
+	fwe_send_now(worker, number, output->frame, output->count);
 	output->count = 0;
 }
 
@@ -524,6 +559,50 @@ static __always_inline void fwe_charge(struct fwe_worker *worker, __u32 bucket, 
 	worker->stats.charged += cost;
 }
 
+/* Frames whose outcomes differ: each goes its way. The path that all took, or FWE_PATHS. */
+static __noinline enum fwe_path fwe_part(struct fwe_worker *worker, const struct fwe_port *port,
+					 struct rte_mbuf **frames,
+					 const struct fwe_outcome *outcomes, __u32 count)
+{
+	struct rte_mbuf *others[FWE_BURST_MAX];
+	__u32 others_count = 0, hits = 0, framed_hits = 0;
+	__u8 reasons[FWE_BURST_MAX];
+	__u64 used = 0;
+
+	for (__u32 i = 0; i < count; i++) {
+		const struct fwe_outcome *outcome = &outcomes[i];
+		struct fwe_output *output;
+
+		hits += outcome->way == FWE_HIT_PLAIN;
+		framed_hits += outcome->way == FWE_HIT_FRAMED;
+		if (fw_unlikely(outcome->output < 0)) {
+			reasons[others_count] = outcome->reason;
+			others[others_count++] = frames[i];
+			continue;
+		}
+		output = &worker->output[outcome->output];
+		output->leaf[output->count] = outcome->leaf;
+		output->frame[output->count++] = frames[i];
+		used |= 1ULL << outcome->output;
+	}
+	worker->stats.hits += hits + framed_hits;
+	worker->stats.reasons[FW_R_FAST] += hits;
+	for (; used; used &= used - 1) {
+		__u32 number = __builtin_ctzll(used);
+
+		if (fw_unlikely(worker->copies[number].inputs >> port->number & 1))
+			fwe_copy_all(worker, number);
+		fwe_send(worker, number);
+	}
+	if (fw_unlikely(others_count))
+		fwe_hand_out(worker, port, others, reasons, others_count);
+	if (hits == count)
+		return FWE_PATH_PLAIN;
+	if (others_count == count)
+		return FWE_PATH_KERNEL;
+	return hits || others_count ? FWE_PATHS : FWE_PATH_OTHER;
+}
+
 /* The path that all of them took, or FWE_PATHS. `charged`: frames have buckets. */
 static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 						 const struct fwe_port *port,
@@ -531,11 +610,11 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 						 const int charged)
 {
 	__u32 buckets[FWE_BURST_MAX], extra[FWE_BURST_MAX];
-	struct rte_mbuf *others[FWE_BURST_MAX];
-	__u8 reasons[FWE_BURST_MAX], kinds[FWE_BURST_MAX];
+	struct fwe_outcome outcomes[FWE_BURST_MAX];
+	__u8 kinds[FWE_BURST_MAX];
 	__u64 homes[FWE_BURST_MAX];
-	__u32 others_count = 0, ifindex = port->ifindex, watched;
-	__u64 used = 0, hits = 0, other_hits = 0;
+	__u32 ifindex = port->ifindex, watched, differs = 0;
+	__u16 output;
 
 	fwe_fetch_frames(frames, count);
 	/* a watched tuple is looked for step by step */
@@ -552,45 +631,30 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 		if (ahead && fw_likely(kinds[i] != FWE_OTHER))
 			fwe_fetch_flow(fw_flow_get(homes[i]), kinds[i] >= FWE_UDP6);
 	}
+	if (fw_unlikely(watched))
+		memset(kinds, FWE_OTHER, count);
 	for (__u32 i = 0; i < count; i++) {
-		enum fwe_kind kind = fw_unlikely(watched) ? FWE_OTHER : kinds[i];
-		__u64 before = hits;
-		struct fwe_outcome outcome =
-			fwe_handle(frames[i], port, kind, homes[i], &hits, &other_hits);
-		struct fwe_output *output;
+		const struct fwe_outcome outcome = fwe_handle(frames[i], port, kinds[i], homes[i]);
 
 		if (charged)
 			fwe_charge(worker, buckets[i],
-				   outcome.output < 0 ? FWE_PATH_KERNEL
-				   : hits != before   ? FWE_PATH_PLAIN
-						      : FWE_PATH_OTHER,
+				   outcome.output < 0             ? FWE_PATH_KERNEL
+				   : outcome.way == FWE_HIT_PLAIN ? FWE_PATH_PLAIN
+								  : FWE_PATH_OTHER,
 				   extra[i]);
-		if (fw_unlikely(outcome.output < 0)) {
-			reasons[others_count] = outcome.reason;
-			others[others_count++] = frames[i];
-			continue;
-		}
-		output = &worker->output[outcome.output];
-		output->leaf[output->count] = outcome.leaf;
-		output->frame[output->count++] = frames[i];
-		used |= 1ULL << outcome.output;
+		outcomes[i] = outcome;
+		differs |= (__u16)outcome.output ^ (__u16)outcomes[0].output;
+		differs |= outcome.way ^ FWE_HIT_PLAIN;
 	}
-	worker->stats.hits += hits + other_hits;
-	worker->stats.reasons[FW_R_FAST] += hits;
-	for (; used; used &= used - 1) {
-		__u32 number = __builtin_ctzll(used);
-
-		if (fw_unlikely(worker->copies[number].inputs >> port->number & 1))
-			fwe_copy_all(worker, number);
-		fwe_send(worker, number);
-	}
-	if (fw_unlikely(others_count))
-		fwe_hand_out(worker, port, others, reasons, others_count);
-	if (fw_likely(hits == count))
-		return FWE_PATH_PLAIN;
-	if (others_count == count)
-		return FWE_PATH_KERNEL;
-	return hits || others_count ? FWE_PATHS : FWE_PATH_OTHER;
+	output = outcomes[0].output;
+	/* most bursts are hits that leave at one port */
+	if (fw_unlikely(differs || worker->shaped_ports >> output & 1 ||
+			worker->copies[output].inputs >> port->number & 1))
+		return fwe_part(worker, port, frames, outcomes, count);
+	worker->stats.hits += count;
+	worker->stats.reasons[FW_R_FAST] += count;
+	fwe_send_now(worker, output, frames, count);
+	return FWE_PATH_PLAIN;
 }
 
 /* Of a burst that an I/O core has handed over. */
@@ -696,15 +760,37 @@ __u32 fwe_worker_turn(struct fwe_worker *worker)
 	return fwe_turn(worker);
 }
 
+static __u32 fwe_turn_before_sleep(void *worker)
+{
+	return fwe_turn(worker);
+}
+
+static __noinline __u32 fwe_worker_sleep(struct fwe_worker *worker, __u32 idle)
+{
+	for (__u32 i = 0; i < worker->config.ports_count; i++) {
+		const struct fwe_lane *lane = worker->port[i].lane;
+
+		fwe_sleeper_set_read(worker->sleeper, i, !lane || FW_READ_ONCE(lane->polled));
+	}
+	idle = fwe_sleep(worker->sleeper, &worker->stats.slept, idle, fwe_turn_before_sleep,
+			 worker);
+	/* a counter of cycles may have slept, too */
+	worker->clock_tsc = rte_rdtsc() - worker->clock_every;
+	return idle;
+}
+
 int fwe_worker_run(void *argument)
 {
 	struct fwe_worker *worker = argument;
 	__u32 idle = 0;
 
 	fwe_enter(worker);
+	if (worker->sleeper)
+		fwe_sleeper_enter();
 	while (!__atomic_load_n(&worker->stop, __ATOMIC_ACQUIRE)) {
 		idle = fwe_turn(worker) ? 0 : idle + 1;
-		fwe_idle(idle, worker->config.sleep_us_max);
+		if (fw_unlikely(idle > FWE_IDLE_TURNS && worker->sleeper))
+			idle = fwe_worker_sleep(worker, idle);
 	}
 	worker->entered = 0;
 	return 0;

@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .flag("-include")
         .flag("rte_config.h")
         .flag(machine())
+        .flag("-fno-slp-vectorize")
         .flag("-std=gnu11")
         .opt_level(3)
         .force_frame_pointer(false)
@@ -75,6 +76,7 @@ fn bindings(engine: &Path) -> Result<(), Box<dyn Error>> {
                 "dispatch.h",
                 "rings.h",
                 "schedule.h",
+                "sleep.h",
                 "socket.h",
                 "steer.h",
                 "trial.h",

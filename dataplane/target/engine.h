@@ -37,6 +37,7 @@ typedef struct fw_engine_ctx {
 	__u32 more; /* octets in other segments */
 	__u32 port;
 	__u32 noted; /* XDP had it before, and noted what a TCP segment says */
+	__u32 quick; /* a hit that is not as most are is left as it is */
 	__u64 home;  /* of the flow that a plain frame's key names */
 } fw_ctx;
 #include "wire.h"
@@ -47,9 +48,11 @@ typedef struct fw_engine_ctx {
 				 : (void)(*(to) += (what)))
 
 /* Homes of a burst's flows are known before its first frame is handled. */
-#define FW_TARGET_KNOWS_HOME   1
-#define fw_hit_find4(ctx, key) fw_find4_from(key, (ctx)->home)
-#define fw_hit_find6(ctx, key) fw_find6_from(key, (ctx)->home)
+#define FW_TARGET_KNOWS_HOME 1
+#define fw_hit_find4(ctx, key)                                                                     \
+	((ctx)->quick ? fw_find4_at(key, (ctx)->home) : fw_find4_from(key, (ctx)->home))
+#define fw_hit_find6(ctx, key)                                                                     \
+	((ctx)->quick ? fw_find6_at(key, (ctx)->home) : fw_find6_from(key, (ctx)->home))
 
 enum {
 	/* Of ifindex to output, a power of two and more than there are ports. */
@@ -168,7 +171,8 @@ static __always_inline int fw_copy_mark(fw_ctx *ctx, __u32 olist, __u32 kind, vo
 
 static __always_inline int fw_adjust_head(fw_ctx *ctx, int delta)
 {
-	if (delta < ctx->room - ctx->data || delta > ctx->end - ctx->data - FW_ETH_LEN)
+	if (ctx->quick || delta < ctx->room - ctx->data ||
+	    delta > ctx->end - ctx->data - FW_ETH_LEN)
 		return -1;
 	ctx->data += delta;
 	return 0;
@@ -214,7 +218,10 @@ static __always_inline __u32 fw_cpu_id(void)
 
 static __always_inline struct fw_flow *fw_flow_get(__u64 index)
 {
-	return &fw_env.flows[index & fw_cfg.flow_mask];
+	struct fw_flow *flow = &fw_env.flows[index & fw_cfg.flow_mask];
+
+	__builtin_assume(flow != NULL);
+	return flow;
 }
 
 /* The port's number among the engine's, or -1. */
@@ -238,6 +245,7 @@ static __always_inline const struct fw_nexthop *fw_nexthop_get(__u64 index)
 
 	if (fw_unlikely(index > fw_env.nexthops_max))
 		return NULL;
+	__builtin_assume(nh != NULL);
 	fw_env.output = fw_engine_output(nh->port);
 	return fw_likely(fw_env.output >= 0) ? nh : NULL;
 }

@@ -151,6 +151,8 @@ fn an_io_core_hands_flows_to_workers() {
     documented.check("engine dispatch", &all);
     site.change("lan0", "balanced");
     site.until_mode("lan0", "balanced");
+    // one port is balanced, one dispatched; nothing of their devices wakes the I/O core
+    site.engine.sleeps(&site.router, 256);
     site.round();
     let refused = site.router.run(&["engine", "dispatch", "lan0", "rss"]);
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -211,6 +213,8 @@ fn an_io_core_reads_shared_ports() {
     });
     site.until_fast();
     site.until_all_work();
+    site.engine.sleeps(&site.router, 10_000);
+    site.round();
     site.end();
 }
 

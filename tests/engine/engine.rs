@@ -6,7 +6,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use freeway_lab::Lab;
-use freeway_testkit::engine::{Engine, engine, take_ports};
+use freeway_lab::frame::{MAC_LAN, MAC_WAN};
+use freeway_testkit::engine::{Device, Engine, engine, take_ports, take_ports_of};
 use freeway_testkit::*;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -168,6 +169,81 @@ fn flows_of_ipv6_are_forwarded_by_the_engine() {
         "{flows:#?}"
     );
     site.router.stop();
+}
+
+/// Numbered datagrams at once, to cores that sleep: they come whole and in order.
+#[track_caller]
+fn arrive_in_order(ends: &(UdpSocket, UdpSocket), server: SocketAddr) {
+    const AT_ONCE: u32 = 100;
+    for number in 0..AT_ONCE {
+        ends.0.send_to(&number.to_be_bytes(), server).unwrap();
+    }
+    let mut room = [0; 64];
+    for number in 0..AT_ONCE {
+        let len = ends.1.recv(&mut room).unwrap();
+        assert_eq!(room[..len], number.to_be_bytes(), "datagram {number}");
+    }
+}
+
+/// Where frames of the device wake nobody the core naps, else it sleeps; what comes then is fast, and what the kernel has
+/// decided meanwhile holds.
+#[test]
+fn cores_without_traffic_sleep() {
+    let Some(_machine) = machine() else { return };
+    for (device, nap_us, words) in [
+        (Device::AfPacket, 256, "lan0 is up; it has no interrupts"),
+        (Device::Tap, 10_000, "lan0 is up; its frames wake"),
+    ] {
+        let lab = build("nat");
+        let ports = [("lan0".into(), MAC_LAN), ("wan0".into(), MAC_WAN)];
+        let config = take_ports_of(lab.router(), 0, device, &ports);
+        let engine = Engine::start(&lab, &config);
+        // a bridge hears late that a port of its has a carrier
+        until("the bridges' ports", Duration::from_secs(20), || {
+            let shown = lab
+                .router()
+                .tool("ip -d link show type bridge_slave")
+                .unwrap();
+            let down = shown.contains("state DOWN") || shown.contains("state disabled");
+            (!down).then_some(())
+        });
+        let router = Site::daemon(&lab);
+        let mut site = Site {
+            router,
+            engine,
+            config,
+            lab,
+        };
+        let ends = site.ends();
+        site.until_fast(&ends);
+        site.engine.sleeps(&site.router, nap_us);
+        arrive_in_order(&ends, address(SERVER));
+        let router = site.lab.router();
+        router
+            .tool_with_input(
+                "nft -f -",
+                "table inet late {\n chain c {\n type filter hook forward priority -1\n udp dport 5000 drop\n }\n}\n",
+            )
+            .unwrap();
+        until("the end of its flows", Duration::from_secs(10), || {
+            site.router
+                .flows("proto udp dport 5000 state active")
+                .is_empty()
+                .then_some(())
+        });
+        ends.1
+            .set_read_timeout(Some(Duration::from_millis(300)))
+            .unwrap();
+        ends.0.send_to(b"late", SERVER).unwrap();
+        assert!(ends.1.recv(&mut [0; 64]).is_err(), "it passed the new rule");
+        let counts = site.router.status()["engine"]["counts"].clone();
+        assert!(counts["asleep_permille"].as_u64() > Some(0), "{counts:#}");
+        site.router.signal(Signal::SIGTERM);
+        site.engine.signal(Signal::SIGTERM);
+        assert!(site.engine.wait().success());
+        let log = site.engine.log();
+        assert!(log.contains(words), "{log}");
+    }
 }
 
 /// A new rule, a shaper that the engine has not: what the kernel decides holds for the engine's frames, too.

@@ -147,6 +147,9 @@ fn flows_are_handed_to_the_engine() {
     assert_eq!(explained["verdict"], "fast", "{explained:#}");
     let summary = explained["summary"].as_str().unwrap();
     assert!(summary.contains("by the engine"), "{explained:#}");
+    // its sockets wake it
+    site.engine.sleeps(&site.router, 10_000);
+    path::send(&ends, address(SERVER), 20);
     // one whose worker stands still is given nothing more
     site.engine.signal(Signal::SIGSTOP);
     until("the daemon's word of it", PATIENCE, || {

@@ -74,7 +74,7 @@ pub enum Idle {
     /// It looks for frames all the time: the least delay, and a core that is always busy.
     #[default]
     Poll,
-    /// It sleeps, the longer the less there is to do, up to a millisecond.
+    /// It sleeps until frames come, or where a device cannot wake it, naps.
     Sleep,
 }
 
@@ -463,6 +463,10 @@ pub struct EngineCounts {
     pub not_copied: u64,
     /// Share of the last second that the workers spent with frames, in thousandths: their mean.
     pub busy_permille: u32,
+    /// Share that they slept, likewise.
+    pub asleep_permille: u32,
+    /// How often they woke.
+    pub wakeups: u64,
     /// Frames of a mean burst, in hundredths.
     pub burst_percent: u32,
     /// Cycles of a frame.
@@ -499,6 +503,10 @@ pub struct WorkerCounts {
     pub cpu: u32,
     /// Share of the last second that it spent with frames, in thousandths.
     pub busy_permille: u32,
+    /// Share that it slept, likewise.
+    pub asleep_permille: u32,
+    /// How often it woke.
+    pub wakeups: u64,
     /// Frames that it took.
     pub packets: u64,
     /// Frames of a mean burst, in hundredths.
@@ -517,6 +525,10 @@ pub struct IoCounts {
     pub cpu: u32,
     /// Share of the last second that it spent with frames, in thousandths.
     pub busy_permille: u32,
+    /// Share that it slept, likewise.
+    pub asleep_permille: u32,
+    /// How often it woke.
+    pub wakeups: u64,
     /// Frames that it read.
     pub packets: u64,
     /// Frames that it sent for workers.

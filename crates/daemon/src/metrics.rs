@@ -457,6 +457,18 @@ fn engine(page: &mut Page, status: &Status) {
         "Share of the last second that the workers spent with frames: their mean.",
         f64::from(counts.busy_permille) / 1000.0,
     );
+    page.single(
+        "freeway_engine_asleep_ratio",
+        "gauge",
+        "Share of the last second that the workers slept: their mean.",
+        f64::from(counts.asleep_permille) / 1000.0,
+    );
+    page.single(
+        "freeway_engine_wakeups_total",
+        "counter",
+        "How often workers that slept woke.",
+        counts.wakeups,
+    );
     cores(page, counts);
     page.single(
         "freeway_engine_free_buffers",
@@ -522,18 +534,43 @@ fn classes(page: &mut Page, engine: &EngineStatus) {
 
 /// Of each core of the engine's, in the order of the configuration.
 fn cores(page: &mut Page, counts: &EngineCounts) {
-    let name = "freeway_engine_core_busy_ratio";
-    let help = "Share of the last second that a core spent with frames.";
-    page.family(name, "gauge", help);
     let workers = counts.workers.iter().zip(0..);
-    let workers = workers.map(|(core, number)| ("worker", number, core.cpu, core.busy_permille));
+    let workers = workers.map(|(core, number)| {
+        let figures = [core.busy_permille, core.asleep_permille];
+        ("worker", number, core.cpu, figures, core.wakeups)
+    });
     let io = counts.io.iter().zip(0..);
-    let io = io.map(|(core, number)| ("io", number, core.cpu, core.busy_permille));
-    for (kind, number, cpu, busy_permille) in workers.chain(io) {
-        let (number, cpu) = (number.to_string(), cpu.to_string());
-        let labels = [("kind", kind), ("number", &number), ("cpu", &cpu)];
-        page.sample(name, &labels, f64::from(busy_permille) / 1000.0);
-    }
+    let io = io.map(|(core, number)| {
+        let figures = [core.busy_permille, core.asleep_permille];
+        ("io", number, core.cpu, figures, core.wakeups)
+    });
+    let all: Vec<_> = workers.chain(io).collect();
+    let mut family = |name, kind, help, figure: &dyn Fn([u32; 2], u64) -> f64| {
+        page.family(name, kind, help);
+        for (kind, number, cpu, shares, wakeups) in &all {
+            let (number, cpu) = (number.to_string(), cpu.to_string());
+            let labels = [("kind", *kind), ("number", &number), ("cpu", &cpu)];
+            page.sample(name, &labels, figure(*shares, *wakeups));
+        }
+    };
+    family(
+        "freeway_engine_core_busy_ratio",
+        "gauge",
+        "Share of the last second that a core spent with frames.",
+        &|[busy, _], _| f64::from(busy) / 1000.0,
+    );
+    family(
+        "freeway_engine_core_asleep_ratio",
+        "gauge",
+        "Share of the last second that a core slept.",
+        &|[_, asleep], _| f64::from(asleep) / 1000.0,
+    );
+    family(
+        "freeway_engine_core_wakeups_total",
+        "counter",
+        "How often a core that slept woke.",
+        &|_, wakeups| wakeups as f64,
+    );
 }
 
 /// Accounts of connections, if anybody is told of them.

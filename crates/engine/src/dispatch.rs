@@ -10,8 +10,9 @@ use freeway_api::engine::{
 use crate::controller::{Controller, Owner, Seen, in_turn};
 use crate::ffi::fwe_tsc_hz;
 use crate::io::{Io, Key};
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, reading};
 use crate::port::Port;
+use crate::wakers::Wakers;
 use crate::workers::{Workers, mean, permille, sleep_us_max};
 
 /// A port as it is dispatched.
@@ -31,7 +32,8 @@ pub(crate) struct Dispatch {
     key: Key,
     controller: Controller,
     workers: usize,
-    reported: (Instant, Vec<u64>),
+    /// Cycles of each I/O core at the last report, with frames and asleep.
+    reported: (Instant, Vec<(u64, u64)>),
     looked: Vec<u64>,
 }
 
@@ -42,6 +44,7 @@ impl Dispatch {
         ports: &[Port],
         lanes: &Lanes,
         workers: &Workers,
+        wakers: &Wakers,
         key: Key,
     ) -> Result<Self, String> {
         let cpus = config.workers();
@@ -51,7 +54,7 @@ impl Dispatch {
         for (at, cpu) in config.io_cores.iter().enumerate().take(ports.len()) {
             let lcore = (cpus.len() + 1 + at) as u32;
             let own: Vec<_> = numbers(at).collect();
-            let sleep = sleep_us_max(config.idle);
+            let sleep = (sleep_us_max(config.idle), wakers.of_io(at));
             ios.push(Io::start(
                 ports,
                 &own,
@@ -64,7 +67,7 @@ impl Dispatch {
         let places = ports.iter().enumerate().map(|(number, port)| Place {
             name: port.name().into(),
             ifindex: port.ifindex,
-            io: (count > 0).then(|| (number % count, (number / count) as u32)),
+            io: (count > 0).then(|| (reading(number, count), (number / count) as u32)),
             mode: DispatchMode::Rss,
             modes: port.modes(cpus.len(), count > 0),
         });
@@ -72,7 +75,7 @@ impl Dispatch {
         crowd.sort_unstable();
         crowd.dedup();
         let mut all = Self {
-            reported: (Instant::now(), vec![0; ios.len()]),
+            reported: (Instant::now(), vec![(0, 0); ios.len()]),
             looked: vec![0; ios.len()],
             ios,
             places: places.collect(),
@@ -260,10 +263,11 @@ impl Dispatch {
         // SAFETY: DPDK has been started.
         let tsc_hz = unsafe { fwe_tsc_hz() } as f64;
         let all: Vec<_> = self.ios.iter().map(Io::stats).collect();
-        let cycles = all.iter().map(|stats| stats.cycles).collect();
+        let cycles = all.iter().map(|stats| (stats.cycles, stats.slept.cycles));
+        let cycles = cycles.collect();
         let (since, before) = std::mem::replace(&mut self.reported, (Instant::now(), cycles));
         let elapsed = (since.elapsed().as_secs_f64() * tsc_hz).max(1.0);
-        for ((stats, before), io) in all.iter().zip(before).zip(&self.ios) {
+        for ((stats, (busy, asleep)), io) in all.iter().zip(before).zip(&self.ios) {
             counts.tx_dropped += stats.tx_dropped;
             counts.dispatch_dropped += stats.dropped;
             counts.moves += stats.moves;
@@ -271,7 +275,9 @@ impl Dispatch {
             counts.parked += stats.parked;
             counts.io.push(IoCounts {
                 cpu: io.cpu,
-                busy_permille: permille(stats.cycles.wrapping_sub(before), elapsed),
+                busy_permille: permille(stats.cycles.wrapping_sub(busy), elapsed),
+                asleep_permille: permille(stats.slept.cycles.wrapping_sub(asleep), elapsed),
+                wakeups: stats.slept.times,
                 packets: stats.packets,
                 transmitted: stats.transmitted,
                 receive_cycles: mean(stats.receive_cycles, stats.packets),

@@ -12,9 +12,11 @@ use crate::ffi::{
     fwe_exits, fwe_exits_counts, fwe_exits_free, fwe_exits_new, fwe_exits_set_leaves,
     fwe_exits_sum, fwe_exits_turn, fwe_face, fwe_thread_register, fwe_thread_unregister,
 };
+use crate::lanes::sourcing;
 use crate::pool::Pool;
 use crate::port::Port;
 use crate::tap::Tap;
+use crate::wakers::Wakers;
 
 /// How often the thread looks whether it is to end.
 const TURN_MS: c_int = 100;
@@ -34,15 +36,22 @@ unsafe impl Send for Pointer {}
 
 impl Exits {
     /// Starts the thread.
-    pub fn start(ports: &[Port], workers: usize, pool: &Pool) -> Result<Self, String> {
+    pub(crate) fn start(
+        ports: &[Port],
+        workers: usize,
+        wakers: &Wakers,
+        pool: &Pool,
+    ) -> Result<Self, String> {
         let faces: Vec<_> = ports
             .iter()
-            .map(|port| {
+            .enumerate()
+            .map(|(number, port)| {
                 let queues = port.tap().map_or(&[][..], Tap::queues);
                 fwe_face {
                     queues: queues.as_ptr(),
                     queues_count: queues.len() as u32,
                     ifindex: port.ifindex,
+                    waker: wakers.of_worker(sourcing(number, workers)),
                 }
             })
             .collect();

@@ -10,7 +10,7 @@ use freeway_abi::FW_HASH_KEYS;
 use crate::ffi::{
     fwe_io, fwe_io_assign, fwe_io_config, fwe_io_free, fwe_io_is_quiet, fwe_io_new, fwe_io_owners,
     fwe_io_pause, fwe_io_port, fwe_io_resume, fwe_io_run, fwe_io_stats, fwe_io_stop,
-    fwe_lcore_launch, fwe_lcore_wait,
+    fwe_lcore_launch, fwe_lcore_wait, fwe_waker,
 };
 use crate::lanes::Lanes;
 use crate::port::Port;
@@ -39,7 +39,7 @@ impl Io {
         ports: &[usize],
         lanes: &Lanes,
         workers: usize,
-        sleep_us_max: u32,
+        (sleep_us_max, waker): (u32, *mut fwe_waker),
         (lcore, cpu): (u32, u32),
     ) -> Result<Self, String> {
         let own = ports.iter().filter_map(|number| {
@@ -50,7 +50,7 @@ impl Io {
                 id: port.number(),
                 rx_queues: port.rx_queues(),
                 tx_queue: 0,
-                pad: 0,
+                wakes: port.wakes().into(),
             })
         });
         let own: Vec<_> = own.collect();
@@ -63,6 +63,7 @@ impl Io {
             burst: 0,
             sleep_us_max,
             numa: -1,
+            waker,
         };
         let mut error = std::ptr::null();
         // SAFETY: as dispatch.c wants it; the lanes outlive the I/O core.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The lanes between I/O cores and workers, one for each port and worker.
 
-use crate::ffi::{fwe_lane, fwe_lane_free, fwe_lane_new, fwe_lane_set_polled};
+use crate::ffi::{fwe_lane, fwe_lane_free, fwe_lane_new, fwe_lane_set_polled, fwe_lane_set_wakers};
+use crate::wakers::Wakers;
 
 /// All of them, a port's after the other's; none without I/O cores.
 pub(crate) struct Lanes {
@@ -10,14 +11,18 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// For each port, whether the I/O core sends by it.
-    pub fn new(transmits: impl IntoIterator<Item = bool>, workers: usize) -> Result<Self, String> {
+    /// For each port, the number of its I/O core, and whether that sends by it.
+    pub fn new(
+        ports: impl IntoIterator<Item = (usize, bool)>,
+        workers: usize,
+        wakers: &Wakers,
+    ) -> Result<Self, String> {
         let mut all = Self {
             lanes: Vec::new(),
             workers,
         };
-        for transmits in transmits {
-            for _ in 0..workers {
+        for (io, transmits) in ports {
+            for worker in 0..workers {
                 // SAFETY: DPDK was started.
                 let lane = unsafe { fwe_lane_new(transmits.into(), -1) };
                 if lane.is_null() {
@@ -25,6 +30,9 @@ impl Lanes {
                         "no memory for the rings to workers: raise memory_mib in [engine]".into(),
                     );
                 }
+                let (worker, io) = (wakers.of_worker(worker), wakers.of_io(io));
+                // SAFETY: nobody uses it yet; the wakers outlive it.
+                unsafe { fwe_lane_set_wakers(lane, worker, io) };
                 all.lanes.push(lane);
             }
         }
@@ -56,6 +64,16 @@ impl Lanes {
             unsafe { fwe_lane_set_polled(*lane, polled.into()) };
         }
     }
+}
+
+/// The I/O core of a port, of so many: each, in turn.
+pub(crate) fn reading(port: usize, io_cores: usize) -> usize {
+    port % io_cores.max(1)
+}
+
+/// The worker that sends what comes from the kernel at a port, likewise.
+pub(crate) fn sourcing(port: usize, workers: usize) -> usize {
+    port % workers.max(1)
 }
 
 impl Drop for Lanes {

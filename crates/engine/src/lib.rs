@@ -29,5 +29,6 @@ pub mod tap;
 pub mod topology;
 pub mod trial;
 pub mod vhost;
+mod wakers;
 mod worker;
 mod workers;

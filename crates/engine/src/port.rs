@@ -4,12 +4,12 @@
 use std::ffi::CString;
 use std::io;
 
-use freeway_api::engine::{DispatchMode, EngineConfig, EnginePort, Transmit, mac_of};
+use freeway_api::engine::{DispatchMode, EngineConfig, EnginePort, Idle, Transmit, mac_of};
 
 use crate::config::device;
 use crate::ffi::{
     fwe_port_config, fwe_port_find, fwe_port_has_link, fwe_port_mac, fwe_port_mtu, fwe_port_queues,
-    fwe_port_start, fwe_port_stop,
+    fwe_port_start, fwe_port_stop, fwe_port_wakes,
 };
 use crate::pool::Pool;
 use crate::schedule::Schedule;
@@ -29,6 +29,8 @@ struct Queues {
     of: (u16, u16),
     /// The I/O core sends.
     by_io: bool,
+    /// Frames that come in wake a core that sleeps.
+    wakes: bool,
 }
 
 impl Queues {
@@ -55,6 +57,7 @@ impl Queues {
             tx: if by_io { 1 } else { tx.min(workers) },
             of: (rx, tx),
             by_io,
+            wakes: false,
         })
     }
 }
@@ -81,7 +84,7 @@ impl Started {
         }
         let io = !engine.io_cores.is_empty();
         let workers = engine.workers().len() as u16;
-        let queues = Queues::choose((rx, tx), workers, io, engine.transmit)
+        let mut queues = Queues::choose((rx, tx), workers, io, engine.transmit)
             .map_err(|why| format!("engine.port.{name}: {why}"))?;
         let mac = config.mac.as_deref().and_then(mac_of);
         let start = fwe_port_config {
@@ -89,11 +92,17 @@ impl Started {
             mtu: config.mtu.unwrap_or(0) as u16,
             rx_queues: queues.rx,
             tx_queues: queues.tx,
-            pad: 0,
+            interrupts: u16::from(engine.idle == Idle::Sleep),
         };
         // SAFETY: six octets or none; the pool lives as long as the port.
         match unsafe { fwe_port_start(number, &raw const start, pool.as_ptr()) } {
-            0 => Ok((Self(number), queues)),
+            0 => {
+                let started = Self(number);
+                // SAFETY: it has been started.
+                queues.wakes =
+                    engine.idle == Idle::Sleep && unsafe { fwe_port_wakes(number, queues.rx) } != 0;
+                Ok((started, queues))
+            }
             rc => {
                 let why = io::Error::from_raw_os_error(-rc);
                 Err(format!("engine.port.{name}: cannot start {device}: {why}"))
@@ -256,6 +265,14 @@ impl Port {
         match &self.device {
             Device::Dpdk(_, _, queues) => (worker as u16).min(queues.tx.saturating_sub(1)),
             Device::Kernel(_) => 0,
+        }
+    }
+
+    /// Frames that come in wake a core that sleeps, and it needs to look for none.
+    pub(crate) fn wakes(&self) -> bool {
+        match &self.device {
+            Device::Dpdk(_, _, queues) => queues.wakes,
+            Device::Kernel(_) => true,
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use freeway_api::engine::{
-    EngineConfig, EngineCounts, Hello, Said, Scheduled, Schedules, socket_beside,
+    EngineConfig, EngineCounts, Hello, Idle, Said, Scheduled, Schedules, socket_beside,
 };
 use freeway_api::netns;
 use freeway_console::{Exit, Stop};
@@ -19,7 +19,7 @@ use crate::dispatch::Dispatch;
 use crate::eal::{self, Eal};
 use crate::exchange::{Daemon, Heard, Knock, knock};
 use crate::exits::Exits;
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, reading};
 use crate::memory::Memory;
 use crate::placement::{self, Placement};
 use crate::pools::Pools;
@@ -28,6 +28,7 @@ use crate::schedule::Schedule;
 use crate::sockets::Sockets;
 use crate::topology;
 use crate::vhost::{self, Wait};
+use crate::wakers::Wakers;
 use crate::workers::Workers;
 
 /// How often links, daemon and signals are looked at.
@@ -74,7 +75,7 @@ pub fn run(options: &Options) -> Result<(), Stop> {
     })?;
     drop(wait);
     let result = Running::start(&config, placement).and_then(|mut running| {
-        running.keep()?;
+        running.keep(config.idle)?;
         running.serve(&socket_beside(&control), &signals)
     });
     drop(eal);
@@ -89,6 +90,7 @@ struct Running {
     exits: Exits,
     ports: Vec<Port>,
     pools: Pools,
+    _wakers: Wakers,
     daemon: Option<Daemon>,
     /// Why the daemon refused.
     refused: Option<String>,
@@ -106,14 +108,19 @@ impl Running {
             ports.push(Port::start(name, config, port, pools.of_port(number)?)?);
         }
         let cpus = config.workers();
-        let exits = Exits::start(&ports, cpus.len(), pools.of_worker()?)?;
-        let transmits = ports.iter().map(Port::transmits_by_io);
-        let transmits = transmits.filter(|_| !config.io_cores.is_empty());
-        let lanes = Lanes::new(transmits, cpus.len())?;
+        let io_cores = config.io_cores.len();
+        let wakers = match config.idle {
+            Idle::Poll => Wakers::none(),
+            Idle::Sleep => Wakers::new(cpus.len(), io_cores)?,
+        };
+        let exits = Exits::start(&ports, cpus.len(), &wakers, pools.of_worker()?)?;
+        let lanes = ports.iter().enumerate().filter(|_| io_cores > 0);
+        let lanes = lanes.map(|(at, port)| (reading(at, io_cores), port.transmits_by_io()));
+        let lanes = Lanes::new(lanes, cpus.len(), &wakers)?;
         let nothing = Memory::none().map_err(|error| error.to_string())?;
         let key = nothing.config().hash_key;
-        let workers = Workers::start(&ports, &exits, &lanes, &pools, nothing, config)?;
-        let dispatch = Dispatch::start(config, &ports, &lanes, &workers, key)?;
+        let workers = Workers::start(&ports, &exits, &lanes, &pools, &wakers, nothing, config)?;
+        let dispatch = Dispatch::start(config, &ports, &lanes, &workers, &wakers, key)?;
         Ok(Self {
             dispatch,
             workers,
@@ -121,6 +128,7 @@ impl Running {
             exits,
             ports,
             pools,
+            _wakers: wakers,
             daemon: None,
             refused: None,
             left: None,
@@ -128,13 +136,18 @@ impl Running {
     }
 
     /// From here on the TAPs stay.
-    fn keep(&mut self) -> Result<(), String> {
+    fn keep(&mut self, idle: Idle) -> Result<(), String> {
         for port in &mut self.ports {
             if let Some(tap) = port.tap() {
                 tap.keep()?;
             }
             port.follow_link()?;
-            eprintln!("freeway-engine: {} is up", port.name());
+            let about = match (idle, port.wakes()) {
+                (Idle::Poll, _) => "",
+                (Idle::Sleep, true) => "; its frames wake their core",
+                (Idle::Sleep, false) => "; it has no interrupts, so its core naps",
+            };
+            eprintln!("freeway-engine: {} is up{about}", port.name());
         }
         Ok(())
     }

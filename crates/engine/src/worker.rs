@@ -11,6 +11,7 @@ use crate::ffi::{
     fwe_schedules, fwe_stats, fwe_worker, fwe_worker_copy, fwe_worker_event, fwe_worker_free,
     fwe_worker_load, fwe_worker_new, fwe_worker_run, fwe_worker_set_framings,
     fwe_worker_set_memory, fwe_worker_set_schedules, fwe_worker_stats, fwe_worker_stop,
+    fwe_worker_wake,
 };
 use crate::pools::Pools;
 
@@ -65,6 +66,12 @@ impl Worker {
     pub fn turns(&self) -> u64 {
         // SAFETY: the worker writes it at any time.
         unsafe { (&raw const (*self.stats_at()).turns).read_volatile() }
+    }
+
+    /// If it sleeps, it makes turns.
+    pub fn wake(&self) {
+        // SAFETY: it lives.
+        unsafe { fwe_worker_wake(self.as_ptr()) };
     }
 
     /// What it has done.

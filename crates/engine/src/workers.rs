@@ -16,17 +16,18 @@ use crate::ffi::{
     fwe_exits_exception, fwe_exits_source, fwe_framings_free, fwe_framings_new, fwe_memory,
     fwe_port, fwe_stats, fwe_tsc_hz,
 };
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, sourcing};
 use crate::memory::Memory;
 use crate::pools::Pools;
 use crate::port::Port;
 use crate::schedule::Schedule;
 use crate::schedulers::Schedulers;
 use crate::sockets::Sockets;
+use crate::wakers::Wakers;
 use crate::worker::{BUCKETS, Worker};
 
-/// A core that sleeps without traffic does so for a millisecond at most.
-const SLEEP_US_MAX: u32 = 1000;
+/// A core that sleeps without traffic looks after itself so often, whoever wakes it.
+const SLEEP_US_MAX: u32 = 10_000;
 /// How often it is looked whether a turn has ended.
 const LOOK: Duration = Duration::from_micros(100);
 
@@ -90,8 +91,8 @@ pub(crate) struct Workers {
     table: Used,
     clock: Clock,
     cpus: Vec<u32>,
-    /// Cycles of each at the last report, and when that was.
-    reported: (Instant, Vec<u64>),
+    /// Cycles of each at the last report, with frames and asleep, and when that was.
+    reported: (Instant, Vec<(u64, u64)>),
     /// Turns of each when it was last looked whether there are more.
     looked: Vec<u64>,
 }
@@ -103,6 +104,7 @@ impl Workers {
         exits: &Exits,
         lanes: &Lanes,
         pools: &Pools,
+        wakers: &Wakers,
         nothing: Memory,
         engine: &EngineConfig,
     ) -> Result<Self, String> {
@@ -129,12 +131,13 @@ impl Workers {
                 source: Some(fwe_exits_source),
                 extra: None,
                 sleep_us_max: sleep_us_max(engine.idle),
+                waker: wakers.of_worker(number),
                 context: exits.as_ptr().cast(),
             };
             workers.push(Worker::start(&config, pools, number as u32 + 1)?);
         }
         Ok(Self {
-            reported: (Instant::now(), vec![0; workers.len()]),
+            reported: (Instant::now(), vec![(0, 0); workers.len()]),
             looked: vec![0; workers.len()],
             workers,
             framings: Framings(std::ptr::null_mut()),
@@ -171,6 +174,7 @@ impl Workers {
         let from: Vec<_> = self.workers.iter().map(Worker::turns).collect();
         for (worker, from) in self.workers.iter().zip(from) {
             while worker.turns() < from + 2 {
+                worker.wake();
                 std::thread::sleep(LOOK);
             }
         }
@@ -284,14 +288,17 @@ impl Workers {
         let all = self.stats();
         // SAFETY: DPDK has been started.
         let tsc_hz = unsafe { fwe_tsc_hz() } as f64;
-        let cycles = all.iter().map(|stats| stats.cycles).collect();
+        let cycles = all.iter().map(|stats| (stats.cycles, stats.slept.cycles));
+        let cycles = cycles.collect();
         let (since, before) = std::mem::replace(&mut self.reported, (Instant::now(), cycles));
         let elapsed = (since.elapsed().as_secs_f64() * tsc_hz).max(1.0);
         let each = all.iter().zip(&before).zip(&self.cpus);
         let workers: Vec<_> = each
-            .map(|((stats, before), cpu)| WorkerCounts {
+            .map(|((stats, (busy, asleep)), cpu)| WorkerCounts {
                 cpu: *cpu,
-                busy_permille: permille(stats.cycles.wrapping_sub(*before), elapsed),
+                busy_permille: permille(stats.cycles.wrapping_sub(*busy), elapsed),
+                asleep_permille: permille(stats.slept.cycles.wrapping_sub(*asleep), elapsed),
+                wakeups: stats.slept.times,
                 packets: stats.packets,
                 burst_percent: mean(stats.packets * 100, stats.bursts),
                 cycles: mean(stats.cycles, stats.packets),
@@ -300,6 +307,7 @@ impl Workers {
             .collect();
         let sum = |figure: fn(&fwe_stats) -> u64| all.iter().map(figure).sum::<u64>();
         let busy: u32 = workers.iter().map(|worker| worker.busy_permille).sum();
+        let asleep: u32 = workers.iter().map(|worker| worker.asleep_permille).sum();
         EngineCounts {
             forwarded: sum(|stats| stats.sent),
             exceptions: sum(|stats| stats.exceptions),
@@ -307,6 +315,8 @@ impl Workers {
             copied: sum(|stats| stats.copied),
             not_copied: sum(|stats| stats.not_copied),
             busy_permille: busy / workers.len().max(1) as u32,
+            asleep_permille: asleep / workers.len().max(1) as u32,
+            wakeups: sum(|stats| stats.slept.times),
             burst_percent: mean(sum(|stats| stats.packets) * 100, sum(|stats| stats.bursts)),
             cycles: mean(sum(|stats| stats.cycles), sum(|stats| stats.packets)),
             model: model(&all),
@@ -326,8 +336,8 @@ fn worker_ports(ports: &[Port], lanes: &Lanes, number: usize, workers: usize) ->
         tx_queue: port.tx_queue(number),
         number: 0,
         ifindex: port.ifindex,
-        // one worker for each port, in turn
-        sourced_elsewhere: u32::from(at % workers != number),
+        sourced_elsewhere: u32::from(sourcing(at, workers) != number),
+        wakes: port.wakes().into(),
     });
     each.collect()
 }

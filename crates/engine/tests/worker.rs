@@ -14,10 +14,14 @@ mod copies;
 mod dispatch;
 #[path = "worker/flood.rs"]
 mod flood;
+#[path = "worker/hits.rs"]
+mod hits;
 #[path = "worker/rings.rs"]
 mod rings;
 #[path = "worker/schedule.rs"]
 mod schedule;
+#[path = "worker/sleep.rs"]
+mod sleep;
 #[path = "worker/vectors.rs"]
 mod vectors;
 

@@ -44,6 +44,8 @@ pub enum Device {
     AfPacket,
     /// An AF_XDP socket.
     AfXdp,
+    /// A TAP beside the port's in the kernel, at a bridge with the device; its frames wake a core that sleeps.
+    Tap,
 }
 
 impl Device {
@@ -52,6 +54,7 @@ impl Device {
             Device::AfPacket => format!("net_af_packet{number},iface={name}"),
             // what busy polling needs is set in another namespace's /sys
             Device::AfXdp => format!("net_af_xdp{number},iface={name},busy_budget=0"),
+            Device::Tap => format!("net_tap{number},iface=t{name}"),
         }
     }
 }
@@ -84,6 +87,21 @@ pub fn take_ports_of(router: &Netns, core: usize, device: Device, ports: &[Face]
         tool(&format!(
             "ip link set {name} name d{name} address 02:00:00:00:aa:0{number} arp off promisc on up"
         ));
+        if device == Device::Tap {
+            tool(&format!("ip tuntap add mode tap multi_queue name td{name}"));
+            // it floods, and says nothing itself
+            tool(&format!("ip link add b{name} type bridge mcast_snooping 0"));
+            // whose frames are none of the router's filters' business; a kernel without br_netfilter has no such setting
+            for family in ["ip", "ip6"] {
+                let _ = router.tool(&format!(
+                    "sysctl -qw net.bridge.bridge-nf-call-{family}tables=0"
+                ));
+            }
+            for part in [format!("d{name}"), format!("td{name}")] {
+                tool(&format!("ip link set {part} arp off master b{name} up"));
+            }
+            tool(&format!("ip link set b{name} arp off up"));
+        }
         let vdev = device.vdev(number, &format!("d{name}"));
         let mac = mac_text(*mac);
         let mtu = &link(router, &format!("d{name}")).unwrap()["mtu"];
@@ -186,6 +204,64 @@ impl Engine {
         let output = router.place(&mut command).unwrap().output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.code(), text)
+    }
+
+    /// CPU time that its cores have used, in clock ticks, and how many they are.
+    fn ticks(&self) -> (u64, u64) {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let stats =
+            tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+        let mut sum = (0, 0);
+        for stat in stats.filter(|stat| stat.contains("(rte-worker")) {
+            let fields = stat.rsplit(')').next().unwrap().split_whitespace();
+            // user and system: fields 14 and 15 of all
+            sum.0 += fields
+                .skip(11)
+                .take(2)
+                .map(|ticks| ticks.parse::<u64>().unwrap())
+                .sum::<u64>();
+            sum.1 += 1;
+        }
+        sum
+    }
+
+    /// Without traffic its cores sleep, for so many microseconds at a time: they wake no more often than follows, and use a
+    /// fraction of their CPUs. `router` is the daemon that it has.
+    pub fn sleeps(&self, router: &Router, nap_us: u64) {
+        // the last report is of a second ago, and so much is between two
+        const REPORTS: Duration = Duration::from_secs(2);
+        // naps of a core that begins to sleep are shorter, and a frame now and then has it begin anew
+        const SHORTER: u64 = 1000;
+        let wakeups = || {
+            let counts = router.status()["engine"]["counts"].clone();
+            let cores = ["workers", "io"].map(|kind| counts[kind].as_array().unwrap().clone());
+            let each = cores.concat();
+            each.iter()
+                .map(|core| core["wakeups"].as_u64().unwrap())
+                .sum::<u64>()
+        };
+        let since = std::time::Instant::now();
+        let (before, (ticks_before, cores)) = (wakeups(), self.ticks());
+        assert!(cores > 0, "no thread of a core's");
+        thread::sleep(3 * REPORTS / 2);
+        let times = until("the engine's wake-ups", END, || {
+            let times = wakeups() - before;
+            (times > 0).then_some(times)
+        });
+        let ticks = self.ticks().0 - ticks_before;
+        let elapsed = since.elapsed();
+        let most = (elapsed + REPORTS).as_micros() as u64 / nap_us * cores + SHORTER;
+        println!("{cores} cores: {times} wake-ups of at most {most}, {ticks} ticks in {elapsed:?}");
+        assert!(
+            times <= most,
+            "{times} wake-ups, and {most} follow from naps of {nap_us} us"
+        );
+        // of 100 a second
+        let quarter = elapsed.as_millis() as u64 / 10 / 4 * cores;
+        assert!(
+            ticks <= quarter,
+            "{ticks} ticks, and a quarter is {quarter}"
+        );
     }
 
     /// Its configuration.

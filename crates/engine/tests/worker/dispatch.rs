@@ -126,7 +126,7 @@ impl Crew {
                 id: unsafe { ffi::fwe_rings_port(rings, port as u32) },
                 rx_queues: 1,
                 tx_queue: 0,
-                pad: 0,
+                wakes: 0,
             })
             .collect();
         let config = ffi::fwe_io_config {
@@ -138,6 +138,7 @@ impl Crew {
             burst: 32,
             sleep_us_max: 0,
             numa: -1,
+            waker: ptr::null_mut(),
         };
         let mut error = ptr::null();
         // SAFETY: lanes and ports outlive it.

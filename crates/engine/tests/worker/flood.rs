@@ -19,14 +19,20 @@ const HITS: usize = 8;
 const TURN: usize = 16;
 
 /// The exception path, with sockets in the place of TAPs.
-struct Exits {
-    exits: *mut ffi::fwe_exits,
-    kernel: Vec<OwnedFd>,
+pub struct Exits {
+    pub exits: *mut ffi::fwe_exits,
+    pub kernel: Vec<OwnedFd>,
     _taps: Vec<OwnedFd>,
 }
 
 impl Exits {
+    /// Of workers that poll.
     fn new() -> Self {
+        Self::waking(std::ptr::null_mut())
+    }
+
+    /// Of one that sleeps.
+    pub fn waking(waker: *mut ffi::fwe_waker) -> Self {
         let pairs = PORTS.map(|_| {
             let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
             socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags).unwrap()
@@ -39,6 +45,7 @@ impl Exits {
                 queues: queue,
                 queues_count: 1,
                 ifindex: 0,
+                waker,
             })
             .collect();
         // SAFETY: DPDK has been started.
@@ -54,7 +61,7 @@ impl Exits {
         }
     }
 
-    fn turn(&self) {
+    pub fn turn(&self) {
         // SAFETY: they live, and this is the one thread.
         assert_eq!(unsafe { ffi::fwe_exits_turn(self.exits, 0) }, 0);
     }

@@ -127,6 +127,7 @@ fn settings(
         source: None,
         extra: None,
         sleep_us_max: 0,
+        waker: ptr::null_mut(),
         context: ptr::null_mut(),
     }
 }
@@ -148,6 +149,7 @@ fn worker(
             number: 0,
             ifindex: PORTS[port as usize],
             sourced_elsewhere: 0,
+            wakes: 0,
         })
         .collect();
     let settings = ffi::fwe_config {
@@ -216,13 +218,23 @@ impl Between {
 
     /// One more worker, by the same table, for frames of these lanes. It is the caller's.
     pub fn beside(&self, lanes: &[*mut ffi::fwe_lane; 3]) -> *mut ffi::fwe_worker {
-        let settings = settings(
+        self.beside_with(lanes, |_| ())
+    }
+
+    /// The same, with other settings.
+    pub fn beside_with(
+        &self,
+        lanes: &[*mut ffi::fwe_lane; 3],
+        change: impl FnOnce(&mut ffi::fwe_config),
+    ) -> *mut ffi::fwe_worker {
+        let mut settings = settings(
             &self.table,
             &self.nexthops,
             &self.control,
             &self.config,
             &self.clock,
         );
+        change(&mut settings);
         worker(self.rings, lanes, settings)
     }
 

@@ -292,8 +292,9 @@ fn engine(engine: &EngineStatus) -> String {
             count(counts.from_kernel)
         ),
         format!(
-            "busy {:.1} %, {} cycles a frame, bursts of {:.1}",
+            "busy {:.1} %{}, {} cycles a frame, bursts of {:.1}",
             f64::from(counts.busy_permille) / 10.0,
+            super::asleep(counts),
             count(counts.cycles.into()),
             f64::from(counts.burst_percent) / 100.0
         ),

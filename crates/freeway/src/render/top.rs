@@ -19,8 +19,9 @@ pub fn engine_lines(engine: &EngineStatus) -> Vec<String> {
         + counts.dispatch_dropped;
     let mut lines = vec![
         format!(
-            "The engine is busy {:.1} % with {}; {} of {} buffers are free",
+            "The engine is busy {:.1} %{} with {}; {} of {} buffers are free",
             f64::from(counts.busy_permille) / 10.0,
+            asleep(counts),
             plural(engine.flows, "flow"),
             count(counts.pool_free.into()),
             count(counts.pool_size.into())
@@ -37,20 +38,41 @@ pub fn engine_lines(engine: &EngineStatus) -> Vec<String> {
     lines
 }
 
+/// How much its workers sleep, if they do.
+pub fn asleep(counts: &EngineCounts) -> String {
+    match counts.wakeups {
+        0 => String::new(),
+        times => format!(
+            ", asleep {:.1} % (woke {} times)",
+            f64::from(counts.asleep_permille) / 10.0,
+            count(times)
+        ),
+    }
+}
+
 /// How busy each core is, where there are several.
 pub fn cores(counts: &EngineCounts) -> Option<String> {
-    let busy = |what: &str, cpu: u32, permille: u32| {
-        format!("{what} on CPU {cpu} {:.1} %", f64::from(permille) / 10.0)
+    let busy = |what: &str, cpu: u32, permille: u32, asleep: u32| {
+        let words = format!("{what} on CPU {cpu} {:.1} %", f64::from(permille) / 10.0);
+        match asleep {
+            0 => words,
+            asleep => format!("{words} (asleep {:.1} %)", f64::from(asleep) / 10.0),
+        }
     };
     let workers = counts.workers.iter().map(|worker| {
-        let words = busy("worker", worker.cpu, worker.busy_permille);
+        let words = busy(
+            "worker",
+            worker.cpu,
+            worker.busy_permille,
+            worker.asleep_permille,
+        );
         match worker.buckets {
             0 => words,
             buckets => format!("{words}, {}", plural(buckets.into(), "bucket")),
         }
     });
     let io = counts.io.iter();
-    let io = io.map(|io| busy("I/O core", io.cpu, io.busy_permille));
+    let io = io.map(|io| busy("I/O core", io.cpu, io.busy_permille, io.asleep_permille));
     let all: Vec<_> = workers.chain(io).collect();
     (all.len() > 1).then(|| format!("busy: {}", all.join("; ")))
 }
@@ -238,6 +260,15 @@ mod tests {
             "busy: worker on CPU 1 50.0 %, 300 buckets; worker on CPU 2 50.5 %, 212 buckets; I/O core on CPU 3 7.0 %"
         );
         assert_eq!(lines[3], "last");
+        assert!(lines[0].contains("busy 0.0 % with"), "{}", lines[0]);
+        engine.counts.wakeups = 1234;
+        engine.counts.asleep_permille = 981;
+        engine.counts.io[0].asleep_permille = 985;
+        let lines = engine_lines(&engine);
+        let words = "busy 0.0 %, asleep 98.1 % (woke 1,234 times) with";
+        assert!(lines[0].contains(words), "{}", lines[0]);
+        let words = "I/O core on CPU 3 7.0 % (asleep 98.5 %)";
+        assert!(lines[2].ends_with(words), "{}", lines[2]);
     }
 
     #[test]

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a plain hit costs a worker, in machine instructions as callgrind counts them, with all that is of a burst.
+
+use std::process::Command;
+
+use freeway_engine::ffi;
+
+use crate::control;
+use crate::rings::{Between, HZ, NOW, alone};
+use crate::support::state::Flow;
+
+const BURST: usize = 32;
+const BURSTS: u64 = 100;
+/// Of a hit: UDP over IPv4, translated, as clang 19 makes it on x86-64. It takes 291.
+const MOST: u64 = 300;
+
+fn hits(rings: *mut ffi::fwe_rings) {
+    let mut between = Between::new(rings, BURST as u32, ffi::FWE_AHEAD_NEVER);
+    *between.control = control(1, NOW.wrapping_add(500));
+    let flow = Flow {
+        to_src: Some("203.0.113.1".parse().unwrap()),
+        to_sport: Some(50000),
+        ..Flow::default()
+    };
+    let record = flow.record(1, false, flow.state(NOW, HZ));
+    between.insert_all(&[(record, flow.nexthop(7))]);
+    let frame = flow.frame().bytes();
+    for _ in 0..BURSTS {
+        for _ in 0..BURST {
+            assert!(between.put(0, &frame, 4000));
+        }
+        assert_eq!(between.turn(), BURST as u32);
+        for _ in 0..BURST {
+            assert!(between.take(1).is_some());
+        }
+    }
+    assert_eq!(between.stats().hits, BURSTS * BURST as u64);
+}
+
+/// Run by the other one, under callgrind.
+#[test]
+fn hits_alone() {
+    alone(hits);
+}
+
+#[test]
+fn a_hit_is_short() {
+    if !cfg!(target_arch = "x86_64") || std::env::var_os("CLANG").is_some() {
+        println!("skipped: how long a hit is is known of clang 19 for x86-64");
+        return;
+    }
+    let mut valgrind = Command::new("valgrind");
+    valgrind
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--toggle-collect=fwe_worker_turn")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "hits::hits_alone", "--test-threads=1"]);
+    let Ok(output) = valgrind.output() else {
+        println!("skipped: there is no valgrind");
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let collected = said
+        .lines()
+        .find_map(|line| line.split("Collected : ").nth(1));
+    let all: u64 = collected.unwrap().trim().parse().unwrap();
+    let each = all / BURSTS / BURST as u64;
+    println!("{each} instructions a hit");
+    assert!(
+        each <= MOST,
+        "{each} instructions a hit, and {MOST} are known"
+    );
+    assert!(each > 100, "{each} instructions are no hit");
+}
