@@ -67,7 +67,7 @@ impl Engine {
         Ok(more)
     }
 
-    fn sniffed(&self, key: &FlowKey, c: &fw_candidate) -> bool {
+    pub(super) fn sniffed(&self, key: &FlowKey, c: &fw_candidate) -> bool {
         out_of(c).is_some_and(|out| self.is_sniffed(key, &out, c.port_out))
     }
 
