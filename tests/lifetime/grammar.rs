@@ -474,10 +474,12 @@ impl Configuration {
                 path
             })
             .into();
-        for slower in ["tc", "kernel"] {
-            if paths.contains(&slower) && meaning.path != "kernel" {
-                meaning.path = slower;
-            }
+        let any = |path| paths.contains(&path);
+        if any("kernel") || any("tc") && any("xdp") {
+            // a port that is XDP's alone gives the kernel what XDP cannot forward
+            meaning.path = "kernel";
+        } else if any("tc") && meaning.path != "kernel" {
+            meaning.path = "tc";
         }
         if rng.permille(700) {
             let mut spare = Table::new("[port.spare0]");
