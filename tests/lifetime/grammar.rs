@@ -210,6 +210,7 @@ const WRONG: &[Wrong] = &[
     ("[web]", &[], "hosts = [\"a b\"]", "web.hosts"),
     ("[daemon]", &[], "log = \"loud\"", "`loud`"),
     ("[daemon]", &[], "metrics = \"localhost\"", "`metrics`"),
+    ("[engine]", &[], "same_core = true", "engine.same_core"),
     // an unknown key or table, one that is missing, one that is there twice
     ("[flows]", &[], "maximum = 9", "`maximum`"),
     ("[policy]", &[], "sctp = true", "`sctp`"),
@@ -315,7 +316,6 @@ const RESTART: &[Wrong] = &[
         "punts.limits.miss_close",
     ),
     ("[engine]", &[], "core = 0", "engine.core"),
-    ("[engine]", &[], "same_core = true", "engine.same_core"),
     (
         "[engine.port.spare0]",
         &[],
@@ -474,10 +474,12 @@ impl Configuration {
                 path
             })
             .into();
-        for slower in ["tc", "kernel"] {
-            if paths.contains(&slower) && meaning.path != "kernel" {
-                meaning.path = slower;
-            }
+        let any = |path| paths.contains(&path);
+        if any("kernel") || any("tc") && any("xdp") {
+            // a port that is XDP's alone gives the kernel what XDP cannot forward
+            meaning.path = "kernel";
+        } else if any("tc") && meaning.path != "kernel" {
+            meaning.path = "tc";
         }
         if rng.permille(700) {
             let mut spare = Table::new("[port.spare0]");

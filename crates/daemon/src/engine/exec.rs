@@ -164,13 +164,13 @@ impl Engine {
         }
     }
 
-    /// conntrack has it as one that closes or has closed.
+    /// conntrack has it as one that closes or has closed, or not at all; or nobody knows.
     fn has_ended(&mut self, conn: &ConnKey) -> bool {
         match self.conntrack.get(&conn.orig, conn.zone) {
             Ok(Some(found)) => found
                 .tcp
                 .is_some_and(|tcp| tcp.state != TcpState::Established),
-            Ok(None) | Err(_) => false,
+            Ok(None) | Err(_) => true,
         }
     }
 
