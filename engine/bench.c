@@ -179,6 +179,16 @@ static int fwe_macswap_run(void *argument)
 	return 0;
 }
 
+/* Has a cache line nowhere but in memory. */
+static __always_inline void fwe_flush(const void *line)
+{
+#ifdef __aarch64__
+	asm volatile("dc civac, %0" ::"r"(line) : "memory");
+#else
+	__builtin_ia32_clflush(line);
+#endif
+}
+
 static __u32 fwe_generate(struct fwe_bench *bench, __u32 count, __u64 stamp, __u32 cold)
 {
 	struct rte_mbuf **frames;
@@ -199,7 +209,7 @@ static __u32 fwe_generate(struct fwe_bench *bench, __u32 count, __u64 stamp, __u
 		else
 			fwe_write(bench, frames[i], step, stamp, 0);
 		if (cold)
-			__builtin_ia32_clflush(rte_pktmbuf_mtod(frames[i], const void *));
+			fwe_flush(rte_pktmbuf_mtod(frames[i], const void *));
 	}
 	sent = rte_ring_sp_enqueue_burst(bench->in, (void **)frames, count, NULL);
 	/* the rest, which there is not while the ring is larger than the pool, keeps its place */

@@ -30,16 +30,25 @@ struct fwe_outcome {
 	__u16 way;    /* enum fwe_hit_way */
 };
 
-/* They are to be written: of what another core has read last, the line is asked for once, not
- * twice. An instruction that CPUs without it take for none. */
+/* To be written: of what another core has read last, the line is asked for once, not twice. On
+ * x86-64 an instruction that CPUs without it take for none, and compilers leave out for them. */
+static __always_inline void fwe_fetch_written(const char *line)
+{
+#ifdef __x86_64__
+	asm volatile("prefetchw %0" : : "m"(*line));
+#else
+	__builtin_prefetch(line, 1);
+#endif
+}
+
 static __always_inline void fwe_fetch_frames(struct rte_mbuf **frames, __u32 count)
 {
 #pragma clang loop unroll_count(4)
 	for (__u32 i = 0; i < count; i++)
-		asm volatile("prefetchw %0" : : "m"(*(const char *)frames[i]));
+		fwe_fetch_written((const char *)frames[i]);
 #pragma clang loop unroll_count(4)
 	for (__u32 i = 0; i < count; i++)
-		asm volatile("prefetchw %0" : : "m"(*rte_pktmbuf_mtod(frames[i], const char *)));
+		fwe_fetch_written(rte_pktmbuf_mtod(frames[i], const char *));
 }
 
 /* Key, guard and action, then the state, which is written. */

@@ -185,6 +185,8 @@ impl Engine {
             let mut taken = scrub.numbers.iter().flatten();
             let ports = taken.find(|taken| taken.rule == rule);
             let ports = ports.into_iter().flat_map(|taken| &taken.ports);
+            // its program may be about to be loaded
+            let ports = ports.filter(|port| scrubber.is_some_and(|scrubber| scrubber.has(**port)));
             DropsByRule {
                 set: set_words(&rule.set),
                 rule: rule.place.to_string(),
