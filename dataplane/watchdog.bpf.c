@@ -20,6 +20,15 @@ struct {
 
 struct bpf_prog;
 
+/* The daemon's network namespace, as its inode is numbered; 0: it is not known. */
+const volatile __u32 fw_netns SEC(".rodata.netns") = 0;
+
+/* Other namespaces have ports of the same numbers, and tell of them here, too. */
+static int is_ours(const struct net_device *dev)
+{
+	return !fw_netns || BPF_CORE_READ(dev, nd_net.net, ns.inum) == fw_netns;
+}
+
 static void fault(__u32 ifindex, __u32 frames, int error)
 {
 	/* Not the driver's: the port went down or its MTU shrank a moment ago, and
@@ -48,7 +57,7 @@ SEC("tp_btf/xdp_devmap_xmit")
 int BPF_PROG(freeway_devmap_xmit, const struct net_device *from, const struct net_device *to,
 	     int sent, int drops, int err)
 {
-	if (drops <= 0 || !to)
+	if (drops <= 0 || !to || !is_ours(to))
 		return 0;
 	if (err < 0)
 		fault(to->ifindex, drops, err);
@@ -68,7 +77,7 @@ int BPF_PROG(freeway_redirect_err, const struct net_device *dev, const struct bp
 	if (!target)
 		return 0;
 	bpf_probe_read_kernel(&to, sizeof(to), target);
-	if (to)
+	if (to && is_ours(to))
 		fault(BPF_CORE_READ(to, ifindex), 1, err);
 	return 0;
 }

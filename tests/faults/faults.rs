@@ -26,7 +26,7 @@ use freeway_testkit::objects::Objects;
 use freeway_testkit::*;
 
 use freeway_lab::frame::NEAR_PORT;
-use freeway_lab::{FlowSpec, Generator, Load, Options, Proto, Sink, SinkSpec, Until};
+use freeway_lab::{FlowSpec, Generator, Lab, Load, Options, Proto, Sink, SinkSpec, Until};
 use nix::sys::signal::Signal;
 
 const FLOWS: u32 = 200;
@@ -490,12 +490,18 @@ fn memory_limited() {
     router.stop();
 }
 
-/// The port at the other end of the wire stops taking redirected frames, and the driver says nothing.
+/// The port at the other end of the wire stops taking redirected frames, and the driver says nothing. A router in another
+/// namespace, whose ports have the same numbers, has nothing to do with it.
 #[test]
 fn redirects_fail() {
     let Some(_machine) = machine() else { return };
-    let lab = build("nat");
-    let router = Router::start(&lab);
+    let (lab, beside) = (build("nat"), build("nat"));
+    let number = |lab: &Lab| {
+        let line = lab.router().tool("ip -o link show wan0").unwrap();
+        line.split(':').next().unwrap().to_owned()
+    };
+    assert_eq!(number(&lab), number(&beside));
+    let (router, other) = (Router::start(&lab), Router::start(&beside));
     let (near, far) = (
         udp(lab.client(), "192.0.2.2:40000".parse().unwrap()),
         udp(lab.server(), "198.51.100.2:5000".parse().unwrap()),
@@ -549,6 +555,13 @@ fn redirects_fail() {
     assert!(lost >= 1, "the redirects did fail");
     assert!(port["state"] != "fast" || port["path"] != "xdp", "{port}");
     assert!(port["redirect_failures"].as_u64().unwrap() > 0, "{port}");
+    let port = &other.status()["ports"][1];
+    assert_eq!(
+        (&port["redirect_failures"], &port["path"]),
+        (&0.into(), &"xdp".into()),
+        "{port}"
+    );
+    other.stop();
     router.wait_in_step();
     // The advice is followed.
     lab.server().tool("ethtool -K eth0 gro on").unwrap();

@@ -179,7 +179,11 @@ impl Datapath {
     /// Loads all programs. Nothing is attached, and the deadline is past.
     pub fn load(options: &LoadOptions) -> Result<Self, DatapathError> {
         libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log_libbpf)));
-        let watchdog = load("watchdog", WATCHDOG, |_, _| Ok(()))?;
+        let netns_inum = netns_inum();
+        let watchdog = load("watchdog", WATCHDOG, |name, map| match name {
+            ".rodata.netns" => map.set_initial_value(&netns_inum.to_ne_bytes()),
+            _ => Ok(()),
+        })?;
         let clock = Clock::new(prog_fd(&watchdog, "watchdog", "freeway_clock")?)?;
         let cpus = possible_cpus();
         // Few enough to stay in the cache, many enough for what queues between
@@ -194,7 +198,7 @@ impl Datapath {
             kern_ctx: has_kfunc(c"bpf_cast_to_kern_ctx").into(),
             sockets: options.sockets.into(),
             copy_magic: random() as u32,
-            netns_inum: netns_inum(),
+            netns_inum,
             hop_mask: if options.routes { FW_HOPS - 1 } else { 0 },
             precedents: options.precedents.into(),
             ..Default::default()
