@@ -193,6 +193,7 @@ fn prometheus_answers_what_the_dashboard_asks() {
     });
     let queries = queries();
     assert!(queries.len() > 30, "{queries:?}");
+    let made = include_str!("../../crates/daemon/src/metrics.rs");
     for (row, title, query) in &queries {
         let filled = filled_in(query);
         assert!(!filled.contains('$'), "{filled}");
@@ -200,6 +201,11 @@ fn prometheus_answers_what_the_dashboard_asks() {
         // no engine is here, and this daemon has bridged nothing
         let empty = row == "Engine" && !query.contains("engine_up");
         assert_eq!(found.is_empty(), empty, "{title}: {filled}");
+        // so it is seen from their names that these ask for something
+        for name in filled.split(|c: char| c != '_' && !c.is_ascii_alphanumeric()) {
+            let known = !name.starts_with("freeway_") || made.contains(&format!("\"{name}\""));
+            assert!(known, "{title}: {name}");
+        }
     }
     let up = prometheus.query(&filled_in("freeway_fast_packets_total{job=\"$job\"}"));
     assert_eq!(up.len(), 1, "{up:?}");
