@@ -85,7 +85,7 @@ int BPF_PROG(freeway_dropped, const struct sk_buff *skb, void *location, int rea
 	__u32 port;
 
 	/* other namespaces have their own routers, and hosts that end the flow */
-	if (!w || !dev || BPF_CORE_READ(dev, nd_net.net, ns.inum) != fw_cfg.netns_inum)
+	if (!w || !dev || fw_netns_of(dev) != fw_cfg.netns_inum)
 		return 0;
 	if (!fw_drop_parse(&t, &p, skb))
 		return 0;

@@ -26,7 +26,7 @@ const volatile __u32 fw_netns SEC(".rodata.netns") = 0;
 /* Other namespaces have ports of the same numbers, and tell of them here, too. */
 static int is_ours(const struct net_device *dev)
 {
-	return !fw_netns || BPF_CORE_READ(dev, nd_net.net, ns.inum) == fw_netns;
+	return !fw_netns || fw_netns_of(dev) == fw_netns;
 }
 
 static void fault(__u32 ifindex, __u32 frames, int error)

@@ -97,6 +97,12 @@ struct net_device {
 	possible_net_t nd_net;
 } FW_CORE;
 
+/* The network namespace of a device, as its inode is numbered. */
+static __always_inline __u32 fw_netns_of(const struct net_device *dev)
+{
+	return BPF_CORE_READ(dev, nd_net.net, ns.inum);
+}
+
 struct sk_buff {
 	struct net_device *dev;
 	unsigned long _skb_refdst;

@@ -91,6 +91,17 @@ impl Case {
         self.install_relay_with(plan, "true")
     }
 
+    /// Has the installed program take over, which is a relay in front of `behind`; the status of who has done so.
+    fn upgrade(&mut self, behind: PathBuf) -> Value {
+        let output = self.router.run(&["upgrade", "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        assert!(self.router.wait().success());
+        let status = self.router.status();
+        self.router.adopt(status["pid"].as_u64().unwrap());
+        self.installed = behind;
+        status
+    }
+
     /// The same; `change`: what the plan may want done.
     fn install_relay_with(&self, plan: &str, change: &str) -> PathBuf {
         let links = fs::read_dir(self.folder.path()).unwrap().count();
@@ -328,12 +339,7 @@ fn what_changes_meanwhile_is_heard() {
             case.wait_fast();
             case.bench.end(load);
             let behind = case.install_relay_with(plan, change);
-            let output = case.router.run(&["upgrade", "--json"]);
-            assert!(output.status.success(), "{output:?}");
-            assert!(case.router.wait().success());
-            let status = case.router.status();
-            case.router.adopt(status["pid"].as_u64().unwrap());
-            case.installed = behind;
+            let status = case.upgrade(behind);
             let taken = status["taken_over"]["flows"].as_u64().unwrap();
             eprintln!("{plan}, {change}: {taken} flows go along");
             if plan == "change after" {
@@ -356,12 +362,7 @@ fn what_changes_meanwhile_is_heard() {
     case.bench.end(load);
     let change = "sysctl -qw net.ipv4.ip_forward_use_pmtu=1";
     let behind = case.install_relay_with("change after", change);
-    let output = case.router.run(&["upgrade", "--json"]);
-    assert!(output.status.success(), "{output:?}");
-    assert!(case.router.wait().success());
-    let status = case.router.status();
-    case.router.adopt(status["pid"].as_u64().unwrap());
-    case.installed = behind;
+    let status = case.upgrade(behind);
     assert_eq!(status["taken_over"]["flows"], FLOWS);
     assert_eq!(status["flows"]["unconfirmed"], FLOWS, "{}", status["flows"]);
     case.router.stop();

@@ -47,7 +47,7 @@ impl Engine {
         if let Some((flows, asked)) = handed.filter(|_| on) {
             self.adopt(flows, asked)?;
             // before a packet meets them
-            self.hear()?;
+            self.hear(ROUNDS)?;
         }
         self.switch(on)?;
         self.follow_exports()?;
@@ -93,20 +93,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes what the kernel has told until now.
-    fn hear(&mut self) -> Result<(), DaemonError> {
-        for _ in 0..ROUNDS {
-            self.kernel_events(Instant::now())?;
-            if !self.mirror.has_more() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// Flows that are fast, once everything that the kernel has told was heard; none if something is not settled.
     fn list_flows(&mut self) -> Result<Option<OwnedFd>, DaemonError> {
-        self.hear()?;
+        self.hear(ROUNDS)?;
         if !self.on || self.mirror.has_more() || self.manager.is_unsettled() || self.lost.some() {
             return Ok(None);
         }
@@ -180,7 +169,7 @@ impl Engine {
     /// Programs of a successor that has failed make room for ours.
     fn take_back(&mut self) -> Result<(), DaemonError> {
         self.ports.put_back(&self.datapath);
-        self.hear()?;
+        self.hear(ROUNDS)?;
         let mut ops = Vec::new();
         self.manager.new_epoch(&mut ops);
         self.execute(ops)?;

@@ -38,6 +38,17 @@ impl Engine {
         Ok(since)
     }
 
+    /// Takes what the kernel has told until now, in so many rounds at most.
+    pub(super) fn hear(&mut self, rounds: u32) -> Result<(), DaemonError> {
+        for _ in 0..rounds {
+            self.kernel_events(Instant::now())?;
+            if !self.mirror.has_more() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// `since`: the events became readable then or later; their time begins there.
     pub(super) fn kernel_events(&mut self, since: Instant) -> Result<(), DaemonError> {
         let mut events = Vec::new();

@@ -258,10 +258,7 @@ impl<'a> Walker<'a> {
         if run.base.legacy && run.truth != Truth::No {
             return Err(run.obstacle(COUNTS));
         }
-        Ok(Fate {
-            continues: true,
-            ..Fate::default()
-        })
+        Ok(Fate::CONTINUE)
     }
 
     fn expression(
@@ -365,27 +362,11 @@ impl<'a> Walker<'a> {
             self.chain(run.base, chain, all, depth + 1)
         };
         Ok(match verdict {
-            Verdict::Accept => Fate {
-                accepts: true,
-                ..Fate::default()
-            },
+            Verdict::Accept => Fate::ACCEPT,
             Verdict::Drop => return Err(run.obstacle("drops packets")),
-            Verdict::Continue | Verdict::Break => Fate {
-                continues: true,
-                ..Fate::default()
-            },
-            Verdict::Return => Fate {
-                returns: true,
-                ..Fate::default()
-            },
-            Verdict::Jump(chain) => {
-                let inner = into(chain)?;
-                Fate {
-                    continues: inner.returns,
-                    returns: false,
-                    accepts: inner.accepts,
-                }
-            }
+            Verdict::Continue | Verdict::Break => Fate::CONTINUE,
+            Verdict::Return => Fate::RETURN,
+            Verdict::Jump(chain) => into(chain)?.jumped(),
             Verdict::Goto(chain) => into(chain)?,
             Verdict::Other(_) => return Err(run.obstacle("hands packets to a program")),
         })

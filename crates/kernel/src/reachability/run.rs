@@ -42,6 +42,31 @@ pub(super) enum Step {
 }
 
 impl Fate {
+    pub(super) const ACCEPT: Fate = Fate {
+        continues: false,
+        returns: false,
+        accepts: true,
+    };
+    pub(super) const CONTINUE: Fate = Fate {
+        continues: true,
+        returns: false,
+        accepts: false,
+    };
+    pub(super) const RETURN: Fate = Fate {
+        continues: false,
+        returns: true,
+        accepts: false,
+    };
+
+    /// The fate of a jump to a chain with this one.
+    pub(super) fn jumped(self) -> Fate {
+        Fate {
+            continues: self.returns,
+            returns: false,
+            accepts: self.accepts,
+        }
+    }
+
     /// The fate of a rule whose conditions hold with `truth`.
     pub(super) fn or_next(self, truth: Truth) -> Fate {
         Fate {

@@ -115,14 +115,9 @@ impl Walker<'_> {
         hook: &Hook,
         tracked: bool,
     ) -> Fate {
-        const PASSES: Fate = Fate {
-            continues: false,
-            returns: false,
-            accepts: true,
-        };
         // Only the first packet of a connection sees NAT chains, an untracked one sees none (`nf_nat_inet_fn`).
         if hook.kind == "nat" {
-            return PASSES;
+            return Fate::ACCEPT;
         }
         let frame = matches!(family, NFPROTO_NETDEV | NFPROTO_BRIDGE) || hook.number == 5;
         let stage = match hook.number {
@@ -296,27 +291,11 @@ impl Walker<'_> {
         depth: usize,
     ) -> Fate {
         match verdict {
-            Verdict::Accept => Fate {
-                accepts: true,
-                ..Fate::default()
-            },
+            Verdict::Accept => Fate::ACCEPT,
             Verdict::Drop => Fate::default(),
-            Verdict::Continue | Verdict::Break => Fate {
-                continues: true,
-                ..Fate::default()
-            },
-            Verdict::Return => Fate {
-                returns: true,
-                ..Fate::default()
-            },
-            Verdict::Jump(chain) => {
-                let inner = self.chain(run.at, chain, constraint, depth + 1);
-                Fate {
-                    continues: inner.returns,
-                    returns: false,
-                    accepts: inner.accepts,
-                }
-            }
+            Verdict::Continue | Verdict::Break => Fate::CONTINUE,
+            Verdict::Return => Fate::RETURN,
+            Verdict::Jump(chain) => self.chain(run.at, chain, constraint, depth + 1).jumped(),
             Verdict::Goto(chain) => {
                 let inner = self.chain(run.at, chain, constraint, depth + 1);
                 Fate {

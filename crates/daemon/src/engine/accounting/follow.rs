@@ -15,7 +15,7 @@ use crate::DaemonError;
 use crate::config::{self, Config};
 
 /// Times that the kernel's events are read before what is told counts.
-const ROUNDS: usize = 256;
+const ROUNDS: u32 = 256;
 
 /// How to have the kernel count.
 const COUNT: &str = "sysctl -w net.netfilter.nf_conntrack_acct=1";
@@ -87,12 +87,7 @@ impl Engine {
             sweeping: false,
         });
         // of what ended before or meanwhile there are events, too
-        for _ in 0..ROUNDS {
-            self.kernel_events(Instant::now())?;
-            if !self.mirror.has_more() {
-                break;
-            }
-        }
+        self.hear(ROUNDS)?;
         if let Some(open) = &mut self.accounting.open {
             open.book.settled();
         }
