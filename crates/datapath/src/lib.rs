@@ -15,6 +15,7 @@ mod grace;
 mod load;
 mod object;
 mod precedents;
+mod programs;
 mod ratelimit;
 mod routes;
 mod scrub;

@@ -39,6 +39,16 @@ pub(crate) fn get<'m>(
 pub(crate) fn load(
     object: &'static str,
     bytes: &[u8],
+    prepare: impl FnMut(&str, &mut libbpf_rs::OpenMapMut<'_>) -> libbpf_rs::Result<()>,
+) -> Result<Object, DatapathError> {
+    load_some(object, bytes, |_| true, prepare)
+}
+
+/// Loads the programs of an object that are wanted, and all of its maps.
+fn load_some(
+    object: &'static str,
+    bytes: &[u8],
+    wanted: impl Fn(&str) -> bool,
     mut prepare: impl FnMut(&str, &mut libbpf_rs::OpenMapMut<'_>) -> libbpf_rs::Result<()>,
 ) -> Result<Object, DatapathError> {
     let error = |what| {
@@ -55,6 +65,10 @@ pub(crate) fn load(
         let name = map.name().to_string_lossy().into_owned();
         prepare(&name, &mut map).map_err(error("sizing its maps"))?;
     }
+    for mut prog in open.progs_mut() {
+        let name = prog.name().to_string_lossy().into_owned();
+        prog.set_autoload(wanted(&name));
+    }
     open.load().map_err(error("loading"))
 }
 
@@ -62,14 +76,17 @@ fn bytes_of<T>(elements: u32) -> u32 {
     elements * size_of::<T>() as u32
 }
 
-/// Loads an object of the pipeline. Maps that are there already are shared.
+/// Loads programs of an object of the pipeline. Maps that are there already are shared.
 pub(crate) fn load_with(
     object: &'static str,
     bytes: &[u8],
+    wanted: impl Fn(&str) -> bool,
     config: &fw_config,
     maps: &MapByName,
 ) -> Result<Object, DatapathError> {
-    load(object, bytes, |name, map| share(config, maps, name, map))
+    load_some(object, bytes, wanted, |name, map| {
+        share(config, maps, name, map)
+    })
 }
 
 /// Sizes a map, and shares it if it is there already.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loading the programs and their maps.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -24,6 +24,7 @@ use crate::load::{
     possible_cpus, prog_fd, random, share,
 };
 use crate::precedents::Precedents;
+use crate::programs::Programs;
 use crate::ratelimit::RateLimiter;
 use crate::routes::RouteTable;
 use crate::scrub::Scrubber;
@@ -32,11 +33,6 @@ use crate::shared::{
 };
 use crate::tap::Tap;
 
-static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
-static BRIDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.o"));
-static BOND: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bond.o"));
-static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
-static RAW: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/raw.o"));
 static DROPS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drops.o"));
 static TAP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tap.o"));
 static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"));
@@ -157,14 +153,7 @@ pub struct Datapath {
     outputs: RefCell<BTreeMap<u32, u32>>,
     copies: Copies,
     maps: MapByName,
-    xdp: Object,
-    tc: Object,
-    /// XDP for ports of bridges; loaded when the first is attached to, as are the next.
-    bridge: OnceCell<Object>,
-    /// XDP for parts of bonds.
-    bond: OnceCell<Object>,
-    /// For ports without a link layer.
-    raw: OnceCell<Object>,
+    programs: Programs,
     config: fw_config,
     /// Links of a daemon that handed over, until our programs are there.
     inherited: RefCell<Inherited>,
@@ -176,7 +165,7 @@ pub struct Datapath {
 }
 
 impl Datapath {
-    /// Loads all programs. Nothing is attached, and the deadline is past.
+    /// Loads what every port needs. Nothing is attached, and the deadline is past.
     pub fn load(options: &LoadOptions) -> Result<Self, DatapathError> {
         libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Debug, log_libbpf)));
         let netns_inum = netns_inum();
@@ -214,14 +203,9 @@ impl Datapath {
             options.flows,
             std::array::from_fn(|_| random()),
         );
-        let xdp = load_with("xdp", XDP, &config, &MapByName::new())?;
-        let mut maps = handles(&xdp)?;
-        let tc = load_with("tc", TC, &config, &maps)?;
+        let (programs, mut maps) = Programs::load(&config)?;
         maps.extend(handles(&watchdog)?);
-        for (name, map) in handles(&tc)? {
-            maps.entry(name).or_insert(map);
-        }
-        let drops = load_with("drops", DROPS, &config, &maps)
+        let drops = load_with("drops", DROPS, |_| true, &config, &maps)
             .inspect_err(|error| {
                 tracing::warn!("explain will not name the kernel's reasons: {error}");
             })
@@ -249,11 +233,7 @@ impl Datapath {
             outputs: RefCell::default(),
             copies: Copies::new(get(&maps, "fw_olists")?, get(&maps, "fw_olist_ports")?)?,
             maps,
-            xdp,
-            tc,
-            bridge: OnceCell::new(),
-            bond: OnceCell::new(),
-            raw: OnceCell::new(),
+            programs,
             config,
             inherited: RefCell::default(),
             drops,
@@ -362,7 +342,8 @@ impl Datapath {
 
     /// Removes what a killed daemon left at a port.
     pub fn sweep(&self, ifindex: u32) {
-        if let Ok(fd) = self.prog(Hook::Ingress) {
+        // any will do, and this one is there
+        if let Ok(fd) = self.prog(Hook::Egress) {
             Attachment::sweep(fd.as_fd(), ifindex);
         }
     }
@@ -370,13 +351,8 @@ impl Datapath {
     /// Ids of the XDP programs and of the tc programs that are loaded, and of those that are to make room for them.
     #[must_use]
     pub fn prog_ids(&self) -> Vec<u32> {
-        let late = [self.bridge.get(), self.bond.get(), self.raw.get()];
-        let objects = [&self.xdp, &self.tc]
-            .into_iter()
-            .chain(late.into_iter().flatten());
-        let progs = objects.flat_map(|o| o.progs());
-        progs
-            .filter_map(|p| libbpf_rs::Program::id_from_fd(p.as_fd()).ok())
+        self.programs
+            .ids()
             .chain(self.inherited.borrow().prog_ids())
             .collect()
     }
@@ -417,36 +393,9 @@ impl Datapath {
         self.maps.values().filter_map(memory).sum()
     }
 
-    /// A program, for test runs.
+    /// A program, for test runs. The first that asks for one of a kind of port waits for the verifier.
     pub fn prog(&self, hook: Hook) -> Result<OwnedFd, DatapathError> {
-        match hook {
-            Hook::Xdp => prog_fd(&self.xdp, "xdp", hook.program()),
-            Hook::BridgeXdp => {
-                let bridge = self.late(&self.bridge, "bridge", BRIDGE)?;
-                prog_fd(bridge, "bridge", hook.program())
-            }
-            Hook::BondXdp => {
-                let bond = self.late(&self.bond, "bond", BOND)?;
-                prog_fd(bond, "bond", hook.program())
-            }
-            Hook::RawIngress | Hook::RawIngressAlone | Hook::RawEgress => {
-                prog_fd(self.late(&self.raw, "raw", RAW)?, "raw", hook.program())
-            }
-            _ => prog_fd(&self.tc, "tc", hook.program()),
-        }
-    }
-
-    fn late<'a>(
-        &self,
-        object: &'a OnceCell<Object>,
-        name: &'static str,
-        bytes: &[u8],
-    ) -> Result<&'a Object, DatapathError> {
-        if let Some(object) = object.get() {
-            return Ok(object);
-        }
-        let loaded = load_with(name, bytes, &self.config, &self.maps)?;
-        Ok(object.get_or_init(|| loaded))
+        self.programs.get(hook, &self.config, &self.maps)
     }
 
     /// Makes a port a redirect target under a slot of the device map, and watches it.
@@ -528,7 +477,7 @@ impl Datapath {
     }
 
     fn leg(&self) -> Result<OwnedFd, DatapathError> {
-        prog_fd(&self.xdp, "xdp", "freeway_leg")
+        self.programs.leg(&self.config, &self.maps)
     }
 
     /// What comes in at `framing`'s port with its tags and session is `framed`'s.

@@ -11,6 +11,17 @@ use libbpf_rs::query::ProgInfoIter;
 /// The verifier gives up at a million, and start-up waits for it, most on small CPUs.
 const INSTRUCTIONS_MAX: u32 = 300_000;
 
+/// Those that only some ports need.
+const LATE: [Hook; 7] = [
+    Hook::Ingress,
+    Hook::IngressAlone,
+    Hook::RawIngress,
+    Hook::RawIngressAlone,
+    Hook::RawEgress,
+    Hook::BridgeXdp,
+    Hook::BondXdp,
+];
+
 /// What is loaded where it is asked for.
 fn late_programs(datapath: &Datapath) -> (RouteTable, Scrubber, RateLimiter, Tap, Vec<u32>) {
     let mut routes = datapath.route_table().unwrap();
@@ -52,10 +63,10 @@ fn programs_load() {
             ..LoadOptions::default()
         };
         let datapath = Datapath::load(&options).unwrap();
-        datapath.prog(Hook::RawIngress).unwrap();
-        datapath.prog(Hook::RawIngressAlone).unwrap();
-        datapath.prog(Hook::BridgeXdp).unwrap();
-        datapath.prog(Hook::BondXdp).unwrap();
+        assert_eq!(datapath.prog_ids().len(), 5, "what every port needs");
+        for hook in LATE {
+            datapath.prog(hook).unwrap();
+        }
         let mut ids = datapath.prog_ids();
         assert_eq!(ids.len(), 12);
         // once: an emulated machine takes long for them
