@@ -71,8 +71,13 @@ static __always_inline int fw_hand(struct xdp_md *ctx, __u32 port)
 		     : XDP_PASS;
 }
 
-/* A function of its own keeps the ways of a hit and of a plain miss short. */
-static __noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
+/*
+ * A function of its own keeps the ways of a hit and of a plain miss short; of external linkage, so
+ * that the BPF verifier looks at it once, and not once for each of them.
+ */
+int fw_step_by_step(struct xdp_md *ctx, __u32 port);
+
+__noinline int fw_step_by_step(struct xdp_md *ctx, __u32 port)
 {
 	const struct fw_nexthop *nh = NULL;
 	struct fw_pkt p = {};

@@ -176,11 +176,21 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 	return FW_R_NONE;
 }
 
+/*
+ * fw_parse() of external linkage: what it found is anything to the BPF verifier, which looks at what
+ * follows once, and not once for each kind of frame.
+ */
+enum fw_reason fw_parse_apart(fw_ctx *ctx, struct fw_pkt *p);
+
+__noinline enum fw_reason fw_parse_apart(fw_ctx *ctx, struct fw_pkt *p)
+{
+	return p ? fw_parse(fw_data(ctx), fw_data_end(ctx), fw_frame_len(ctx), p) : FW_R_SHORT;
+}
+
 /* Says how the frame that came in at `port` was forwarded, or why the kernel gets it unchanged. */
 static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, __u32 port, struct fw_pkt *p,
 						  const struct fw_nexthop **out)
 {
-	const void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	enum fw_reason gate, reason;
 
 	p->now_tick = fw_now();
@@ -188,7 +198,7 @@ static __always_inline enum fw_reason fw_pipeline(fw_ctx *ctx, __u32 port, struc
 	/* while it is off, connections that were fast are still judged by what is known of them */
 	if (fw_unlikely(gate) && (gate != FW_R_OFF || !fw_ctl.edges_tick))
 		return gate;
-	reason = fw_parse(data, end, fw_frame_len(ctx), p);
+	reason = fw_parse_apart(ctx, p);
 	if (fw_unlikely(gate)) {
 		return reason || !fw_tcp_closes(p) ? gate : fw_stray_or(ctx, p, gate);
 	}

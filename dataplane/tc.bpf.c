@@ -15,15 +15,29 @@
 /* TCX_NEXT is TC_ACT_UNSPEC: whoever else is on this hook gets the packet. */
 enum { FW_NEXT = -1, FW_DROP = 2 };
 
-/* Flows of tc: as in XDP, but as the skbs that the kernel would send, through the port's qdisc. */
-static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
+/* Tells of the frame whose tuple was noted as it came in. */
+static __always_inline void fw_tc_watch(struct __sk_buff *ctx, const struct fw_pkt *p,
+					enum fw_reason reason)
+{
+	struct fw_cpu *cpu = fw_cpu_get();
+
+	if (cpu)
+		fw_watch(&cpu->watched, p, fw_port(ctx), FW_STAGE_TC_INGRESS, reason);
+}
+
+/*
+ * Flows of tc: as in XDP, but as the skbs that the kernel would send, through the port's qdisc. Of
+ * external linkage, so that the BPF verifier looks at it once.
+ */
+int fw_tc_forward(struct __sk_buff *ctx, int tc_alone);
+
+__noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 {
 	const struct fw_nexthop *nh = NULL;
 	struct fw_pkt p = {};
-	struct fw_tuple *seen = NULL;
 	enum fw_reason reason;
 	struct fw_cpu *cpu;
-	int counted;
+	int counted, watch = 0;
 
 	if (fw_hidden(ctx)) {
 		if (tc_alone)
@@ -34,13 +48,12 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 	/* The tuple as it came in: a rewrite would hide it. */
 	if (fw_unlikely(fw_ctl.watch)) {
 		cpu = fw_cpu_get();
-		if (cpu && fw_watch_note(ctx, &cpu->watched))
-			seen = &cpu->watched;
+		watch = cpu && fw_watch_note(ctx, &cpu->watched);
 	}
 	reason = fw_pipeline(ctx, fw_port(ctx), &p, &nh);
 	if (!reason && nh) {
-		if (fw_unlikely(seen))
-			fw_watch(seen, &p, fw_port(ctx), FW_STAGE_TC_INGRESS, FW_R_FAST);
+		if (fw_unlikely(watch))
+			fw_tc_watch(ctx, &p, FW_R_FAST);
 		/* without a token: what is sent here does not confirm itself */
 		if (p.owned) {
 			ctx->mark = nh->mark;
@@ -50,13 +63,13 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 	}
 	/* what is not of tc's flows XDP has counted, where there is XDP */
 	counted = tc_alone || p.owned || reason == FW_R_STRAY_CLOSE;
-	if (counted || fw_unlikely(seen)) {
+	if (counted || fw_unlikely(watch)) {
 		if (!p.framed)
 			reason = fw_name_miss(ctx, &p, reason);
 		/* told in any case: XDP of a bridge's port or of a trunk may have told nothing */
-		if (fw_unlikely(seen)) {
+		if (fw_unlikely(watch)) {
 			fw_watch_look(ctx, &p);
-			fw_watch(seen, &p, fw_port(ctx), FW_STAGE_TC_INGRESS, reason);
+			fw_tc_watch(ctx, &p, reason);
 		}
 		if (counted)
 			fw_count(reason);
@@ -64,8 +77,10 @@ static __noinline int fw_tc_forward(struct __sk_buff *ctx, int tc_alone)
 	return p.framed || reason == FW_R_STRAY_CLOSE ? FW_DROP : FW_NEXT;
 }
 
-/* A function of its own keeps the way of silent flows short. */
-static __noinline __u32 fw_token(struct __sk_buff *ctx, int tc_alone)
+/* A function of its own keeps the way of silent flows short; its linkage as above. */
+__u32 fw_token(struct __sk_buff *ctx, int tc_alone);
+
+__noinline __u32 fw_token(struct __sk_buff *ctx, int tc_alone)
 {
 	struct fw_pkt p = {};
 

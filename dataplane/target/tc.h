@@ -149,17 +149,22 @@ static __always_inline __u32 fw_addresses_delta(const struct fw_flow *f, __u8 fa
  * The L4 checksum ahead of the rewriting: finished, or of the pseudo header alone
  * (CHECKSUM_PARTIAL); and the skb's own sum from the network header on, where a
  * driver gave one (CHECKSUM_COMPLETE). Which it is the kernel's helpers know:
- * inet_proto_csum_replace_by_diff() in net/core/utils.c.
+ * inet_proto_csum_replace_by_diff() in net/core/utils.c. Of external linkage, so that the BPF verifier
+ * looks once at what follows.
  */
-static __always_inline int fw_resum(fw_ctx *ctx, void **data, void **end, const struct fw_flow *f,
-				    struct fw_pkt *p)
+int fw_resum_frame(fw_ctx *ctx, const struct fw_flow *f, struct fw_pkt *p);
+
+__noinline int fw_resum_frame(fw_ctx *ctx, const struct fw_flow *f, struct fw_pkt *p)
 {
-	const fw_u32_any *ports = (const void *)&f->key.sport_be;
-	const fw_u32_any *to_ports = (const void *)&f->sport_be;
-	__u32 at = FW_ETH_LEN + (p->family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN);
-	__u32 header = 0, addresses;
+	const fw_u32_any *ports, *to_ports;
+	__u32 header = 0, addresses, at;
 	__u64 flags = 0;
 
+	if (!f || !p)
+		return 0;
+	ports = (const void *)&f->key.sport_be;
+	to_ports = (const void *)&f->sport_be;
+	at = FW_ETH_LEN + (p->family == FW_AF_INET ? FW_IP4_LEN : FW_IP6_LEN);
 	/* The port where it leaves may want a header; one without takes it off again:
 	 * __bpf_redirect_no_mac() in net/core/filter.c. */
 	if (FW_TARGET_IS_RAW) {
@@ -192,6 +197,14 @@ static __always_inline int fw_resum(fw_ctx *ctx, void **data, void **end, const 
 	}
 	if (header)
 		bpf_csum_update(ctx, header);
+	return 1;
+}
+
+static __always_inline int fw_resum(fw_ctx *ctx, void **data, void **end, const struct fw_flow *f,
+				    struct fw_pkt *p)
+{
+	if (!fw_resum_frame(ctx, f, p))
+		return 0;
 	*data = (void *)(long)ctx->data;
 	*end = fw_data_end(ctx);
 	return *data + FW_ETH_LEN <= *end;

@@ -23,9 +23,10 @@ static RAW: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/raw.o"));
 enum Part {
     /// These two are there from the start, with all maps of theirs.
     Xdp,
-    Tc,
+    TcEgress,
     TcIngress,
     TcIngressAlone,
+    TcBridge,
     RawEgress,
     RawIngress,
     RawIngressAlone,
@@ -39,12 +40,13 @@ impl Part {
     fn of(hook: Hook) -> Self {
         match hook {
             Hook::Xdp => Part::Xdp,
-            Hook::Egress | Hook::BridgeIngress | Hook::BridgeEgress => Part::Tc,
+            Hook::Egress => Part::TcEgress,
             Hook::Ingress => Part::TcIngress,
             Hook::IngressAlone => Part::TcIngressAlone,
             Hook::RawEgress => Part::RawEgress,
             Hook::RawIngress => Part::RawIngress,
             Hook::RawIngressAlone => Part::RawIngressAlone,
+            Hook::BridgeIngress | Hook::BridgeEgress => Part::TcBridge,
             Hook::BridgeXdp => Part::Bridge,
             Hook::BondXdp => Part::Bond,
         }
@@ -53,7 +55,7 @@ impl Part {
     fn object(self) -> (&'static str, &'static [u8]) {
         match self {
             Part::Xdp => ("xdp", XDP),
-            Part::Tc | Part::TcIngress | Part::TcIngressAlone => ("tc", TC),
+            Part::TcEgress | Part::TcIngress | Part::TcIngressAlone | Part::TcBridge => ("tc", TC),
             Part::RawEgress | Part::RawIngress | Part::RawIngressAlone => ("raw", RAW),
             Part::Bridge => ("bridge", BRIDGE),
             Part::Bond => ("bond", BOND),
@@ -63,10 +65,10 @@ impl Part {
     fn has(self, program: &str) -> bool {
         match self {
             Part::Xdp | Part::Bridge | Part::Bond => true,
-            Part::Tc => !program.starts_with("freeway_ingress"),
+            Part::TcEgress | Part::RawEgress => program == "freeway_egress",
             Part::TcIngress | Part::RawIngress => program == "freeway_ingress",
             Part::TcIngressAlone | Part::RawIngressAlone => program == "freeway_ingress_alone",
-            Part::RawEgress => program == "freeway_egress",
+            Part::TcBridge => program.starts_with("freeway_bridge_"),
         }
     }
 }
@@ -82,7 +84,7 @@ impl Programs {
     pub(crate) fn load(config: &fw_config) -> Result<(Self, MapByName), DatapathError> {
         let programs = Self::default();
         let mut maps = MapByName::new();
-        for part in [Part::Xdp, Part::Tc] {
+        for part in [Part::Xdp, Part::TcEgress] {
             for (name, map) in handles(programs.part(part, config, &maps)?)? {
                 maps.entry(name).or_insert(map);
             }
