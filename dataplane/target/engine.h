@@ -20,6 +20,7 @@
 #define fw_watch_look   fw_engine_watch_look
 #define fw_watch_report fw_engine_watch_report
 #define fw_name_miss    fw_engine_name_miss
+#define fw_parse_apart  fw_engine_parse_apart
 
 #include "../parse.h"
 
