@@ -177,8 +177,8 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 }
 
 /*
- * fw_parse() of external linkage: what it found is anything to the BPF verifier, which looks at what
- * follows once, and not once for each kind of frame.
+ * fw_parse() of external linkage: what it found is anything to the BPF verifier, which looks at
+ * what follows once, and not once for each kind of frame.
  */
 enum fw_reason fw_parse_apart(fw_ctx *ctx, struct fw_pkt *p);
 

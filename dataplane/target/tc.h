@@ -149,8 +149,8 @@ static __always_inline __u32 fw_addresses_delta(const struct fw_flow *f, __u8 fa
  * The L4 checksum ahead of the rewriting: finished, or of the pseudo header alone
  * (CHECKSUM_PARTIAL); and the skb's own sum from the network header on, where a
  * driver gave one (CHECKSUM_COMPLETE). Which it is the kernel's helpers know:
- * inet_proto_csum_replace_by_diff() in net/core/utils.c. Of external linkage, so that the BPF verifier
- * looks once at what follows.
+ * inet_proto_csum_replace_by_diff() in net/core/utils.c. Of external linkage, so that the BPF
+ * verifier looks once at what follows.
  */
 int fw_resum_frame(fw_ctx *ctx, const struct fw_flow *f, struct fw_pkt *p);
 
