@@ -122,6 +122,7 @@ impl Place {
             false => listen(address)?,
         };
         let mut engine = load()?;
+        engine.load_ahead()?;
         let inheritance = predecessor.inherit()?;
         engine.begin(Some(Legacy {
             from: predecessor.told(),

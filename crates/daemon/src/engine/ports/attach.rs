@@ -72,18 +72,21 @@ pub(in crate::engine) fn attach_tc(
         return Ok(());
     }
     port.alone = alone;
-    port.tc_programs.clear();
-    let of_bridge = port.within == Within::Bridge;
+    let (ingress, egress) = match (link.framing(), alone) {
+        _ if port.within == Within::Bridge => (Hook::BridgeIngress, Hook::BridgeEgress),
+        (LinkFraming::Bare, true) => (Hook::RawIngressAlone, Hook::RawEgress),
+        (LinkFraming::Bare, false) => (Hook::RawIngress, Hook::RawEgress),
+        (_, true) => (Hook::IngressAlone, Hook::Egress),
+        (_, false) => (Hook::Ingress, Hook::Egress),
+    };
     let (programs, clsact) = (&mut port.tc_programs, &mut port.clsact);
     let attached = attempt(link, &mut port.failed, || {
+        // while those that there are go on: the verifier may take long
+        for hook in [ingress, egress] {
+            datapath.prog(hook)?;
+        }
+        programs.clear();
         datapath.sweep(link.ifindex);
-        let (ingress, egress) = match (link.framing(), alone) {
-            _ if of_bridge => (Hook::BridgeIngress, Hook::BridgeEgress),
-            (LinkFraming::Bare, true) => (Hook::RawIngressAlone, Hook::RawEgress),
-            (LinkFraming::Bare, false) => (Hook::RawIngress, Hook::RawEgress),
-            (_, true) => (Hook::IngressAlone, Hook::Egress),
-            (_, false) => (Hook::Ingress, Hook::Egress),
-        };
         let ingress = datapath.attach(link.ifindex, ingress)?;
         *clsact |= !had_clsact && ingress.is_filter();
         *programs = vec![ingress];
