@@ -239,7 +239,7 @@ int fw_watch_look(fw_ctx *ctx, struct fw_pkt *p);
 
 __noinline int fw_watch_look(fw_ctx *ctx, struct fw_pkt *p)
 {
-	return p && !p->family && fw_parse(fw_data(ctx), fw_data_end(ctx), fw_frame_len(ctx), p);
+	return p && !p->family && fw_parse_apart(ctx, p);
 }
 
 /*

@@ -43,6 +43,9 @@ pub enum Hook {
     BondXdp,
 }
 
+/// How many there are.
+pub(crate) const HOOKS: usize = Hook::BondXdp as usize + 1;
+
 impl Hook {
     /// Name of the program that goes there.
     pub(crate) fn program(self) -> &'static str {

@@ -12,13 +12,14 @@ use libbpf_rs::query::ProgInfoIter;
 const INSTRUCTIONS_MAX: u32 = 250_000;
 
 /// Those that only some ports need.
-const LATE: [Hook; 8] = [
+const LATE: [Hook; 9] = [
     Hook::Ingress,
     Hook::IngressAlone,
     Hook::RawIngress,
     Hook::RawIngressAlone,
     Hook::RawEgress,
     Hook::BridgeIngress,
+    Hook::BridgeEgress,
     Hook::BridgeXdp,
     Hook::BondXdp,
 ];

@@ -6,12 +6,10 @@ use std::time::Instant;
 
 use freeway_api::{Failure, TakenOver, Upgraded};
 use freeway_cmm::{Around, FlowKey};
-use freeway_datapath::Hook;
-use freeway_kernel::model::{Framing, Link};
 
 use super::kernel::ROUNDS;
 use super::poll::Polled;
-use super::ports::Within;
+use super::ports::attach;
 use super::{ATTACH_START, Engine, failure};
 use crate::DaemonError;
 use crate::succession::flows;
@@ -29,19 +27,9 @@ pub struct Legacy {
 impl Engine {
     /// Loads what the ports that there are may need, while the daemon before still forwards.
     pub fn load_ahead(&self) -> Result<(), DaemonError> {
-        let any = |is: fn(&Link) -> bool| self.mirror.links().values().any(is);
-        let mut hooks = vec![Hook::Ingress, Hook::IngressAlone];
-        if any(|link| link.framing() == Framing::Bare) {
-            hooks.extend([Hook::RawIngress, Hook::RawIngressAlone, Hook::RawEgress]);
-        }
-        if any(|link| Within::of(link) == Within::Bridge) {
-            hooks.extend([Hook::BridgeXdp, Hook::BridgeIngress]);
-        }
-        if any(|link| Within::of(link) == Within::Bond) {
-            hooks.push(Hook::BondXdp);
-        }
-        let load = |hook| self.datapath.prog(hook).map(drop);
-        hooks.into_iter().try_for_each(load).map_err(failure)
+        let mut links = self.mirror.links().values();
+        let load = |link| attach::load(&self.datapath, link);
+        links.try_for_each(load).map_err(failure)
     }
 
     /// Attaches to the ports, in the places of another daemon's programs if there are any, and goes on.

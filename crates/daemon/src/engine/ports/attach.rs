@@ -7,6 +7,35 @@ use freeway_kernel::netdev;
 
 use super::{Port, Within};
 
+fn xdp_hook(within: Within) -> Hook {
+    match within {
+        Within::Nothing => Hook::Xdp,
+        Within::Bridge => Hook::BridgeXdp,
+        Within::Bond => Hook::BondXdp,
+    }
+}
+
+/// At ingress and egress; `alone`: without XDP.
+fn tc_hooks(link: &Link, within: Within, alone: bool) -> [Hook; 2] {
+    match (link.framing(), alone) {
+        _ if within == Within::Bridge => [Hook::BridgeIngress, Hook::BridgeEgress],
+        (LinkFraming::Bare, true) => [Hook::RawIngressAlone, Hook::RawEgress],
+        (LinkFraming::Bare, false) => [Hook::RawIngress, Hook::RawEgress],
+        (_, true) => [Hook::IngressAlone, Hook::Egress],
+        (_, false) => [Hook::Ingress, Hook::Egress],
+    }
+}
+
+/// Loads what a link may need as a port.
+pub(in crate::engine) fn load(datapath: &Datapath, link: &Link) -> Result<(), DatapathError> {
+    let within = Within::of(link);
+    let of_tc = [true, false].map(|alone| tc_hooks(link, within, alone));
+    let hooks = of_tc.into_iter().flatten().chain([xdp_hook(within)]);
+    hooks
+        .into_iter()
+        .try_for_each(|hook| datapath.prog(hook).map(drop))
+}
+
 /// Does what failed before only if the link has changed since.
 pub(in crate::engine) fn attempt(
     link: &Link,
@@ -44,11 +73,7 @@ pub(in crate::engine) fn attach_xdp(
     if port.xdp_program.is_some() {
         return Ok(());
     }
-    let hook = match port.within {
-        Within::Nothing => Hook::Xdp,
-        Within::Bridge => Hook::BridgeXdp,
-        Within::Bond => Hook::BondXdp,
-    };
+    let hook = xdp_hook(port.within);
     port.forget_programs();
     let program = &mut port.xdp_program;
     attempt(link, &mut port.xdp_failed, || {
@@ -72,13 +97,7 @@ pub(in crate::engine) fn attach_tc(
         return Ok(());
     }
     port.alone = alone;
-    let (ingress, egress) = match (link.framing(), alone) {
-        _ if port.within == Within::Bridge => (Hook::BridgeIngress, Hook::BridgeEgress),
-        (LinkFraming::Bare, true) => (Hook::RawIngressAlone, Hook::RawEgress),
-        (LinkFraming::Bare, false) => (Hook::RawIngress, Hook::RawEgress),
-        (_, true) => (Hook::IngressAlone, Hook::Egress),
-        (_, false) => (Hook::Ingress, Hook::Egress),
-    };
+    let [ingress, egress] = tc_hooks(link, port.within, alone);
     let (programs, clsact) = (&mut port.tc_programs, &mut port.clsact);
     let attached = attempt(link, &mut port.failed, || {
         // while those that there are go on: the verifier may take long
