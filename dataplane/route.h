@@ -140,14 +140,14 @@ static __always_inline int fw_route_due(struct fw_hop *hop, __u32 block, __u32 n
 {
 	__u32 *due = &fw_routes.due_tick[block & (FW_ROUTE_BLOCKS - 1)];
 
-	if (fw_unlikely(fw_reached(now, hop->due_tick))) {
+	if (fw_unlikely(fw_due(now, hop->due_tick, fw_cfg.hz))) {
 		if (++hop->misses > FW_MISSES_MAX)
 			hop->epoch = 0;
 		hop->due_tick = now + fw_cfg.hz / 4;
 		*due = now + fw_cfg.hz;
 		return 1;
 	}
-	if (fw_likely(!fw_reached(now, *due)))
+	if (fw_likely(!fw_due(now, *due, fw_cfg.hz)))
 		return 0;
 	*due = now + fw_cfg.hz;
 	return 1;
@@ -206,7 +206,7 @@ static __always_inline enum fw_routing fw_route(struct xdp_md *ctx, const struct
 	on = (const void *)&fw_ctl.on;
 	status = (const void *)&hop->status;
 	if (fw_unlikely(*status ^ *on)) {
-		if (!fw_ctl.on || !fw_reached(now, hop->due_tick))
+		if (!fw_ctl.on || !fw_due(now, hop->due_tick, fw_cfg.hz))
 			return FW_ROUTING_NOT;
 		hop->due_tick = now + 1;
 		return fw_route_ask(ctx, record);

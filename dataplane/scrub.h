@@ -373,7 +373,7 @@ static __always_inline int fw_scrub_settle(int number, __u32 bytes, __u32 now, _
 	struct fw_scrub_rule *rule = &fw_scrub.rule[number & (FW_SCRUB_RULES - 1)];
 	struct fw_scrub_count *count = fw_scrub_count_get(fw_cpu_id() * FW_SCRUB_RULES + number);
 
-	if (fw_unlikely(fw_reached(now, rule->due_tick))) {
+	if (fw_unlikely(fw_due(now, rule->due_tick, fw_scrub_cfg.hz))) {
 		rule->due_tick = now + fw_scrub_cfg.hz;
 		count->passed++;
 		return 0;

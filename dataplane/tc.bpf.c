@@ -87,6 +87,21 @@ __noinline __u32 fw_token(struct __sk_buff *ctx, int tc_alone)
 	return fw_note(ctx, &p, tc_alone);
 }
 
+/*
+ * Ticks wrap: weeks after the daemon died its deadline would lie ahead again, and what the fast
+ * path knew then would come to life. It is kept behind, here, where what the kernel has passes.
+ */
+static __always_inline int fw_daemon_lives(__u32 now)
+{
+	__u32 deadline = fw_ctl.deadline_tick;
+
+	if (!fw_reached(now, deadline))
+		return 1;
+	if (now - deadline > 1U << 30)
+		__sync_val_compare_and_swap(&fw_ctl.deadline_tick, deadline, now - (1U << 29));
+	return 0;
+}
+
 static __always_inline int fw_ingress(struct __sk_buff *ctx, const int without_xdp)
 {
 	__u32 now = fw_now(), came = ctx->tc_index, asked;
@@ -100,7 +115,7 @@ static __always_inline int fw_ingress(struct __sk_buff *ctx, const int without_x
 	ctx->tc_index = 0;
 	if (FW_TARGET_IS_RAW && fw_unlikely(came))
 		fw_session_out(came, fw_port(ctx));
-	if (fw_reached(now, fw_ctl.deadline_tick))
+	if (!fw_daemon_lives(now))
 		return FW_NEXT;
 	asked = fw_asked(ctx);
 	if (fw_unlikely(asked)) {
@@ -200,7 +215,7 @@ SEC("tc")
 int freeway_bridge_ingress(struct __sk_buff *ctx)
 {
 	ctx->tc_index = 0;
-	if (fw_reached(fw_now(), fw_ctl.deadline_tick) || !fw_ctl.learn || !fw_ctl.bridges)
+	if (!fw_daemon_lives(fw_now()) || !fw_ctl.learn || !fw_ctl.bridges)
 		return FW_NEXT;
 	ctx->tc_index = fw_crossing_note(ctx);
 	return FW_NEXT;

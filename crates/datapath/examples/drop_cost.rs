@@ -131,11 +131,7 @@ impl Case {
         let later = datapath.clock.now_tick()?.wrapping_add(1 << 30);
         datapath.control.set_on(true);
         datapath.control.set_deadline(later);
-        let rule = fw_scrub_rule {
-            due_tick: later,
-            ..fw_scrub_rule::default()
-        };
-        scrubber.set_rule(0, rule);
+        scrubber.set_rule(0, fw_scrub_rule::default());
         scrubber.set_class(CLASS, 1);
         let until_tick = if std::env::var_os("TIMED").is_some() {
             later

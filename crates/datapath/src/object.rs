@@ -62,6 +62,8 @@ pub struct LoadOptions {
     pub routes: bool,
     /// Connections are given translated ports by their bucket; the kernel has conntrack's kfuncs for that.
     pub precedents: bool,
+    /// Ticks that the programs take for a second. `None`: the kernel's; tests put off what would be due.
+    pub hz: Option<u32>,
 }
 
 impl Default for LoadOptions {
@@ -75,6 +77,7 @@ impl Default for LoadOptions {
             sockets: false,
             routes: false,
             precedents: false,
+            hz: None,
         }
     }
 }
@@ -179,7 +182,7 @@ impl Datapath {
         // tc ingress and egress.
         let slots_per_cpu = (FW_SLOTS / cpus.next_power_of_two()).clamp(1, 1024);
         let mut config = fw_config {
-            hz: clock.hz(),
+            hz: options.hz.unwrap_or(clock.hz()),
             ct: options.conntrack.into(),
             ct_check_ticks: options.ct_check_s * clock.hz(),
             slots_per_cpu,

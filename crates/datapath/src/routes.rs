@@ -335,6 +335,12 @@ impl RouteTable {
         for (at, value) in fields {
             self.hops.store(record, at, value);
         }
+        self.put_off(due_tick);
+    }
+
+    /// As if the kernel had just been asked for all addresses: for tests.
+    #[doc(hidden)]
+    pub fn put_off(&self, due_tick: u32) {
         let due = std::mem::offset_of!(fw_routes, due_tick);
         for block in 0..FW_ROUTE_BLOCKS as usize {
             self.shared.store(0, due + 4 * block, due_tick);

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! More flows are due than the budget lets through: each is late, none is forgotten.
+//! More flows are due than the budget lets through: each is late, none is forgotten. And a daemon that has been dead for
+//! weeks stays dead, although ticks wrap.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
+use std::os::fd::AsFd;
+
 use freeway_abi::{FW_R_FAST, FW_R_REVALIDATE};
 use freeway_datapath::user::Pipeline;
+use freeway_datapath::{Datapath, Hook};
+use support::frame::Frame;
+use support::run::run;
 use support::state::Flow;
-use support::target::Native;
+use support::target::{Loaded, Native};
 
 const FLOWS: u32 = 300;
 /// Revalidations a tick; a round takes FLOWS / BUDGET ticks.
@@ -77,4 +83,32 @@ fn revalidations_over_the_budget_come_in_turn() {
         slow >= u64::from(5 * FLOWS * 9 / 10),
         "only {slow} revalidations"
     );
+}
+
+#[test]
+fn the_deadline_of_a_dead_daemon_never_lies_ahead() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: loading BPF programs needs root");
+        return;
+    }
+    let datapath = Datapath::load(&Loaded::options()).unwrap();
+    let frame = Frame::default().bytes();
+    let now = |datapath: &Datapath| datapath.clock.now_tick().unwrap();
+    for hook in [Hook::Ingress, Hook::IngressAlone, Hook::BridgeIngress] {
+        let tick = now(&datapath);
+        let moved = |deadline: u32| {
+            datapath.control.set_deadline(deadline);
+            let prog = datapath.prog(hook).unwrap();
+            run(prog.as_fd(), &frame, 1);
+            let moved_to = datapath.control.deadline();
+            (moved_to != deadline).then(|| now(&datapath).wrapping_sub(moved_to))
+        };
+        assert_eq!(moved(tick.wrapping_add(1 << 20)), None, "{hook:?}");
+        // a few days ago
+        assert_eq!(moved(tick.wrapping_sub(1 << 28)), None, "{hook:?}");
+        // weeks ago: soon it would lie ahead
+        let weeks = tick.wrapping_add(1 << 31).wrapping_add(1 << 20);
+        let since = moved(weeks).unwrap();
+        assert!((1 << 29..1 << 30).contains(&since), "{hook:?}: {since}");
+    }
 }

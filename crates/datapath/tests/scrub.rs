@@ -14,7 +14,7 @@ use freeway_abi::{
     FW_SCRUB_CLASS_FIRST, FW_SCRUB_PAIR_DPORT, FW_SCRUB_PAIR_IP4, FW_SCRUB_PAIR_PROTO,
     FW_SCRUB_PAIR_SHIFT, fw_scrub_here, fw_scrub_rule,
 };
-use freeway_datapath::{Datapath, ScrubKey, Scrubber};
+use freeway_datapath::{Datapath, LoadOptions, ScrubKey, Scrubber};
 use freeway_testkit::Moment;
 use support::frame::{Frame, mac};
 use support::random::Random;
@@ -24,6 +24,8 @@ use support::target::Loaded;
 const PORT: u32 = 1;
 const MAC: &str = "02:00:00:00:00:01";
 const PLAIN: u32 = FW_SCRUB_CLASS_FIRST;
+/// A second of the programs, which no test sees the end of.
+const LONG: u32 = 1_000_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 const SSH: u32 = FW_SCRUB_CLASS_FIRST + 1;
 
@@ -38,14 +40,21 @@ impl Bench {
             println!("skipped: loading BPF programs needs root");
             return None;
         }
-        let datapath = Datapath::load(&Loaded::options()).unwrap();
+        let options = LoadOptions {
+            hz: Some(LONG),
+            ..Loaded::options()
+        };
+        let datapath = Datapath::load(&options).unwrap();
         let scrubber = datapath.scrubber([100, 100]).unwrap();
         let mut bench = Bench { datapath, scrubber };
         bench.datapath.control.set_on(true);
-        bench.datapath.control.set_deadline(bench.tick(1_000_000));
+        bench
+            .datapath
+            .control
+            .set_deadline(bench.tick(LONG.cast_signed()));
         // no packet is due for the kernel
         let rule = fw_scrub_rule {
-            due_tick: bench.tick(1_000_000),
+            due_tick: bench.tick(LONG.cast_signed()),
             ..fw_scrub_rule::default()
         };
         bench.scrubber.set_rule(0, rule);
@@ -136,7 +145,7 @@ fn addresses_with_times_and_conditions() {
         bench.scrubber.remove(&key(addr));
         assert!(!bench.drops(&from(addr)));
         // a time that has not come, and one that has
-        let later = bench.tick(1_000_000);
+        let later = bench.tick(LONG.cast_signed());
         bench.set(addr, PLAIN, later);
         assert!(bench.drops(&from(addr)));
         let past = bench.tick(0);
@@ -252,7 +261,10 @@ fn the_daemon_lives_and_the_kernel_confirms() {
     let past = bench.tick(0);
     bench.datapath.control.set_deadline(past);
     assert!(!bench.drops(&frame), "the daemon has gone");
-    bench.datapath.control.set_deadline(bench.tick(1_000_000));
+    bench
+        .datapath
+        .control
+        .set_deadline(bench.tick(LONG.cast_signed()));
     bench.datapath.control.set_on(false);
     assert!(!bench.drops(&frame), "it is switched off");
     bench.datapath.control.set_on(true);
@@ -304,7 +316,7 @@ fn as_a_model_says() {
     };
     let mut keys: BTreeMap<ScrubKey, bool> = BTreeMap::new();
     let mut nets: BTreeMap<(IpAddr, u8), bool> = BTreeMap::new();
-    let (past, later) = (bench.tick(-1), bench.tick(1_000_000));
+    let (past, later) = (bench.tick(-1), bench.tick(LONG.cast_signed()));
     for _ in 0..4000 {
         let a = addr(random.next());
         let alive = !random.next().is_multiple_of(4);
@@ -369,7 +381,7 @@ fn crowded_as_a_model_says() {
     let mut random = Random(0x77d1);
     let room = u64::from(bench.scrubber.room()[0]);
     let addr = |number: u64| IpAddr::V4((0x0a00_0000 + number as u32 * 3).into());
-    let (past, later) = (bench.tick(-1), bench.tick(1_000_000));
+    let (past, later) = (bench.tick(-1), bench.tick(LONG.cast_signed()));
     let mut known: BTreeMap<IpAddr, (u32, u32)> = BTreeMap::new();
     let mut refused = 0;
     // more and more, then fewer and fewer
