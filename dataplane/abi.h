@@ -398,7 +398,8 @@ struct fw_control {
 	__u32 on;
 	/* Hard epoch, never 0. Flows confirmed in another one wait in the kernel. */
 	__u32 epoch;
-	/* Past it every program passes everything to the kernel. Where it is long past, tc moves it. */
+	/* Past it every program passes everything to the kernel. Where it is long past, tc moves
+	 * it. */
 	__u32 deadline_tick;
 	/* Non-zero: a tuple is being watched (fw_watch). */
 	__u32 watch;
