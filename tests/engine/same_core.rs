@@ -302,7 +302,7 @@ impl Seen {
             programs.translate(&lab, &[WAN.into()]);
         }
         let mut monitor = std::process::Command::new("conntrack");
-        monitor.args(["-E", "-p", "udp", "-e", "NEW,DESTROY"]);
+        monitor.args(["-E", "-p", "udp", "-e", "NEW,DESTROY", "-b", "4194304"]);
         monitor.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut monitor = router.spawn(&mut monitor).unwrap();
         let any = |port: u16| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
