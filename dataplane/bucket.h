@@ -14,18 +14,25 @@ enum {
 	FW_BUCKETS = 1 << FW_BUCKET_BITS,
 };
 
+/* A product alone has what is in a row, hosts and ports, in a row as well: with some keys in few
+ * buckets. */
+static __always_inline __u32 fw_bucket_fold(__u64 product, const __u64 *key)
+{
+	return ((product ^ product >> 32) * key[1]) >> (64 - FW_BUCKET_BITS);
+}
+
 /* Of an IPv4 address and port. `key`: fw_config.hash_key, secret, so that nobody can crowd a
  * bucket. */
 static __always_inline __u32 fw_bucket_end4(__u32 addr_be, __u16 port_be, const __u64 *key)
 {
-	return (((__u64)port_be << 32 | addr_be) * key[0]) >> (64 - FW_BUCKET_BITS);
+	return fw_bucket_fold(((__u64)port_be << 32 | addr_be) * key[0], key);
 }
 
 /* Of an IPv6 address, as two words in memory's order, and port. */
 static __always_inline __u32 fw_bucket_end6(__u64 addr_high, __u64 addr_low, __u16 port_be,
 					    const __u64 *key)
 {
-	return (addr_high * key[0] + addr_low * key[1] + port_be * key[2]) >> (64 - FW_BUCKET_BITS);
+	return fw_bucket_fold(addr_high * key[0] + addr_low * key[1] + port_be * key[2], key);
 }
 
 /* Of either family. */

@@ -379,7 +379,8 @@ static __always_inline int fw_scrub_settle(int number, __u32 bytes, __u32 now, _
 		return 0;
 	}
 	count->bytes += bytes;
-	if (!(++count->dropped % FW_SCRUB_SAMPLE) && hits)
+	/* it stays among the greatest */
+	if (!(++count->dropped % FW_SCRUB_SAMPLE) && hits && *hits < ~0U - FW_SCRUB_SAMPLE)
 		*hits += FW_SCRUB_SAMPLE;
 	return 1;
 }

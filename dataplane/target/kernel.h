@@ -154,6 +154,7 @@ struct nf_conn___init *bpf_skb_ct_alloc(struct __sk_buff *ctx, struct bpf_sock_t
 void bpf_ct_set_timeout(struct nf_conn___init *ct, __u32 timeout_ms) __ksym __weak;
 int bpf_ct_set_nat_info(struct nf_conn___init *ct, union nf_inet_addr *addr, int port,
 			enum nf_nat_manip_type manip) __ksym __weak;
+int bpf_ct_change_timeout(struct nf_conn *ct, __u32 timeout_ms) __ksym __weak;
 struct nf_conn *bpf_ct_insert_entry(struct nf_conn___init *ct) __ksym __weak;
 void bpf_ct_release(struct nf_conn *ct) __ksym __weak;
 void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;

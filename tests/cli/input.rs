@@ -794,3 +794,72 @@ fn random_frames_disturb_nobody() {
     drop(capture);
     router.stop();
 }
+
+/// At boot, ports and addresses that the configuration names may be on their way.
+#[test]
+fn what_is_named_may_come_later() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("nat");
+    let folder = Folder::new("later");
+    let config = |idle_s: u32, more: &str| {
+        let keys = lab.config_toml("");
+        let later =
+            "interfaces = [\"lan0\", \"wan0\", \"late0\"]\nmetrics = \"198.51.100.77:9100\"";
+        let flows = format!("[flows]\nudp_idle_s = {idle_s}\n");
+        let port = "[port.late0]\nwire_true = true\n";
+        folder.file(
+            "later.toml",
+            &format!("[daemon]\n{later}\n{flows}{keys}{port}{more}"),
+        )
+    };
+    let file = config(5, "");
+    let notice = |router: &Router| {
+        router.status()["notices"]
+            .to_string()
+            .contains("late0 is named")
+    };
+    let ports = |router: &Router| router.status()["ports"].to_string().contains("\"late0\"");
+    let router = Router::start_by(lab.router(), Path::new(&file), |status| {
+        status["ports"]
+            .as_array()
+            .is_some_and(|ports| ports.len() == 2)
+    });
+    assert!(notice(&router), "{}", router.status());
+    let doctor = router.run(&["doctor", "--config", &file, "--json"]);
+    let said = String::from_utf8(doctor.stdout).unwrap();
+    assert!(
+        said.contains("late0 is named") && said.contains("conntrack"),
+        "{said}"
+    );
+
+    // it comes, and takes part
+    let ip = |arguments: &str| lab.router().tool(&format!("ip {arguments}")).unwrap();
+    ip("link add late0 type veth peer name late1");
+    ip("link set late0 up");
+    let patience = Duration::from_secs(30);
+    until("the late port", patience, || ports(&router).then_some(()));
+    until("no notice", patience, || (!notice(&router)).then_some(()));
+    ip("addr add 198.51.100.77/32 dev wan0");
+    until("metrics at the late address", patience, || {
+        let mut curl = Command::new("curl");
+        curl.args(["-sf", "http://198.51.100.77:9100/metrics"]);
+        let output = inside(&lab, &mut curl);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.contains("freeway_").then_some(())
+    });
+
+    // away again: nobody is kept from other changes, but a new name is to be right
+    ip("link del late0");
+    until("the notice", patience, || notice(&router).then_some(()));
+    config(7, "");
+    let output = router.run(&["reload"]);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    config(9, "[port.later0]\nwire_true = true\n");
+    let output = router.run(&["reload"]);
+    expect(&output, 78, &["later0", "no such network interface"]);
+    router.stop();
+}

@@ -267,7 +267,7 @@ fn what_is_refused_changes_nothing() {
         (
             "[flows]\ntcp_idle_s = 0\n",
             78,
-            ":11:14: key `tcp_idle_s`: 0 is too low",
+            ":11:14: key `tcp_idle_s`: 0 is out of range",
         ),
         ("[flow]\n", 78, ":10:2: unknown field `flow`"),
         ("[flows\n", 78, ":10:"),

@@ -5,6 +5,7 @@
 //! software emulation is slow, so no rate is asserted.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod unit;
 mod vrf;
 
 use std::io::{ErrorKind, Read, Write};

@@ -34,6 +34,7 @@ impl Manager {
 
     /// A bounded part of what is due.
     pub fn work(&mut self, now_tick: u32, view: &impl StateView, ops: &mut Vec<Op>) {
+        self.recent.age(self.settings.hz, now_tick);
         self.end_quarantine(now_tick, view, ops);
         self.renew_marked(now_tick, view, ops);
         self.continue_sweep(now_tick, ops);

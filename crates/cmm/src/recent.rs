@@ -64,12 +64,17 @@ impl Recent {
             self.changes.clear();
             return self.changes.push_back((now_tick, Matter::All));
         }
+        self.age(hz, now_tick);
+        self.changes.push_back((now_tick, matter));
+    }
+
+    /// Forgets old ones. To be called now and then: ticks wrap, and in the end they would seem to be later than anything.
+    pub fn age(&mut self, hz: u32, now_tick: u32) {
         while let Some((tick, _)) = self.changes.front()
             && now_tick.wrapping_sub(*tick) > KNOWN_S * hz
         {
             self.changes.pop_front();
         }
-        self.changes.push_back((now_tick, matter));
     }
 
     /// True if what a candidate shows may have changed since it was seen; of an old one that is not known any more.
@@ -95,5 +100,46 @@ impl Recent {
         let changes = self.changes.iter().rev();
         let mut lately = changes.take_while(|(tick, _)| now_tick.wrapping_sub(*tick) <= hz);
         lately.any(|(_, matter)| matter.concerns(left, key, out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use freeway_abi::fw_event;
+
+    use super::*;
+
+    const HZ: u32 = 250;
+
+    #[test]
+    fn changes_of_weeks_ago_are_forgotten() {
+        let tuple = Tuple {
+            src: [192, 0, 2, 2].into(),
+            dst: [198, 51, 100, 2].into(),
+            proto: 17,
+            sport: 1,
+            dport: 2,
+        };
+        let key = FlowKey { tuple, port: 1 };
+        let seen = |tick| fw_candidate {
+            ev: fw_event {
+                tick,
+                ..fw_event::default()
+            },
+            ..fw_candidate::default()
+        };
+        let mut recent = Recent::default();
+        let first = u32::MAX - 7;
+        recent.add(Matter::All, HZ, first);
+        let concerns = |recent: &Recent, tick| recent.concerns(&seen(tick), &key, &tuple, HZ, tick);
+        assert!(concerns(&recent, first));
+        assert!(!concerns(&recent, first.wrapping_add(20)));
+        // so late that it would seem to be ahead
+        let weeks = first.wrapping_add(1 << 31).wrapping_add(1000);
+        assert!(concerns(&recent, weeks));
+        recent.age(HZ, first.wrapping_add(KNOWN_S * HZ));
+        assert!(concerns(&recent, first));
+        recent.age(HZ, first.wrapping_add(KNOWN_S * HZ + 1));
+        assert!(!concerns(&recent, weeks));
     }
 }

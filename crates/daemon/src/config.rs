@@ -65,6 +65,9 @@ pub struct Config {
     places: Places,
 }
 
+/// A week: ticks are told apart for 24 days and more.
+const IDLE_MAX_S: u32 = 7 * 24 * 3600;
+
 /// `[flows]`: the flow table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -73,10 +76,10 @@ pub struct Flows {
     #[serde(deserialize_with = "within::<_, 1, { freeway_datapath::FLOWS_MAX }>")]
     pub max: u32,
     /// Seconds without a packet after which a TCP flow leaves the table.
-    #[serde(deserialize_with = "within::<_, 1, { u32::MAX }>")]
+    #[serde(deserialize_with = "within::<_, 1, IDLE_MAX_S>")]
     pub tcp_idle_s: u32,
     /// Seconds without a packet after which a UDP flow leaves the table.
-    #[serde(deserialize_with = "within::<_, 1, { u32::MAX }>")]
+    #[serde(deserialize_with = "within::<_, 1, IDLE_MAX_S>")]
     pub udp_idle_s: u32,
 }
 
@@ -578,7 +581,9 @@ mod tests {
     #[test]
     fn values_have_limits() {
         assert!(error("flows.max = 0").contains(":1:13: key `flows.max`: 0 is out of range"));
-        assert!(error("[flows]\nudp_idle_s = 0").contains(":2:14: key `udp_idle_s`: 0 is too low"));
+        assert!(
+            error("[flows]\nudp_idle_s = 0").contains(":2:14: key `udp_idle_s`: 0 is out of range")
+        );
         let nothing = "[policy]\ntcp = true\n\n[[policy.exclude]]\n";
         assert!(error(nothing).starts_with("freeway.toml:4:1: policy.exclude number 1"));
         let many = "[[scrub.limit]]\nproto = \"any\"\npackets_per_s = 1\n".repeat(17);

@@ -304,7 +304,7 @@ impl Engine {
             .map_err(failure)?;
         let options = LoadOptions {
             flows: config.flows.max,
-            conntrack: ruleset::has_conntrack_kfuncs(),
+            conntrack: freeway_kernel::sysctl::has_conntrack(),
             limits: config
                 .punts
                 .limits
@@ -362,7 +362,7 @@ impl Engine {
             conntrack,
         };
         engine
-            .check_names(&engine.config)
+            .check_kinds()
             .map_err(|fault| DaemonError::Config(fault.to_string()))?;
         let per_tick = |per_s: u32| (per_s / engine.datapath.clock.hz()).max(1);
         let control = &engine.datapath.control;

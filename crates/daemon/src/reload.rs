@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,6 +15,10 @@ use axum::response::Response;
 use axum::routing::post;
 use freeway_api::{Failure, Reloaded};
 use freeway_console::Fault;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrStorage, listen, setsockopt,
+    socket, sockopt,
+};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::task::{JoinHandle, spawn, spawn_blocking};
@@ -49,15 +53,29 @@ pub struct Metrics {
     serving: Option<JoinHandle<()>>,
 }
 
+/// An address that the machine has, or may have later: at boot the network's configuration may still be under way.
+fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::Inet,
+        SocketAddr::V6(_) => AddressFamily::Inet6,
+    };
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(family, SockType::Stream, flags, SockProtocol::Tcp)?;
+    setsockopt(&socket, sockopt::ReuseAddr, &true)?;
+    setsockopt(&socket, sockopt::IpFreebind, &true)?;
+    nix::sys::socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
+    listen(&socket, Backlog::MAXCONN)?;
+    Ok(socket.into())
+}
+
 impl Metrics {
     /// Binds an address, if there is one.
     pub fn listen(address: Option<SocketAddr>) -> Result<Option<std::net::TcpListener>, String> {
         let Some(address) = address else {
             return Ok(None);
         };
-        let listener = std::net::TcpListener::bind(address)
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-            .map_err(|error| format!("cannot serve metrics at {address}: {error}"))?;
+        let listener =
+            bind(address).map_err(|error| format!("cannot serve metrics at {address}: {error}"))?;
         Ok(Some(listener))
     }
 

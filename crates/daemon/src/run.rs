@@ -61,7 +61,13 @@ fn serve(options: Options, predecessor: Option<&Predecessor>) -> Result<(), Stop
         signals::ended().map_err(begin)?
     };
     let server = Server::new().map_err(begin)?;
-    let load = || Engine::load(config.clone(), supervisor.clone()).map_err(Stop::from);
+    // a predecessor's ports may be away for a moment
+    let given = predecessor.map_or(&*options.interfaces, |_| &[]).to_vec();
+    let load = || {
+        let engine = Engine::load(config.clone(), supervisor.clone())?;
+        engine.check_ports(&given)?;
+        Ok(engine)
+    };
     let (engine, place) = match predecessor {
         Some(predecessor) => Place::inherit(predecessor, &config, load)?,
         None => Place::open(&config, load)?,

@@ -16,6 +16,16 @@ pub enum DatapathError {
         /// The library's or the verifier's answer.
         source: libbpf_rs::Error,
     },
+    /// The kernel did not take an object's programs or maps.
+    #[error("BPF object {object}: loading: {source}{}; `freeway doctor` shows what the kernel lacks", words_of(.said))]
+    Load {
+        /// The object.
+        object: &'static str,
+        /// The library's answer.
+        source: libbpf_rs::Error,
+        /// The library's and the verifier's last words.
+        said: Option<String>,
+    },
     /// A map or program is missing from an object.
     #[error("BPF object {object} lacks {name}: data plane and daemon are of different builds")]
     Missing {
@@ -52,6 +62,12 @@ pub enum DatapathError {
         /// Another program holds the place.
         in_use: bool,
     },
+}
+
+fn words_of(words: &Option<String>) -> String {
+    words
+        .as_ref()
+        .map_or_else(String::new, |words| format!(" ({words})"))
 }
 
 fn hint(source: &io::Error, in_use: bool) -> &'static str {

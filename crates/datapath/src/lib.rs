@@ -22,12 +22,15 @@ mod scrub;
 mod shared;
 mod tap;
 pub mod user;
+mod warnings;
 
 pub use attach::{Attachment, Hook, XdpFd, raise_descriptor_limit};
 pub use clock::Clock;
 pub use error::DatapathError;
 pub use events::{DataplaneEvent, Events};
-pub use object::{Datapath, FLOWS_DEFAULT, FLOWS_MAX, LoadOptions, PortFault, ProgramSize};
+pub use object::{
+    Datapath, FLOWS_DEFAULT, FLOWS_MAX, LoadOptions, PortFault, ProgramSize, has_builtin_kfunc,
+};
 pub use precedents::{PrecedentCounts, Precedents, bucket};
 pub use ratelimit::{Front, NativeLimiter, Offender, PACKETS_PER_S_MAX, RateLimiter, SourceRate};
 pub use routes::{RouteTable, RoutedFamily, TableFull};

@@ -12,6 +12,7 @@ use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder};
 use crate::DatapathError;
 use crate::edges::edges_len;
 use crate::shared::seen_len;
+use crate::warnings;
 
 pub(crate) const EDGES: &str = "fw_edges";
 pub(crate) const PATH_COUNTS: &str = "fw_path_counts";
@@ -69,7 +70,12 @@ fn load_some(
         let name = prog.name().to_string_lossy().into_owned();
         prog.set_autoload(wanted(&name));
     }
-    open.load().map_err(error("loading"))
+    warnings::begin();
+    open.load().map_err(|source| DatapathError::Load {
+        object,
+        source,
+        said: warnings::taken(),
+    })
 }
 
 fn bytes_of<T>(elements: u32) -> u32 {

@@ -32,6 +32,7 @@ use crate::shared::{
     Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots, configure_table,
 };
 use crate::tap::Tap;
+use crate::warnings;
 
 static DROPS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drops.o"));
 static TAP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tap.o"));
@@ -187,7 +188,7 @@ impl Datapath {
             ct_check_ticks: options.ct_check_s * clock.hz(),
             slots_per_cpu,
             nexthop_mask: element_mask(options.nexthops),
-            kern_ctx: has_kfunc(c"bpf_cast_to_kern_ctx").into(),
+            kern_ctx: has_builtin_kfunc(c"bpf_cast_to_kern_ctx").into(),
             sockets: options.sockets.into(),
             copy_magic: random() as u32,
             netns_inum,
@@ -218,6 +219,8 @@ impl Datapath {
             .into_iter()
             .map(|name| attach_tracepoint(&watchdog, name))
             .collect::<Result<_, _>>()?;
+        let control = Control::map(get(&maps, ".data.control")?)?;
+        control.set_deadline(clock.now_tick()?);
         Ok(Self {
             flows: Flows::map(get(&maps, ".data.flows")?, config)?,
             nexthops: Nexthops::map(get(&maps, ".data.nexthops")?, config.nexthop_mask + 1)?,
@@ -230,7 +233,7 @@ impl Datapath {
                 config,
             )?,
             path_counts: PathCounts::map(get(&maps, PATH_COUNTS)?, possible_cpus())?,
-            control: Control::map(get(&maps, ".data.control")?)?,
+            control,
             clock,
             events: Events::new(get(&maps, "fw_events")?)?,
             outputs: RefCell::default(),
@@ -724,9 +727,12 @@ fn attach_tracepoint(object: &Object, name: &'static str) -> Result<Link, Datapa
     })
 }
 
-/// The library's own words, for whoever debugs: errors are reported by their results.
-fn log_libbpf(_level: libbpf_rs::PrintLevel, message: String) {
+/// The library's own words, for whoever debugs. Warnings are kept for the error that they belong to.
+fn log_libbpf(level: libbpf_rs::PrintLevel, message: String) {
     tracing::debug!("libbpf: {}", message.trim_end());
+    if level == libbpf_rs::PrintLevel::Warn {
+        warnings::note(&message);
+    }
 }
 
 /// The calling thread's network namespace, as its inode is numbered. 0 is none's.
@@ -737,7 +743,8 @@ fn netns_inum() -> u32 {
 }
 
 /// True if the kernel proper, not a module, has this kfunc.
-fn has_kfunc(name: &std::ffi::CStr) -> bool {
+#[must_use]
+pub fn has_builtin_kfunc(name: &std::ffi::CStr) -> bool {
     // SAFETY: the name is terminated, and the BTF is used only between load and free.
     unsafe {
         let btf = libbpf_sys::btf__load_vmlinux_btf();

@@ -198,6 +198,40 @@ mod tests {
         check(v6(0xc633_6401), v6);
     }
 
+    /// Hosts of a network with ports in a row are what there is most of, and a key is what chance makes it.
+    #[test]
+    fn ends_in_a_row_are_in_many_buckets_with_any_key() {
+        let v4 = |n: u32| IpAddr::V4(Ipv4Addr::from(0xc000_0202 + n));
+        let v6 = |n: u32| IpAddr::V6(Ipv6Addr::from((0x2001_0db8 << 96) + 2 + u128::from(n)));
+        let nowhere = |address: IpAddr| SocketAddr::new(address, 0);
+        let mut fullest = [0; 2];
+        for seed in 1..500_u64 {
+            let mut config = fw_config::default();
+            let mut state = seed;
+            for key in &mut config.hash_key {
+                // splitmix64
+                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+                *key = (mixed ^ mixed >> 31) | 1;
+            }
+            let addresses: [&dyn Fn(u32) -> IpAddr; 2] = [&v4, &v6];
+            for (host, fullest) in addresses.iter().zip(&mut fullest) {
+                for step in [1, 2, 3, 256] {
+                    let mut ends = [0; FW_PRECEDENT_BUCKETS as usize];
+                    for n in 0..1024_u32 {
+                        let port = 2048 + n / 32 * step;
+                        let source = SocketAddr::new(host(n % 32), port as u16);
+                        ends[bucket(&config, source, nowhere(host(99))) as usize] += 1;
+                    }
+                    *fullest = ends.into_iter().fold(*fullest, u32::max);
+                }
+            }
+        }
+        // two on average
+        assert!(fullest.iter().all(|count| *count <= 16), "{fullest:?}");
+    }
+
     fn check(address: IpAddr, host: impl Fn(u32) -> IpAddr) {
         let config = config();
         let table = ports_of(&config, address);

@@ -198,7 +198,7 @@ impl Running {
         }
     }
 
-    /// A daemon that comes gives its table; one that has gone leaves it, and its deadline passes.
+    /// A daemon that comes gives its table. One that has gone leaves it for a moment, in which its deadline passes.
     fn look_for_daemon(&mut self, socket: &std::path::Path) -> Result<(), String> {
         match self.daemon.as_ref().map(Daemon::heard) {
             Some(Heard::Nothing) => return Ok(()),
@@ -226,10 +226,11 @@ impl Running {
             }
             Some(Heard::Gone) | None => {}
         }
-        // nobody knows any more whether they are what the kernel has
+        // nobody knows any more whether it is what the kernel has; its deadline would lie ahead again when ticks have wrapped
         if self.left.is_some_and(|left| left.elapsed() > LEFT) {
             self.left = None;
-            self.workers.set_schedules(Vec::new(), 0, |_, _| Ok(()));
+            let none = Memory::none().map_err(|error| format!("memory: {error}"))?;
+            self.workers.set_table(none);
         }
         if self.daemon.take().is_some() {
             self.left = Some(Instant::now());

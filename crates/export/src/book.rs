@@ -235,6 +235,10 @@ impl Book {
         let Some(account) = self.at(number) else {
             return;
         };
+        // the clock may have been set back
+        account.told_ms = account.told_ms.min(now_ms);
+        account.changed_ms = account.changed_ms.min(now_ms);
+        account.start_ms = account.start_ms.min(now_ms);
         let packets = [kernel, fast].iter().flatten().map(|c| c.packets).sum();
         if account.packets != packets {
             account.packets = packets;

@@ -8,6 +8,8 @@ use crate::record::{Counts, Record};
 
 /// Hosts that are told apart at most.
 const HOSTS_MAX: usize = 65_536;
+/// So many make room at a time, those that were heard of least lately.
+const YIELD: usize = HOSTS_MAX / 16;
 
 /// A host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +26,7 @@ pub struct Host {
 #[derive(Debug, Default)]
 pub struct Hosts {
     by_address: HashMap<IpAddr, Host>,
-    /// Those for which there was no room, together.
+    /// Those that made room, together.
     others: Host,
 }
 
@@ -40,15 +42,33 @@ impl Hosts {
             if !wanted(address) {
                 continue;
             }
-            let room = self.by_address.len() < HOSTS_MAX;
-            let host = match self.by_address.get_mut(&address) {
-                Some(host) => host,
-                None if room => self.by_address.entry(address).or_default(),
-                None => &mut self.others,
-            };
+            if self.by_address.len() >= HOSTS_MAX && !self.by_address.contains_key(&address) {
+                self.make_room();
+            }
+            let host = self.by_address.entry(address).or_default();
             host.sent.add(sent);
             host.received.add(received);
             host.last_ms = record.end_ms;
+        }
+    }
+
+    /// Those of which nothing has been heard for longest are counted together.
+    fn make_room(&mut self) {
+        let mut heard: Vec<_> = self
+            .iter()
+            .map(|(address, host)| (host.last_ms, address))
+            .collect();
+        if heard.len() > YIELD {
+            heard.select_nth_unstable(YIELD);
+            heard.truncate(YIELD);
+        }
+        for (_, address) in heard {
+            let Some(host) = self.by_address.remove(&address) else {
+                continue;
+            };
+            self.others.sent.add(host.sent);
+            self.others.received.add(host.received);
+            self.others.last_ms = self.others.last_ms.max(host.last_ms);
         }
     }
 
@@ -64,7 +84,7 @@ impl Hosts {
             .map(|(address, host)| (*address, *host))
     }
 
-    /// Those for which there was no room, together.
+    /// Those that made room, together.
     #[must_use]
     pub fn others(&self) -> Host {
         self.others
@@ -121,5 +141,43 @@ mod tests {
         );
         hosts.retain(|_| false);
         assert_eq!(hosts.iter().count(), 0);
+    }
+
+    #[test]
+    fn who_was_heard_of_least_lately_makes_room() {
+        let mut hosts = Hosts::default();
+        let all = HOSTS_MAX as u32 + 1;
+        for number in 0..all {
+            let tuple = |src: u32, dst: u32| Tuple {
+                src: std::net::Ipv4Addr::from_bits(src).into(),
+                dst: std::net::Ipv4Addr::from_bits(dst).into(),
+                proto: 17,
+                sport: 1,
+                dport: 2,
+            };
+            let counts = Counts {
+                packets: 1,
+                octets: 100,
+            };
+            let record = Record {
+                orig: tuple(number, 0xffff_ffff),
+                reply: tuple(0xffff_ffff, number),
+                id: number,
+                ports: [0; 2],
+                counts: [counts, Counts::default()],
+                start_ms: 0,
+                end_ms: number.into(),
+                reason: EndReason::End,
+            };
+            let wanted = |address| address != IpAddr::from([255; 4]);
+            hosts.add(&record, wanted);
+        }
+        let kept: Vec<_> = hosts.iter().collect();
+        assert_eq!(kept.len(), HOSTS_MAX - YIELD + 1);
+        let sent: u64 = kept.iter().map(|(_, host)| host.sent.packets).sum();
+        assert_eq!(sent + hosts.others().sent.packets, all.into());
+        assert_eq!(hosts.others().last_ms, YIELD as u64 - 1);
+        let first = kept.iter().map(|(_, host)| host.last_ms).min();
+        assert_eq!(first, Some(YIELD as u64));
     }
 }

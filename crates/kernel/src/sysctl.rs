@@ -2,6 +2,7 @@
 //! Values under /proc/sys/net, which tell of no change. They are those of the calling thread's network namespace.
 
 use std::fs;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -89,4 +90,14 @@ pub fn number(path: &str) -> Option<u64> {
         .trim()
         .parse()
         .ok()
+}
+
+/// True if conntrack is there, built in or loaded.
+#[must_use]
+pub fn has_conntrack() -> bool {
+    let paths = [
+        "/proc/sys/net/netfilter/nf_conntrack_max",
+        "/proc/sys/net/nf_conntrack_max",
+    ];
+    paths.iter().any(|path| Path::new(path).exists())
 }

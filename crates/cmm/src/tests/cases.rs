@@ -1040,3 +1040,15 @@ fn candidates_do_not_outlive_what_they_saw() {
     w.call(|m, now, ops| m.candidate(&c, around(1), now, ops));
     assert_eq!(w.manager.flow_count(), 0);
 }
+
+/// Nothing changes for so long that ticks wrap: what changed last is not later than what is seen now.
+#[test]
+fn a_calm_of_weeks_forbids_no_learning() {
+    let mut world = World::new(Settings::default());
+    world.advance(11 * HZ);
+    world.work();
+    world.advance(1 << 31);
+    let seen = Seen::new(17, 1);
+    world.learn(seen);
+    assert!(world.has(seen));
+}

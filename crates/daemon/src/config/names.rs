@@ -15,16 +15,18 @@ impl Config {
         vrf: impl Fn(&str) -> Option<bool>,
         there: impl FnOnce() -> Vec<String>,
     ) -> Result<(), Fault> {
-        let named = self.named();
-        for (path, name) in &named {
-            if vrf(name).is_none() {
-                let message = format!(
-                    "{name}: no such network interface; there are: {}",
-                    there().join(", ")
-                );
-                return Err(self.fault(path, message));
-            }
+        if let Some((path, name)) = self.absent(|name| vrf(name).is_some()).first() {
+            let message = format!(
+                "{name}: no such network interface; there are: {}",
+                there().join(", ")
+            );
+            return Err(self.fault(path, message));
         }
+        self.check_kinds(vrf)
+    }
+
+    /// The same, but names may mean something later: a port that comes takes part.
+    pub fn check_kinds(&self, vrf: impl Fn(&str) -> Option<bool>) -> Result<(), Fault> {
         match self.port.keys().find(|name| vrf(name) == Some(true)) {
             Some(name) => Err(self.fault(
                 &path(&["port", name]),
@@ -32,6 +34,18 @@ impl Config {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Names that mean nothing, and where they are.
+    pub fn absent(&self, there: impl Fn(&str) -> bool) -> Vec<(Vec<String>, &str)> {
+        let mut named = self.named();
+        named.retain(|(_, name)| !there(name));
+        named
+    }
+
+    /// True if it names that one.
+    pub fn names_port(&self, port: &str) -> bool {
+        self.named().iter().any(|(_, name)| *name == port)
     }
 
     /// True if it names any.

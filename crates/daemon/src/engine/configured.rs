@@ -11,11 +11,20 @@ use freeway_kernel::model::{Family, Link, Prefix};
 use crate::config::Config;
 use crate::kinds::{self};
 
+/// The greatest ifindex that a flow's key has room for, beside its protocol and family (`fw_key4.port_proto`).
+const IFINDEX_MAX: u32 = (1 << 23) - 1;
+
 /// What keeps a port from the fast path for good, until something about it changes.
 pub(super) fn unfit(link: &Link, config: &Config) -> Option<String> {
     let options = config.port.get(&link.name).cloned().unwrap_or_default();
     if options.path == PathChoice::Kernel {
         return Some("the configuration leaves it to the kernel".into());
+    }
+    if link.ifindex > IFINDEX_MAX {
+        let number = link.ifindex;
+        return Some(format!(
+            "its number, {number}, is above {IFINDEX_MAX}, which is the greatest in a flow's key; make it anew in another network namespace"
+        ));
     }
     kinds::unsupported(link)
 }

@@ -34,6 +34,7 @@ impl Engine {
 
     /// Attaches to the ports, in the places of another daemon's programs if there are any, and goes on.
     pub fn begin(&mut self, legacy: Option<Legacy>) -> Result<(), DaemonError> {
+        self.log_absent();
         let mut on = true;
         let mut handed = None;
         if let Some(legacy) = legacy {

@@ -167,13 +167,43 @@ impl Engine {
         self.execute(ops)
     }
 
-    /// Names in a configuration must mean something here.
-    pub(super) fn check_names(&self, config: &Config) -> Result<(), freeway_console::Fault> {
-        let vrf = |name: &str| self.mirror.link_by_name(name).map(Link::is_vrf);
-        let there = || {
-            let links = self.mirror.links().values();
-            links.map(|link| link.name.clone()).collect()
-        };
-        config.check_names(vrf, there)
+    /// What a new configuration names must be there, or be named already: of a port that was there at one time the name is
+    /// right, and it may come back.
+    fn check_names(&self, config: &Config) -> Result<(), freeway_console::Fault> {
+        let named = |name: &str| self.config.names_port(name).then_some(false);
+        config.check_names(
+            |name| self.is_vrf(name).or(named(name)),
+            || self.link_names(),
+        )
+    }
+
+    /// What the command line names must be there.
+    pub fn check_ports(&self, interfaces: &[String]) -> Result<(), freeway_console::Fault> {
+        let mut config = Config::default();
+        config.daemon.interfaces = interfaces.to_vec();
+        config.check_names(|name| self.is_vrf(name), || self.link_names())
+    }
+
+    /// At the start, ports that the configuration names may be on their way: links of VPNs, sessions and bridges come late.
+    pub(super) fn check_kinds(&self) -> Result<(), freeway_console::Fault> {
+        self.config.check_kinds(|name| self.is_vrf(name))
+    }
+
+    /// Says which are.
+    pub(super) fn log_absent(&self) {
+        for (path, name) in self.config.absent(|name| self.is_vrf(name).is_some()) {
+            let message = format!("{name}: not there now; it takes part when it comes");
+            tracing::warn!("{}", self.config.fault(&path, message));
+        }
+    }
+
+    /// `None`: there is no such link.
+    fn is_vrf(&self, name: &str) -> Option<bool> {
+        self.mirror.link_by_name(name).map(Link::is_vrf)
+    }
+
+    fn link_names(&self) -> Vec<String> {
+        let links = self.mirror.links().values();
+        links.map(|link| link.name.clone()).collect()
     }
 }

@@ -64,13 +64,3 @@ impl Ruleset {
             .map(|(words, _)| words)
     }
 }
-
-/// The kfuncs are part of conntrack, which may be absent or unloaded.
-pub(super) fn has_conntrack_kfuncs() -> bool {
-    [
-        "/proc/sys/net/netfilter/nf_conntrack_max",
-        "/proc/sys/net/nf_conntrack_max",
-    ]
-    .iter()
-    .any(|path| std::path::Path::new(path).exists())
-}

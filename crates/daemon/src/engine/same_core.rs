@@ -17,9 +17,10 @@ use freeway_kernel::probe::{Outcome, has_function};
 use crate::DaemonError;
 
 /// What the kernel needs, all from 6.1 on; the last is of its NAT.
-const FUNCTIONS: [&str; 4] = [
+const FUNCTIONS: [&str; 5] = [
     "bpf_skb_ct_alloc",
     "bpf_ct_set_timeout",
+    "bpf_ct_change_timeout",
     "bpf_ct_insert_entry",
     "bpf_ct_set_nat_info",
 ];

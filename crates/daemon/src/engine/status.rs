@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Answers to questions.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -236,6 +237,15 @@ impl Engine {
                 without_room.len(),
                 freeway_abi::FW_PORTS_MAX,
                 names.join(", ")
+            ));
+        }
+        let absent = self
+            .config
+            .absent(|name| self.mirror.link_by_name(name).is_some());
+        let absent: BTreeSet<_> = absent.into_iter().map(|(_, name)| name).collect();
+        for name in absent {
+            notices.push(format!(
+                "{name} is named in the configuration and not there: it takes part when it comes"
             ));
         }
         if !self.ruleset.status.findings.is_empty() {

@@ -18,6 +18,16 @@ pub fn examine(report: &mut Report) {
     for probe in probe_all() {
         feature(report, &probe);
     }
+    // security_locked_down(LOCKDOWN_BPF_READ_KERNEL)
+    let lockdown = std::fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    if lockdown.contains("[confidentiality]") {
+        report.advise(
+            AREA,
+            Severity::Problem,
+            "lockdown is `confidentiality`: no BPF program may read the kernel's memory, so Freeway's do not load",
+            "boot with lockdown=integrity, which is what Secure Boot asks for",
+        );
+    }
     if sysctl::number("core/bpf_jit_enable") == Some(0) {
         report.advise(
             AREA,

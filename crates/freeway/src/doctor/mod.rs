@@ -24,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Looks at everything. `interfaces` restricts the ports.
 pub fn examine(config: Option<&Path>, interfaces: &[String]) -> Result<Report, Stop> {
     let mut config = Config::read(config)?;
+    let socket = config.daemon.socket.clone();
     if !interfaces.is_empty() {
         config.daemon.interfaces = interfaces.to_vec();
     }
@@ -34,10 +35,10 @@ pub fn examine(config: Option<&Path>, interfaces: &[String]) -> Result<Report, S
     };
     kernel::examine(&mut report);
     // A daemon that runs here knows its ports best.
-    let daemon = Client::new(None)
+    let daemon = Client::new(socket.as_deref())
         .and_then(|client| client.patience(PATIENCE).status())
         .ok();
-    ports::examine(&mut report, &config, daemon.as_ref())?;
+    ports::examine(&mut report, &config, interfaces, daemon.as_ref())?;
     rules::examine(&mut report);
     conntrack::examine(&mut report, &config);
     limits::examine(&mut report, &config, daemon.as_ref());

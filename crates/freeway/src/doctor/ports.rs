@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports: drivers, offloads, and what stands in the way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use freeway_api::{PathChoice, PortState, Status};
 use freeway_console::{Exit, Stop};
@@ -24,17 +24,37 @@ const OWN: &str = "freeway_";
 /// What the kernel says where it cannot be asked goes here.
 const AREA: &str = "ports";
 
-/// Looks at every port that forwards, or at those that the configuration names.
-pub fn examine(report: &mut Report, config: &Config, daemon: Option<&Status>) -> Result<(), Stop> {
+/// Looks at every port that forwards, or at those that the configuration names. `asked`: on the command line, so they must
+/// be there.
+pub fn examine(
+    report: &mut Report,
+    config: &Config,
+    asked: &[String],
+    daemon: Option<&Status>,
+) -> Result<(), Stop> {
     let Some(machine) = Machine::look(report) else {
         return Ok(());
     };
     let links = machine.mirror.links();
-    for name in config.daemon.interfaces.iter().chain(config.port.keys()) {
-        if !links.values().any(|link| link.name == *name) {
-            let message = format!("there is no port `{name}`; `ip link` shows those there are");
-            return Err(Stop::new(Exit::Config, message));
-        }
+    let is_there = |name: &str| machine.mirror.link_by_name(name).is_some();
+    if let Some(name) = asked.iter().find(|name| !is_there(name)) {
+        let message = format!("there is no port `{name}`; `ip link` shows those there are");
+        return Err(Stop::new(Exit::Config, message));
+    }
+    let absent: BTreeSet<_> = config
+        .absent(is_there)
+        .into_iter()
+        .map(|(_, name)| name)
+        .collect();
+    for name in absent {
+        report.advise(
+            AREA,
+            Severity::Warning,
+            format!(
+                "{name} is named in the configuration and not there: it takes part when it comes"
+            ),
+            "freeway config check tells the line; ip link shows the ports that there are",
+        );
     }
     let named = &config.daemon.interfaces;
     let wanted = |link: &&Link| match named.is_empty() {

@@ -148,7 +148,11 @@ impl Engine {
         hops.filter_map(|(leaf, hop)| {
             let count = data.count(A::leaf(leaf));
             let confirmed = hop.confirmed_tick != 0;
-            let ticks = now.wrapping_sub(hop.confirmed_tick);
+            let ticks = now
+                .wrapping_sub(hop.confirmed_tick)
+                .cast_signed()
+                .max(0)
+                .cast_unsigned();
             Some(NextHop {
                 port: self.port_words(hop.port),
                 neighbour: side.neighbour(leaf)?.ip(),

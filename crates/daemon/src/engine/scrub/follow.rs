@@ -15,6 +15,7 @@ use super::super::Engine;
 use super::super::pace::WAITS;
 use super::super::ports::Port;
 use super::loader::Loaded;
+use super::sets::{Mirrored, is_over};
 use super::{Of, Rate};
 use crate::DaemonError;
 use crate::error::failure;
@@ -23,8 +24,8 @@ use crate::error::failure;
 const FORGET: Duration = Duration::from_secs(30);
 /// A table with room for so many addresses is doubled where it becomes too small.
 const LARGE: u32 = 1 << 16;
-/// An end that is further away is looked at again then.
-const AWAY_MAX_TICKS: u64 = 1 << 30;
+/// An end that is further away is asked for again half-way.
+const AWAY_MAX_TICKS: u32 = 1 << 30;
 /// Packets that the kernel was given and did not count, until a rule is not believed.
 const UNCONFIRMED_MAX: u32 = 3;
 
@@ -259,7 +260,7 @@ impl Engine {
         let elapsed = since.elapsed().as_millis() as u64;
         let left =
             ms.saturating_sub(elapsed) / 1000 * hz + ms.saturating_sub(elapsed) % 1000 * hz / 1000;
-        let until = now_tick.wrapping_add(left.min(AWAY_MAX_TICKS) as u32);
+        let until = now_tick.wrapping_add(left.min(AWAY_MAX_TICKS.into()) as u32);
         // 0 is for good
         until.max(1)
     }
@@ -283,6 +284,7 @@ impl Engine {
         let Some(set) = self.scrub.sets.get_mut(name) else {
             return;
         };
+        look_again(set, &added, now_tick);
         let changed = set.heard(changes.removed.iter().cloned(), added.into_iter());
         self.scrub.place(&changed, now_tick);
         self.make_room();
@@ -303,6 +305,7 @@ impl Engine {
         let Some(set) = set.filter(|set| set.load == Some(loaded.load)) else {
             return Ok(());
         };
+        look_again(set, &elements, now_tick);
         let mut changed = set.read(elements.into_iter());
         if let Some(end) = loaded.end {
             if let Err(error) = &end {
@@ -404,8 +407,12 @@ impl Engine {
         if self.scrub.forgot.elapsed() >= FORGET {
             self.scrub.forgot = Instant::now();
             let mut over = Vec::new();
-            for set in self.scrub.sets.values_mut() {
+            for (name, set) in &mut self.scrub.sets {
                 over.extend(set.expire(now_tick));
+                if set.load.is_none() && set.again_tick.is_some_and(|tick| is_over(tick, now_tick))
+                {
+                    set.begin(self.scrub.loader.load(name));
+                }
             }
             self.scrub.place(&over, now_tick);
         }
@@ -481,5 +488,14 @@ fn kept_for(rule: &DropRule, why: &str) -> KeptRule {
         place: rule.place.clone(),
         set: rule.set.2.clone(),
         reason: why.to_owned(),
+    }
+}
+
+/// The set is read again in time, if an element ends later than a tick can say.
+fn look_again(set: &mut Mirrored, elements: &[(Element, u32)], now_tick: u32) {
+    let away = |until: &u32| *until == now_tick.wrapping_add(AWAY_MAX_TICKS).max(1);
+    if elements.iter().any(|(_, until)| away(until)) {
+        let again = now_tick.wrapping_add(AWAY_MAX_TICKS / 2).max(1);
+        set.again_tick.get_or_insert(again);
     }
 }

@@ -114,6 +114,8 @@ pub(super) struct Mirrored {
     pub slot: u32,
     /// The reading that is under way.
     pub load: Option<u64>,
+    /// When it is to be read again, for an element's end is too far away.
+    pub again_tick: Option<u32>,
     /// Elements that events told of since that began: what the reading says of them may be older.
     touched: HashSet<(Vec<u8>, bool)>,
     /// Until when; 0: for good.
@@ -131,6 +133,7 @@ impl Mirrored {
             shape,
             slot,
             load: None,
+            again_tick: None,
             touched: HashSet::new(),
             items: HashMap::new(),
             bounds: BTreeMap::new(),
@@ -153,6 +156,7 @@ impl Mirrored {
     /// A reading begins, of a set of which nothing is known.
     pub fn begin(&mut self, load: u64) {
         self.load = Some(load);
+        self.again_tick = None;
         self.touched.clear();
     }
 
