@@ -100,11 +100,13 @@ pages:
 install: build ## install, freeway-engine too where it was built, below DESTDIR and PREFIX (/usr/local)
 	@$(MAKE) --no-print-directory stage
 
-# The same without building: packages are made of what this installs.
+# The same without building: packages are made of what this installs. The link is for members of the group freeway, in whose
+# PATH sbin need not be.
 .PHONY: stage
 stage: pages
-	install -d $(DESTDIR)$(PREFIX)/sbin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin sbin share/man/man1 lib/systemd/system)
 	install -m 0755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/sbin/
+	ln -sf ../sbin/freeway $(DESTDIR)$(PREFIX)/bin/freeway
 	install -m 0644 $(PAGES)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	for name in $(notdir $(filter-out $(ENGINE),$(PROGRAMS))); do \
 		install -D -m 0644 $(PAGES)/completions/$$name.bash \
