@@ -90,6 +90,8 @@ fmt: ## format Rust and C
 man: build ## man pages and completions, in target/man and target/completions
 	@$(MAKE) --no-print-directory pages
 
+# freeway-bench(1) and freeway-engine(1) are the pages of these programs where they are built, and else those of the commands
+# `freeway bench` and `freeway engine`.
 .PHONY: pages
 pages:
 	rm -rf $(PAGES)/man $(PAGES)/completions
