@@ -91,7 +91,7 @@ enum fw_status {
 	/* In the table, not to be used yet: the connection is being prepared. */
 	FW_ST_PREPARING = 1,
 	FW_ST_ACTIVE = 2,
-	/* SYN, FIN, RST or a failed connection check: the manager decides anew. */
+	/* FIN, RST or a failed connection check: the manager decides anew. */
 	FW_ST_SUSPENDED = 3,
 };
 

@@ -6,7 +6,7 @@
 #include "abi.h"
 #include "parse.h"
 
-/* SYN, FIN, RST: both directions wait until the manager has decided anew. */
+/* FIN, RST, or a SYN without conntrack: both directions wait until the manager has decided anew. */
 static __always_inline void fw_suspend(struct fw_state *st, enum fw_reason reason)
 {
 	struct fw_flow *peer;

@@ -80,7 +80,7 @@ pub enum FlowState {
     Active,
     /// Its connection is being prepared.
     Preparing,
-    /// Stopped by SYN, FIN, RST or a change of its connection.
+    /// Stopped by FIN, RST or a change of its connection.
     Suspended,
     /// Waits for the kernel to confirm it after a change.
     Unconfirmed,

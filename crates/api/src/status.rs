@@ -81,7 +81,7 @@ pub struct FlowCounts {
     pub active: u64,
     /// Waiting for their connection to be prepared.
     pub preparing: u64,
-    /// Stopped by SYN, FIN, RST or a change of their connection.
+    /// Stopped by FIN, RST or a change of their connection.
     pub suspended: u64,
     /// Waiting for the kernel to confirm them after a change.
     pub unconfirmed: u64,

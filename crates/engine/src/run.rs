@@ -388,7 +388,7 @@ fn check_huge_pages(config: &EngineConfig) -> Result<(), Stop> {
     }
     let what = format!(
         "engine.memory_mib = {} takes {wanted} huge pages of 2 MiB, and {free} are free: \
-         echo {wanted} > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages, or huge_pages = false",
+         sysctl vm.nr_hugepages={wanted}, in a file of /etc/sysctl.d for the next boot as well, or huge_pages = false",
         config.memory_mib
     );
     Err(Stop::new(Exit::Unavailable, what))

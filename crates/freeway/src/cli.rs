@@ -332,7 +332,7 @@ Filter, all of which must hold:
   state fast|learning|suspended|unconfirmed
                            fast: forwarded by the fast path (also: active)
                            learning: its connection is being prepared (also: preparing)
-                           suspended: stopped by SYN, FIN, RST or a change of its connection
+                           suspended: stopped by FIN, RST or a change of its connection
                            unconfirmed: waits for the kernel after a change
 
 Flows are listed in the order of their places in the table, which they keep as long as they live.

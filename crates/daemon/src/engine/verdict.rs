@@ -220,7 +220,7 @@ impl Case<'_> {
                 "the connection is closing ({name}): its last packets are the kernel's"
             )),
             _ if self.saw(FW_R_CLOSING) || self.saw(FW_R_SUSPENDED) => {
-                Some("the connection is closing: SYN, FIN or RST was seen".into())
+                Some("the connection is closing: FIN or RST was seen".into())
             }
             _ => None,
         }
