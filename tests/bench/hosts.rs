@@ -222,7 +222,7 @@ fn two_hosts_count_every_frame_and_see_losses() {
     lab.router().tool("nft delete table ip limited").unwrap();
 
     // a queue of two seconds: what comes late is lost, and none of the next size's
-    let shaper = "tc qdisc replace dev wan0 root tbf rate 8mbit burst 4kb limit 2000000";
+    let shaper = "tc qdisc replace dev wan0 root tbf rate 4mbit burst 4kb limit 1000000";
     lab.router().tool(shaper).unwrap();
     let found = json(&generator("--size 512 --size 64 --pps 5000 --seconds 1"));
     lab.router().tool("tc qdisc del dev wan0 root").unwrap();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
@@ -344,7 +345,7 @@ impl Seen {
             .filter(|of| of.orig.dport == 5000 && of.reply.dst == IpAddr::V4(WAN))
             .cloned()
             .collect();
-        let events = end_of(monitor);
+        let events = end_of(&lab, monitor);
         Seen {
             same: programs.shares(&translated),
             connections: all
@@ -388,16 +389,20 @@ fn until_listening(lab: &Lab, monitor: &mut std::process::Child) {
     });
 }
 
-/// Ends it; its events without the translated ports, and without those that it began with.
-fn end_of(monitor: std::process::Child) -> BTreeMap<String, usize> {
-    // its buffer is written when it is told to end
-    nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(monitor.id().cast_signed()),
-        nix::sys::signal::Signal::SIGINT,
-    )
-    .unwrap();
-    let output = monitor.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+/// Ends it once it has told of a last connection; its events without the translated ports, and without those that it began
+/// and ended with.
+fn end_of(lab: &Lab, mut monitor: std::process::Child) -> BTreeMap<String, usize> {
+    const LAST: u16 = 1099;
+    let from = SocketAddr::from((host(20), LAST));
+    let to = SocketAddr::from((SERVER_ADDRESS, FIRST));
+    datagram(lab.client(), from, to, b"");
+    let mut text = String::new();
+    let mut stdout = BufReader::new(monitor.stdout.take().unwrap());
+    while !text.contains(&format!("sport={LAST} ")) {
+        assert!(stdout.read_line(&mut text).unwrap() > 0, "it ended: {text}");
+    }
+    monitor.kill().unwrap();
+    monitor.wait().unwrap();
     let mut events = BTreeMap::new();
     for line in text
         .lines()

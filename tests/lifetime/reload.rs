@@ -261,6 +261,8 @@ fn what_is_refused_changes_nothing() {
     case.wait_flows("", FLOWS as usize);
     let history = case.history();
     let name = case.name().to_owned();
+    let taken = || std::net::TcpListener::bind("192.0.2.1:9100");
+    let _taken = case.router.netns.enter(taken).unwrap().unwrap();
     // whatever else the file says
     let kernel = "[policy]\nudp = false\n";
     for (text, code, words) in [
@@ -277,7 +279,7 @@ fn what_is_refused_changes_nothing() {
             ":10:7: key `port.lan9`: lan9: no such",
         ),
         (
-            "[daemon]\nmetrics = \"203.0.113.9:9100\"\n",
+            "[daemon]\nmetrics = \"192.0.2.1:9100\"\n",
             78,
             ":11:1: key `daemon.metrics`: cannot serve",
         ),
@@ -346,7 +348,7 @@ fn what_is_refused_changes_nothing() {
     assert!(case.router.wait().success());
     let log = case.router.log();
     for words in [
-        ":9:14: key `udp_idle_s`: 0 is too low",
+        ":9:14: key `udp_idle_s`: 0 is out of range",
         "needs a restart: flows.max (line 9)",
         "configuration: flows.udp_idle_s: 30 -> 31",
     ] {

@@ -397,7 +397,7 @@ fn a_successor_that_fails_changes_nothing() {
             "[daemon]\nsocket = \"/run/x.sock\"\n",
             "a restart is needed",
         ),
-        ("[port.lan9]\npath = \"tc\"\n", "lan9: no such"),
+        ("[flows]\nmax = 0\n", "key `max`"),
     ] {
         case.write(text);
         let (exit, line) = case.refused(&[]);
