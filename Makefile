@@ -108,7 +108,7 @@ install: build ## install, freeway-engine too where it was built, below DESTDIR 
 stage: pages
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin sbin share/man/man1 lib/systemd/system)
 	install -m 0755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/sbin/
-	ln -sf ../sbin/freeway $(DESTDIR)$(PREFIX)/bin/freeway
+	[ $(DESTDIR)$(PREFIX)/bin -ef $(DESTDIR)$(PREFIX)/sbin ] || ln -sf ../sbin/freeway $(DESTDIR)$(PREFIX)/bin/freeway
 	install -m 0644 $(PAGES)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	for name in $(notdir $(filter-out $(ENGINE),$(PROGRAMS))); do \
 		install -D -m 0644 $(PAGES)/completions/$$name.bash \

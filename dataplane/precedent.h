@@ -212,8 +212,8 @@ static __noinline int fw_precedent_make(fw_ctx *ctx, const struct fw_source_end 
 	ct = bpf_ct_insert_entry(init);
 	if (!ct)
 		return FW_PRECEDENT_KEPT;
-	/* of the time since boot, and not from now on, is what some kernels before 6.1.56 and 6.6
-	 * made of the timeout, which is not over on some days */
+	/* Some kernels before 6.1.56 and 6.6 count the timeout above from boot, and then the entry
+	 * may not have expired. This one is counted from now on all. */
 	bpf_ct_change_timeout(ct, 0);
 	bpf_ct_release(ct);
 	return FW_PRECEDENT_MADE;

@@ -60,10 +60,11 @@ static __always_inline int fw_reached(__u32 now, __u32 tick)
 }
 
 /* The same of what is never put off for more than `longest_ticks`: also if nothing was ever put off
- * (0), or so long ago that the tick seems to be ahead. */
+ * (0), or so long ago that the tick seems to be ahead. Another CPU's `now` may be one tick later.
+ */
 static __always_inline int fw_due(__u32 now, __u32 tick, __u32 longest_ticks)
 {
-	return tick - now - 1 >= longest_ticks;
+	return tick - now - 1 > longest_ticks;
 }
 
 #endif

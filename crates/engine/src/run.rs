@@ -229,8 +229,8 @@ impl Running {
         // nobody knows any more whether it is what the kernel has; its deadline would lie ahead again when ticks have wrapped
         if self.left.is_some_and(|left| left.elapsed() > LEFT) {
             self.left = None;
-            let none = Memory::none().map_err(|error| format!("memory: {error}"))?;
-            self.workers.set_table(none);
+            let forgotten = self.workers.forget_table();
+            forgotten.map_err(|error| format!("memory: {error}"))?;
         }
         if self.daemon.take().is_some() {
             self.left = Some(Instant::now());

@@ -157,10 +157,20 @@ impl Workers {
 
     /// Another table; returns when the one before is no longer used.
     pub fn set_table(&mut self, memory: Memory) {
+        self.set_clock(&memory);
+        self.replace_table(memory);
+    }
+
+    /// No table, which needs no time: the one before may be looked at once more by its own.
+    pub fn forget_table(&mut self) -> std::io::Result<()> {
+        self.replace_table(Memory::none()?);
+        Ok(())
+    }
+
+    fn replace_table(&mut self, memory: Memory) {
         // those of the daemon before
         self.replace_framings(std::ptr::null_mut());
         self.set_schedules(Vec::new(), 0, |_, _| Ok(()));
-        self.set_clock(&memory);
         let table = Used::new(memory);
         for worker in &self.workers {
             worker.set_memory(&table.view);

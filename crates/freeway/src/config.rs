@@ -77,7 +77,7 @@ pub fn check(args: &ConfigArgs, elsewhere: bool) -> Result<(), Stop> {
     Err(fault.into())
 }
 
-/// The ports that are named must be there, as at the daemon's start.
+/// The ports that are named must be there. The daemon is not as strict: they may come later.
 fn check_names(config: &Config) -> Result<(), Fault> {
     if !config.names_ports() {
         return Ok(());

@@ -192,7 +192,7 @@ impl Engine {
     /// Says which are.
     pub(super) fn log_absent(&self) {
         for (path, name) in self.config.absent(|name| self.is_vrf(name).is_some()) {
-            let message = format!("{name}: not there now; it takes part when it comes");
+            let message = format!("{name}: not there now; what is said of it holds when it comes");
             tracing::warn!("{}", self.config.fault(&path, message));
         }
     }

@@ -245,8 +245,11 @@ impl Engine {
         let absent: BTreeSet<_> = absent.into_iter().map(|(_, name)| name).collect();
         for name in absent {
             notices.push(format!(
-                "{name} is named in the configuration and not there: it takes part when it comes"
+                "{name} is named in the configuration and not there: what is said of it holds when it comes"
             ));
+        }
+        if let Err(fault) = self.check_kinds() {
+            notices.push(fault.to_string());
         }
         if !self.ruleset.status.findings.is_empty() {
             notices.push("rules of the firewall keep flows in the kernel: see ruleset".into());

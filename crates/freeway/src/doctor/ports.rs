@@ -51,7 +51,7 @@ pub fn examine(
             AREA,
             Severity::Warning,
             format!(
-                "{name} is named in the configuration and not there: it takes part when it comes"
+                "{name} is named in the configuration and not there: what is said of it holds when it comes"
             ),
             "freeway config check tells the line; ip link shows the ports that there are",
         );

@@ -26,6 +26,8 @@ const FORGET: Duration = Duration::from_secs(30);
 const LARGE: u32 = 1 << 16;
 /// An end that is further away is asked for again half-way.
 const AWAY_MAX_TICKS: u32 = 1 << 30;
+/// A set that is known, and whose reading anew was disturbed, is read again after so long.
+const AGAIN_S: u32 = 1800;
 /// Packets that the kernel was given and did not count, until a rule is not believed.
 const UNCONFIRMED_MAX: u32 = 3;
 
@@ -292,7 +294,7 @@ impl Engine {
 
     /// A piece of a set was read.
     pub(in crate::engine) fn scrub_loaded(&mut self, loaded: Loaded) -> Result<(), DaemonError> {
-        let now_tick = self.now_tick()?;
+        let (now_tick, hz) = (self.now_tick()?, self.datapath.clock.hz());
         let elements: Vec<(Element, u32)> = loaded
             .elements
             .into_iter()
@@ -311,7 +313,11 @@ impl Engine {
             if let Err(error) = &end {
                 tracing::debug!("reading the set {}: {error}", loaded.set.2);
             }
-            changed.extend(set.end(end.unwrap_or(false)));
+            let whole = end.unwrap_or(false);
+            changed.extend(set.end(whole));
+            if !whole && set.is_known() {
+                set.again_tick = Some(now_tick.wrapping_add(AGAIN_S * hz).max(1));
+            }
         }
         self.scrub.place(&changed, now_tick);
         self.make_room();

@@ -116,6 +116,7 @@ pub(super) struct Mirrored {
     pub load: Option<u64>,
     /// When it is to be read again, for an element's end is too far away.
     pub again_tick: Option<u32>,
+    known: bool,
     /// Elements that events told of since that began: what the reading says of them may be older.
     touched: HashSet<(Vec<u8>, bool)>,
     /// Until when; 0: for good.
@@ -134,6 +135,7 @@ impl Mirrored {
             slot,
             load: None,
             again_tick: None,
+            known: false,
             touched: HashSet::new(),
             items: HashMap::new(),
             bounds: BTreeMap::new(),
@@ -153,29 +155,37 @@ impl Mirrored {
         self.items.keys().copied()
     }
 
-    /// A reading begins, of a set of which nothing is known.
+    /// A reading begins. Of a set that is known it finds out when elements end, and events go on to say which there are.
     pub fn begin(&mut self, load: u64) {
         self.load = Some(load);
         self.again_tick = None;
+        self.kept = 0;
         self.touched.clear();
     }
 
     /// It has ended, as one state of the set or not; returns what changed. Single addresses that it missed are the
-    /// kernel's. Of intervals beginnings or ends may be missing: then there are none.
+    /// kernel's. Of intervals beginnings or ends may be missing: then there are none, unless the set was known.
     pub fn end(&mut self, whole: bool) -> Vec<Item> {
         self.load = None;
         self.touched = HashSet::new();
-        if !whole {
+        if !whole && !self.known {
             self.kept += self.bounds.len() as u64;
             self.bounds.clear();
         }
+        self.known |= whole;
         self.settle(Vec::new())
+    }
+
+    /// One of its readings was of one state of the set.
+    pub fn is_known(&self) -> bool {
+        self.known
     }
 
     /// Forgets everything; returns what the data plane had.
     pub fn clear(&mut self) -> Vec<Item> {
         self.bounds.clear();
         self.kept = 0;
+        self.known = false;
         self.touched.clear();
         std::mem::take(&mut self.items).into_keys().collect()
     }
@@ -189,7 +199,8 @@ impl Mirrored {
                 self.put(&element, until, &mut changed);
             }
         }
-        self.settle(changed)
+        // what intervals stand for is worked out at the end
+        changed
     }
 
     /// Takes what events told: what came, with its end, and what left; returns what changed.
@@ -250,7 +261,7 @@ impl Mirrored {
     /// What intervals stand for now, beside what else changed.
     fn settle(&mut self, mut changed: Vec<Item>) -> Vec<Item> {
         let by_bounds = self.shape.intervals && self.shape.parts.len() == 1;
-        if !by_bounds || self.load.is_some() {
+        if !by_bounds || (self.load.is_some() && !self.known) {
             return changed;
         }
         let items = self.expanded();
@@ -424,10 +435,42 @@ mod tests {
         assert_eq!(set.expire(6), []);
         assert_eq!(set.expire(7), [second]);
         assert_eq!(words(&set), ["10.0.0.0/16"]);
-        // one that was disturbed
+    }
+
+    #[test]
+    fn a_set_that_is_known_follows_events_while_it_is_read_again() {
+        let both = |from, behind, until| {
+            [
+                (element(from, false), until),
+                (element(behind, true), until),
+            ]
+            .into_iter()
+        };
+        let mut set = set(Family::Ipv4, true);
+        set.begin(1);
+        set.read(both("10.0.0.0", "10.1.0.0", 5));
+        set.read(both("10.2.0.0", "10.3.0.0", 5));
+        assert_eq!(set.end(true).len(), 2);
         set.begin(2);
+        let gone = both("10.0.0.0", "10.1.0.0", 5).map(|(element, _)| element);
+        assert_eq!(set.heard(gone, [].into_iter()).len(), 1);
+        assert_eq!(words(&set), ["10.2.0.0/16"]);
+        // the reading began before
+        set.read(both("10.0.0.0", "10.1.0.0", 5));
+        set.read(both("10.2.0.0", "10.3.0.0", 9));
+        let left = Item::Net("10.2.0.0".parse().unwrap(), 16);
+        assert_eq!(set.end(true), [left]);
+        assert_eq!(set.until(&left), Some(9));
+        // disturbed: it is still known
+        set.begin(3);
         set.read([(element("10.9.0.0", false), 0)].into_iter());
-        assert_eq!(set.end(false).len(), 1);
+        assert_eq!(set.end(false), []);
+        assert_eq!(words(&set), ["10.2.0.0/16"]);
+        // one of which nothing was known
+        let mut set = self::set(Family::Ipv4, true);
+        set.begin(1);
+        set.read(both("10.0.0.0", "10.1.0.0", 5));
+        assert_eq!(set.end(false), []);
         assert_eq!(set.len(), 0);
     }
 
