@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Network interfaces that a configuration names must be there.
 
+use std::collections::BTreeSet;
+
 use freeway_console::Fault;
 
 use super::Config;
@@ -25,7 +27,7 @@ impl Config {
         self.check_kinds(vrf)
     }
 
-    /// The same, but names may mean something later: a port that comes takes part.
+    /// The same, but names may mean something later.
     pub fn check_kinds(&self, vrf: impl Fn(&str) -> Option<bool>) -> Result<(), Fault> {
         match self.port.keys().find(|name| vrf(name) == Some(true)) {
             Some(name) => Err(self.fault(
@@ -41,6 +43,17 @@ impl Config {
         let mut named = self.named();
         named.retain(|(_, name)| !there(name));
         named
+    }
+
+    /// The same in words, each name once.
+    pub fn absent_words(&self, there: impl Fn(&str) -> bool) -> BTreeSet<String> {
+        let words = |name| {
+            format!(
+                "{name} is named in the configuration and not there: what is said of it holds when it comes"
+            )
+        };
+        let absent = self.absent(there).into_iter();
+        absent.map(|(_, name)| words(name)).collect()
     }
 
     /// True if it names that one.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Answers to questions.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -239,15 +238,8 @@ impl Engine {
                 names.join(", ")
             ));
         }
-        let absent = self
-            .config
-            .absent(|name| self.mirror.link_by_name(name).is_some());
-        let absent: BTreeSet<_> = absent.into_iter().map(|(_, name)| name).collect();
-        for name in absent {
-            notices.push(format!(
-                "{name} is named in the configuration and not there: what is said of it holds when it comes"
-            ));
-        }
+        let there = |name: &str| self.mirror.link_by_name(name).is_some();
+        notices.extend(self.config.absent_words(there));
         if let Err(fault) = self.check_kinds() {
             notices.push(fault.to_string());
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports: drivers, offloads, and what stands in the way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use freeway_api::{PathChoice, PortState, Status};
 use freeway_console::{Exit, Stop};
@@ -41,18 +41,11 @@ pub fn examine(
         let message = format!("there is no port `{name}`; `ip link` shows those there are");
         return Err(Stop::new(Exit::Config, message));
     }
-    let absent: BTreeSet<_> = config
-        .absent(is_there)
-        .into_iter()
-        .map(|(_, name)| name)
-        .collect();
-    for name in absent {
+    for words in config.absent_words(is_there) {
         report.advise(
             AREA,
             Severity::Warning,
-            format!(
-                "{name} is named in the configuration and not there: what is said of it holds when it comes"
-            ),
+            words,
             "freeway config check tells the line; ip link shows the ports that there are",
         );
     }
