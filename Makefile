@@ -102,6 +102,12 @@ pages:
 install: build ## install, freeway-engine too where it was built, below DESTDIR and PREFIX (/usr/local)
 	@$(MAKE) --no-print-directory stage
 
+.PHONY: uninstall
+uninstall: ## remove what install put there; the configuration and the group stay
+	@root=$$(mktemp -d) && trap 'rm -rf "$$root"' EXIT && \
+		$(MAKE) --no-print-directory stage DESTDIR="$$root" >/dev/null && \
+		find "$$root" ! -type d -printf '$(DESTDIR)/%P\0' | xargs -0 rm -fv
+
 # The same without building: packages are made of what this installs. The link is for members of the group freeway, in whose
 # PATH sbin need not be.
 .PHONY: stage

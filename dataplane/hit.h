@@ -30,13 +30,23 @@ enum fw_missed {
 #ifndef FW_TARGET_KNOWS_HOME
 #define fw_hit_find4(ctx, key) fw_find4(key)
 #define fw_hit_find6(ctx, key) fw_find6(key)
+/* Whoever calls looks again, otherwise, at what is no hit that leaves as it is. */
+#define fw_hit_quick(ctx) 0
+#endif
+
+/* Ticks until the deadline, and whether the fast path is on, in which epoch: fw_ctl.on and what
+ * follows it, in one load. */
+#ifndef FW_TARGET_KNOWS_GATE
+#define fw_hit_left(now) (fw_ctl.deadline_tick - (now) - 1)
+/* by a pointer without a structure's alignment, which would make two loads of one */
+#define fw_hit_on() (*(const fw_u64_any *)&fw_ctl.on)
 #endif
 
 /* What is left of times and lengths: negative, bit 31, if one is exceeded. */
 static __always_inline __u32 fw_hit_room(fw_ctx *ctx, const struct fw_state *st, __u32 len_l3,
 					 __u32 len_min, __u32 now)
 {
-	__u32 room = fw_ctl.deadline_tick - now - 1;
+	__u32 room = fw_hit_left(now);
 
 	FW_GATHER(room, st->due_tick - now - 1);
 	FW_GATHER(room, st->len_max - len_l3);
@@ -45,13 +55,25 @@ static __always_inline __u32 fw_hit_room(fw_ctx *ctx, const struct fw_state *st,
 	return room;
 }
 
+/* 0 if a frame begins as the flow's: the L2 header, and what of an IPv4 header is the flow's. */
+#ifndef FW_TARGET_KNOWS_HEAD4
+static __always_inline __u64 fw_hit_head4(const fw_u64_any *head, const struct fw_flow *f)
+{
+	const fw_u64_any *head_in = (const void *)f->l2_in;
+	__u64 differs = head[0] ^ head_in[0];
+
+	FW_GATHER(differs, (head[1] ^ head_in[1]) & FW_HEAD4_MASK_8);
+	FW_GATHER(differs, (head[2] ^ head_in[2]) & FW_HEAD4_MASK_16);
+	return differs;
+}
+#endif
+
 /* 0 if the fast path is on and the flow active and confirmed. */
 static __always_inline __u64 fw_hit_state(const struct fw_flow *f)
 {
-	/* by pointers without a structure's alignment, which would make two loads of one */
-	const fw_u64_any *on = (const void *)&fw_ctl.on, *status = (const void *)&f->state.status;
+	const fw_u64_any *status = (const void *)&f->state.status;
 
-	return *status ^ *on;
+	return *status ^ fw_hit_on();
 }
 
 /* 0 if the next hop is valid and puts nothing around packets, in one load. */
@@ -115,7 +137,7 @@ static __always_inline enum fw_missed fw_hit_missed(fw_ctx *ctx, const void *dat
 						    __u64 differs, __u32 now)
 {
 	const __u32 len_l4_min = proto == FW_PROTO_TCP ? FW_TCP_LEN : FW_UDP_LEN;
-	__u32 room = fw_ctl.deadline_tick - now - 1, len_data = 0;
+	__u32 room = fw_hit_left(now), len_data = 0;
 
 	FW_GATHER(room, fw_frame_len(ctx) - FW_ETH_LEN - len_l3);
 	FW_GATHER(room, len_l3 - len_ip - len_l4_min);
@@ -138,7 +160,6 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	const __u32 len_l4_min = proto == FW_PROTO_TCP ? FW_TCP_LEN : FW_UDP_LEN;
 	const struct fw_l4 *l4 = data + FW_ETH_LEN + FW_IP4_LEN;
 	const struct fw_ip4 *ip = data + FW_ETH_LEN;
-	const fw_u64_any *head = data, *head_in;
 	const struct fw_nexthop *nh;
 	struct fw_words4 key;
 	struct fw_flow *f;
@@ -150,6 +171,8 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	key = fw_key4_of(data, port, proto);
 	f = fw_hit_find4(ctx, &key);
 	if (fw_unlikely(fw_hit_foreign(f))) {
+		if (fw_hit_quick(ctx))
+			return NULL;
 		differs = (ip->version_ihl ^ 0x45) | (ip->frag_be & fw_htons(0x3fff));
 		FW_GATHER(differs, fw_csum_differs(ip));
 		*missed = fw_hit_missed(ctx, data, f, FW_IP4_LEN, proto, fw_ntohs(ip->tot_len_be),
@@ -159,19 +182,17 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	nh = fw_nexthop_get(f->nexthop);
 	if (!nh)
 		return NULL;
-	head_in = (const void *)f->l2_in;
 	len = fw_ntohs(ip->tot_len_be);
 	room = fw_hit_room(ctx, &f->state, len, FW_IP4_LEN + len_l4_min, now);
 	differs = room >> 31;
-	FW_GATHER(differs, head[0] ^ head_in[0]);
-	FW_GATHER(differs, (head[1] ^ head_in[1]) & FW_HEAD4_MASK_8);
-	FW_GATHER(differs, (head[2] ^ head_in[2]) & FW_HEAD4_MASK_16);
+	FW_GATHER(differs, fw_hit_head4(data, f));
 	FW_GATHER(differs, fw_csum_differs(ip));
 	FW_GATHER(differs, fw_hit_l4(l4, proto, len - FW_IP4_LEN, &len_data));
 	FW_GATHER(differs, fw_hit_state(f));
 	framed = fw_hit_framed(nh);
 	if (fw_unlikely(differs | framed) &&
-	    (differs || !fw_hit_room_framed(ctx, nh, &data, &end, FW_IP4_LEN + len_l4_min)))
+	    (differs || fw_hit_quick(ctx) ||
+	     !fw_hit_room_framed(ctx, nh, &data, &end, FW_IP4_LEN + len_l4_min)))
 		return NULL;
 	if (proto == FW_PROTO_TCP && FW_TARGET_NOTES(ctx))
 		fw_said_note(&f->state, data + FW_ETH_LEN + FW_IP4_LEN, len_data);
@@ -199,6 +220,8 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	key = fw_key6_of(data, port, proto);
 	f = fw_hit_find6(ctx, &key);
 	if (fw_unlikely(fw_hit_foreign(f))) {
+		if (fw_hit_quick(ctx))
+			return NULL;
 		differs = (fw_ntohl(ip->word0_be) >> 28) ^ 6;
 		*missed = fw_hit_missed(ctx, data, f, FW_IP6_LEN, proto,
 					fw_ntohs(ip->payload_len_be) + FW_IP6_LEN, ip->hop_limit,
@@ -220,7 +243,8 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	FW_GATHER(differs, fw_hit_state(f));
 	framed = fw_hit_framed(nh);
 	if (fw_unlikely(differs | framed) &&
-	    (differs || !fw_hit_room_framed(ctx, nh, &data, &end, FW_IP6_LEN + len_l4_min)))
+	    (differs || fw_hit_quick(ctx) ||
+	     !fw_hit_room_framed(ctx, nh, &data, &end, FW_IP6_LEN + len_l4_min)))
 		return NULL;
 	if (proto == FW_PROTO_TCP && FW_TARGET_NOTES(ctx))
 		fw_said_note(&f->state, data + FW_ETH_LEN + FW_IP6_LEN, len_data);

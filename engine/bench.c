@@ -6,6 +6,7 @@
 #include <rte_launch.h>
 #include <rte_lcore.h>
 
+#include "bench_flood.h"
 #include "bench_rings.h"
 #include "dispatch.h"
 
@@ -16,6 +17,12 @@ enum {
 	/* Frames that are due at once; what is more is given up, or the pause would be made up
 	 * for by a flood. */
 	FWE_DUE_MAX = 64,
+};
+
+/* Frames that are due, at a rate; times are 256ths of a cycle. */
+struct fwe_pace {
+	__u64 gap; /* 0: as many as go */
+	__u64 next;
 };
 
 struct fwe_macswap {
@@ -135,7 +142,8 @@ int fwe_bench_fill(struct fwe_bench *bench, const struct fwe_bench_config *confi
 
 __u32 fwe_bench_missing(const struct fwe_bench *bench)
 {
-	return rte_mempool_in_use_count(bench->pool);
+	return rte_mempool_in_use_count(bench->pool) +
+	       (bench->flood_pool ? rte_mempool_in_use_count(bench->flood_pool) : 0);
 }
 
 static int fwe_macswap_run(void *argument)
@@ -264,24 +272,28 @@ static __u32 fwe_sink(struct fwe_bench *bench, struct fwe_bench_run *run, int me
 	return count;
 }
 
-/* Frames that are due now. */
-static __always_inline __u32 fwe_due(struct fwe_bench_run *run, __u64 *next, __u64 gap, __u64 now)
+static struct fwe_pace fwe_pace_of(__u64 rate_pps)
+{
+	return (struct fwe_pace){.gap = rate_pps ? (rte_get_tsc_hz() << 8) / rate_pps : 0};
+}
+
+/* Frames that are due, so many cycles after the beginning. */
+static __always_inline __u32 fwe_due(struct fwe_pace *pace, __u64 now)
 {
 	__u32 due = 0;
 
-	if (!run->rate_pps)
+	if (!pace->gap)
 		return FWE_BENCH_BURST;
-	/* in 256ths of a cycle */
-	if (now << 8 < *next)
+	if (now << 8 < pace->next)
 		return 0;
-	due = ((now << 8) - *next) / gap + 1;
+	due = ((now << 8) - pace->next) / pace->gap + 1;
 	if (due > FWE_DUE_MAX) {
-		*next = (now << 8) + gap;
+		pace->next = (now << 8) + pace->gap;
 		return 1;
 	}
 	if (due > FWE_BENCH_BURST)
 		due = FWE_BENCH_BURST;
-	*next += due * gap;
+	pace->next += due * pace->gap;
 	return due;
 }
 
@@ -289,13 +301,15 @@ static void fwe_slices(struct fwe_bench *bench, struct fwe_bench_run *run,
 		       const struct fwe_stats *stats, struct fwe_io *io)
 {
 	const __u64 pause = rte_get_tsc_hz() / FWE_PAUSE_HZ;
-	__u64 gap = run->rate_pps ? (rte_get_tsc_hz() << 8) / run->rate_pps : 0;
-	__u64 since = rte_rdtsc(), before = since, arrived = since, now, next = 0, received = 0;
+	struct fwe_pace hits = fwe_pace_of(run->rate_pps), misses = fwe_pace_of(run->flood_pps),
+			taken = fwe_pace_of(run->taken_pps);
+	__u64 since = rte_rdtsc(), before = since, arrived = since, now, received = 0, lost = 0;
 	const __u64 begin = since;
 	const struct fwe_io_stats none = {}, *of_io = io ? fwe_io_stats(io) : &none;
 	struct fwe_io_stats last_io = {};
 	struct fwe_stats last = {};
 	__u32 pauses = 1; /* the worker has yet to begin */
+	__u32 due, sent;
 
 	while (run->slices_count < run->slices_max) {
 		now = rte_rdtsc();
@@ -304,8 +318,14 @@ static void fwe_slices(struct fwe_bench *bench, struct fwe_bench_run *run,
 		if (fwe_sink(bench, run, !!run->latencies) || run->received == run->sent)
 			arrived = now;
 		pauses += now - arrived > pause;
-		run->sent += fwe_generate(bench, fwe_due(run, &next, gap, now - begin), rte_rdtsc(),
-					  run->cold);
+		if (run->flood_pps) {
+			run->flooded += fwe_flood(bench, fwe_due(&misses, now - begin));
+			fwe_flood_take(bench, fwe_due(&taken, now - begin));
+		}
+		due = fwe_due(&hits, now - begin);
+		sent = fwe_generate(bench, due, rte_rdtsc(), run->cold);
+		run->sent += sent;
+		lost += due - sent;
 		if (io)
 			fwe_io_turn(io);
 		if (now - since < run->slice)
@@ -316,6 +336,7 @@ static void fwe_slices(struct fwe_bench *bench, struct fwe_bench_run *run,
 			.packets = stats->packets - last.packets,
 			.bursts = stats->bursts - last.bursts,
 			.cycles = stats->cycles - last.cycles,
+			.lost = lost + stats->tx_dropped - last.tx_dropped,
 			.pauses = pauses,
 			.latencies = run->latencies_count,
 			.io_packets = of_io->packets - last_io.packets,
@@ -328,9 +349,11 @@ static void fwe_slices(struct fwe_bench *bench, struct fwe_bench_run *run,
 		last.packets = stats->packets;
 		last.bursts = stats->bursts;
 		last.cycles = stats->cycles;
+		last.tx_dropped = stats->tx_dropped;
 		received = run->received;
 		since = now;
 		pauses = 0;
+		lost = 0;
 	}
 }
 
@@ -342,10 +365,12 @@ static void fwe_drain(struct fwe_bench *bench, struct fwe_bench_run *run,
 
 	while (run->received + FW_READ_ONCE(stats->tx_dropped) + FW_READ_ONCE(stats->exceptions) +
 			       FW_READ_ONCE(stats->dropped) <
-		       run->sent &&
+		       run->sent + run->flooded &&
 	       rte_rdtsc() - since < 5 * rte_get_tsc_hz()) {
 		if (io)
 			fwe_io_turn(io);
+		if (run->flood_pps)
+			fwe_flood_take(bench, FWE_BENCH_BURST);
 		if (fwe_sink(bench, run, 0))
 			since = rte_rdtsc();
 	}
@@ -390,14 +415,17 @@ int fwe_bench_run(struct fwe_bench *bench, const struct fwe_memory *memory,
 					  .ports_count = 2,
 					  .burst = bench->config.burst,
 					  .ahead = bench->config.ahead,
+					  .exception = run->flood_pps ? fwe_exits_exception : NULL,
+					  .context = bench->exits,
 					  .numa = -1};
+	const __u64 refused = bench->exits ? fwe_exits_sum(bench->exits).no_room : 0;
 	struct fwe_macswap *macswap = NULL;
 	struct fwe_worker *worker = NULL;
 	const struct fwe_stats *stats;
 	struct fwe_io *io = NULL;
 
 	run->slices_count = run->latencies_count = 0;
-	run->sent = run->received = run->checked = run->wrong = 0;
+	run->sent = run->received = run->checked = run->wrong = run->flooded = 0;
 	*error = "the pool is not whole";
 	/* a ring to a worker holds one less than its size */
 	bench->idle_count = dispatched ? bench->in_flight - FWE_BENCH_BURST : bench->in_flight;
@@ -436,7 +464,10 @@ int fwe_bench_run(struct fwe_bench *bench, const struct fwe_memory *memory,
 	else
 		__atomic_store_n(&macswap->stop, 1, __ATOMIC_RELEASE);
 	rte_eal_wait_lcore(bench->config.lcore);
+	if (run->flood_pps)
+		fwe_flood_end(bench);
 	run->stats = *stats;
+	run->refused = bench->exits ? fwe_exits_sum(bench->exits).no_room - refused : 0;
 	fwe_worker_free(worker);
 	fwe_io_free(io);
 	fwe_lane_free(lanes[0]);

@@ -42,6 +42,7 @@ struct fwe_bench_slice {
 	__u64 packets;  /* as in struct fwe_stats */
 	__u64 bursts;
 	__u64 cycles;
+	__u64 lost;      /* frames of flows that were due and found no buffer, or did not leave */
 	__u32 pauses;    /* somebody else had one of the two cores, for 50 us or longer */
 	__u32 latencies; /* of struct fwe_bench_run, until now */
 	/* the I/O core's, as in struct fwe_io_stats */
@@ -58,6 +59,9 @@ struct fwe_bench_run {
 	__u32 cold;       /* headers come from memory, as from a card, not from a core's cache */
 	__u32 transmits;  /* the I/O core sends */
 	__u64 rate_pps;   /* 0: as many as go */
+	__u64 flood_pps;  /* of frames beside that are of no flow, after fwe_bench_flood(); 0: none
+			   */
+	__u64 taken_pps;  /* of these the thread that talks to the kernel would take so many */
 	__u64 slice;      /* cycles */
 	__u32 slices_max;
 	__u32 slices_count; /* out */
@@ -71,6 +75,8 @@ struct fwe_bench_run {
 	__u64 received;
 	__u64 checked;
 	__u64 wrong;
+	__u64 flooded; /* of no flow, beside `sent` */
+	__u64 refused; /* of these, by the ring to the thread */
 	struct fwe_stats stats;
 };
 
@@ -88,10 +94,15 @@ __u32 fwe_bench_wire_bytes(const struct fwe_bench_config *config);
  */
 int fwe_bench_fill(struct fwe_bench *bench, const struct fwe_bench_config *config,
 		   const struct fwe_memory *memory, __u32 now_tick);
+/*
+ * Runs may have a flood of frames of no flow, as the last fwe_bench_fill() says. How many a second
+ * one thread gives to the kernel by this TAP, which stays the caller's; 0, or -1: memory is short.
+ */
+int fwe_bench_flood(struct fwe_bench *bench, int tap, double *taken_pps);
 /* 0, or -1 with *error. */
 int fwe_bench_run(struct fwe_bench *bench, const struct fwe_memory *memory,
 		  const struct fwe_clock *clock, struct fwe_bench_run *run, const char **error);
-/* Frames of the pool that are not in it: 0 between runs. */
+/* Frames of the pools that are not in them: 0 between runs. */
 __u32 fwe_bench_missing(const struct fwe_bench *bench);
 /*
  * Several workers, whose frames are numbered within their flows. The generator is the I/O core, and

@@ -15,6 +15,8 @@ enum {
 struct fwe_bench {
 	struct fwe_bench_config config;
 	struct rte_mempool *pool;
+	struct rte_mempool *flood_pool; /* of frames that are of no flow */
+	struct fwe_exits *exits;        /* for these, without a thread */
 	struct rte_ring *in;
 	struct rte_ring *out;
 	__u16 port_in;

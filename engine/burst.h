@@ -16,19 +16,51 @@
 
 /* How a hit went. */
 enum fwe_hit_way {
-	FWE_HIT_NONE = 0, /* it is none, or went step by step */
-	FWE_HIT_PLAIN,
+	FWE_HIT_PLAIN = 0,
+	FWE_HIT_NONE,   /* it is none, or went step by step */
 	FWE_HIT_UNSURE, /* nothing is written yet */
 	FWE_HIT_FRAMED, /* the straight way, once its tags were off; fw_count() knows of it */
 };
 
-/* What became of a frame; in one register. */
-struct fwe_outcome {
-	__s16 output; /* the port's number, or -1 */
-	__u16 leaf;   /* of the output's scheduler, 0: it names none */
-	__u16 reason; /* enum fw_reason */
-	__u16 way;    /* enum fwe_hit_way */
-};
+/*
+ * What became of a frame, as one word: it is stored and compared as a whole. From bit 0 on 16 bits
+ * each: the output's number, or -1; the leaf of its scheduler, 0: it names none; enum fw_reason if
+ * there is no output; enum fwe_hit_way. So of a plain hit the upper half is 0.
+ */
+typedef __u64 fwe_outcome;
+
+static __always_inline fwe_outcome fwe_forwarded(const struct fw_nexthop *nh, enum fwe_hit_way way)
+{
+	return (__u64)way << 48 | (__u32)nh->leaf << 16 | (__u16)fw_env.output;
+}
+
+static __always_inline fwe_outcome fwe_not_forwarded(enum fw_reason reason)
+{
+	return (__u64)FWE_HIT_NONE << 48 | (__u64)reason << 32 | 0xffff;
+}
+
+static __always_inline int fwe_output_of(fwe_outcome outcome)
+{
+	return (__s16)outcome;
+}
+
+static __always_inline __u16 fwe_leaf_of(fwe_outcome outcome)
+{
+	return outcome >> 16;
+}
+
+static __always_inline enum fw_reason fwe_reason_of(fwe_outcome outcome)
+{
+	return (__u16)(outcome >> 32);
+}
+
+static __always_inline enum fwe_hit_way fwe_way_of(fwe_outcome outcome)
+{
+	return outcome >> 48;
+}
+
+/* Of a frame that is to be handled otherwise. */
+static const fwe_outcome fwe_unsure = (__u64)FWE_HIT_UNSURE << 48;
 
 /* To be written: of what another core has read last, the line is asked for once, not twice. On
  * x86-64 an instruction that CPUs without it take for none, and compilers leave out for them. */
@@ -48,7 +80,7 @@ static __always_inline void fwe_fetch_frames(struct rte_mbuf **frames, __u32 cou
 		fwe_fetch_written((const char *)frames[i]);
 #pragma clang loop unroll_count(4)
 	for (__u32 i = 0; i < count; i++)
-		fwe_fetch_written(rte_pktmbuf_mtod(frames[i], const char *));
+		fwe_fetch_written((const char *)frames[i]->buf_addr + RTE_PKTMBUF_HEADROOM);
 }
 
 /* Key, guard and action, then the state, which is written. */
@@ -70,7 +102,8 @@ enum fwe_kind {
 };
 
 /* Reads a frame's key, and finds where its flow is at home. */
-static __always_inline enum fwe_kind fwe_look(const void *data, __u32 len, __u32 port, __u64 *home)
+static __always_inline enum fwe_kind fwe_look(const void *data, __u32 len, __u32 port,
+					      struct fw_flow **home)
 {
 	struct fw_words4 key4;
 	struct fw_words6 key6;
@@ -86,7 +119,7 @@ static __always_inline enum fwe_kind fwe_look(const void *data, __u32 len, __u32
 		if (fw_unlikely(!fw_has_ports(proto)))
 			return FWE_OTHER;
 		key4 = fw_key4_of(data, port, proto);
-		*home = fw_home4(&key4, &fw_cfg);
+		*home = fw_flow_get(fw_home4(&key4, &fw_cfg));
 		return proto == FW_PROTO_UDP ? FWE_UDP4 : FWE_TCP4;
 	}
 	if (ethertype_be != fw_htons(FW_ETH_IP6) || len < FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN)
@@ -95,7 +128,7 @@ static __always_inline enum fwe_kind fwe_look(const void *data, __u32 len, __u32
 	if (fw_unlikely(!fw_has_ports(proto)))
 		return FWE_OTHER;
 	key6 = fw_key6_of(data, port, proto);
-	*home = fw_home6(&key6, &fw_cfg);
+	*home = fw_flow_get(fw_home6(&key6, &fw_cfg));
 	return proto == FW_PROTO_UDP ? FWE_UDP6 : FWE_TCP6;
 }
 
@@ -183,8 +216,7 @@ static __always_inline int fwe_is_dropped(enum fw_reason reason)
 }
 
 /* As the XDP program, ahead of what it does with the answer. */
-static __noinline struct fwe_outcome fwe_no_hit(struct rte_mbuf *frame, fw_ctx *ctx,
-						enum fw_missed missed)
+static __noinline fwe_outcome fwe_no_hit(struct rte_mbuf *frame, fw_ctx *ctx, enum fw_missed missed)
 {
 	const struct fw_nexthop *nh = NULL;
 	enum fw_reason reason = FW_R_NONE;
@@ -210,13 +242,12 @@ static __noinline struct fwe_outcome fwe_no_hit(struct rte_mbuf *frame, fw_ctx *
 		(void)fw_reframe(ctx, &head);
 	fw_count(reason);
 	fwe_settle(frame, ctx);
-	return (struct fwe_outcome){reason == FW_R_FAST ? fw_env.output : -1, nh ? nh->leaf : 0,
-				    reason, way};
+	return reason == FW_R_FAST && nh ? fwe_forwarded(nh, way) : fwe_not_forwarded(reason);
 }
 
 /* What is quick has one segment. */
 static __always_inline fw_ctx fwe_ctx_of(const struct rte_mbuf *frame, const struct fwe_port *port,
-					 __u64 home, const __u32 quick)
+					 __u32 ifindex, struct fw_flow *home, const __u32 quick)
 {
 	void *data = rte_pktmbuf_mtod(frame, void *);
 
@@ -224,83 +255,90 @@ static __always_inline fw_ctx fwe_ctx_of(const struct rte_mbuf *frame, const str
 			.data = data,
 			.end = data + frame->data_len,
 			.more = quick ? 0 : frame->pkt_len - frame->data_len,
-			.port = port->ifindex,
+			.port = ifindex,
 			.noted = !!port->sockets,
 			.quick = quick,
 			.home = home};
 }
 
 /* Any frame. */
-static __noinline struct fwe_outcome
-fwe_handle_any(struct rte_mbuf *frame, const struct fwe_port *port, enum fwe_kind kind, __u64 home)
+static __noinline fwe_outcome fwe_handle_any(struct rte_mbuf *frame, const struct fwe_port *port,
+					     enum fwe_kind kind, struct fw_flow *home)
 {
-	fw_ctx ctx = fwe_ctx_of(frame, port, home, 0);
+	fw_ctx ctx = fwe_ctx_of(frame, port, port->ifindex, home, 0);
 	enum fw_missed missed = FW_MISSED_UNKNOWN;
 	const struct fw_nexthop *nh = fwe_hit(&ctx, kind, &missed);
 
 	if (fw_unlikely(!nh))
 		return fwe_no_hit(frame, &ctx, missed);
 	fwe_settle(frame, &ctx);
-	return (struct fwe_outcome){fw_env.output, nh->leaf, FW_R_FAST, FWE_HIT_PLAIN};
+	return fwe_forwarded(nh, FWE_HIT_PLAIN);
 }
 
 /*
  * A hit as most are: its flow is at home, and the next hop puts nothing around it. Nothing is
  * written of any other, and no function called: so all of it is in registers.
  */
-static __always_inline struct fwe_outcome fwe_handle_quick(struct rte_mbuf *frame,
-							   const struct fwe_port *port, __u64 home,
-							   const enum fwe_kind kind)
+static __always_inline fwe_outcome fwe_handle_quick(struct rte_mbuf *frame,
+						    const struct fwe_port *port, __u32 ifindex,
+						    struct fw_flow *home, const enum fwe_kind kind)
 {
-	fw_ctx ctx = fwe_ctx_of(frame, port, home, 1);
+	const __u32 len_ip = kind >= FWE_UDP6 ? FW_IP6_LEN : FW_IP4_LEN;
+	fw_ctx ctx = fwe_ctx_of(frame, port, ifindex, home, 1);
+	const struct fw_nexthop *nh;
 	enum fw_missed missed;
-	const struct fw_nexthop *nh = fwe_hit(&ctx, kind, &missed);
 	__u32 len;
 
+	/* as fwe_look() has seen */
+	__builtin_assume(frame->data_len >= FW_ETH_LEN + len_ip + FW_UDP_LEN);
+	nh = fwe_hit(&ctx, kind, &missed);
 	if (fw_unlikely(!nh))
-		return (struct fwe_outcome){.way = FWE_HIT_UNSURE};
+		return fwe_unsure;
 	len = fw_frame_len(&ctx);
 	if (fw_unlikely(len != frame->pkt_len)) {
 		/* the sender's padding */
 		frame->data_len = len;
 		frame->pkt_len = len;
 	}
-	return (struct fwe_outcome){fw_env.output, nh->leaf, FW_R_FAST, FWE_HIT_PLAIN};
+	return fwe_forwarded(nh, FWE_HIT_PLAIN);
 }
 
-static __always_inline struct fwe_outcome fwe_handle_udp4(struct rte_mbuf *frame,
-							  const struct fwe_port *port, __u64 home)
+static __always_inline fwe_outcome fwe_handle_udp4(struct rte_mbuf *frame,
+						   const struct fwe_port *port, __u32 ifindex,
+						   struct fw_flow *home)
 {
-	return fwe_handle_quick(frame, port, home, FWE_UDP4);
+	return fwe_handle_quick(frame, port, ifindex, home, FWE_UDP4);
 }
 
-static __noinline struct fwe_outcome fwe_handle_tcp4(struct rte_mbuf *frame,
-						     const struct fwe_port *port, __u64 home)
+static __noinline fwe_outcome fwe_handle_tcp4(struct rte_mbuf *frame, const struct fwe_port *port,
+					      struct fw_flow *home)
 {
-	return fwe_handle_quick(frame, port, home, FWE_TCP4);
+	return fwe_handle_quick(frame, port, port->ifindex, home, FWE_TCP4);
 }
 
-static __noinline struct fwe_outcome fwe_handle_udp6(struct rte_mbuf *frame,
-						     const struct fwe_port *port, __u64 home)
+static __noinline fwe_outcome fwe_handle_udp6(struct rte_mbuf *frame, const struct fwe_port *port,
+					      struct fw_flow *home)
 {
-	return fwe_handle_quick(frame, port, home, FWE_UDP6);
+	return fwe_handle_quick(frame, port, port->ifindex, home, FWE_UDP6);
 }
 
-static __noinline struct fwe_outcome fwe_handle_tcp6(struct rte_mbuf *frame,
-						     const struct fwe_port *port, __u64 home)
+static __noinline fwe_outcome fwe_handle_tcp6(struct rte_mbuf *frame, const struct fwe_port *port,
+					      struct fw_flow *home)
 {
-	return fwe_handle_quick(frame, port, home, FWE_TCP6);
+	return fwe_handle_quick(frame, port, port->ifindex, home, FWE_TCP6);
 }
 
-static __always_inline struct fwe_outcome
-fwe_handle(struct rte_mbuf *frame, const struct fwe_port *port, enum fwe_kind kind, __u64 home)
+/* `ifindex` is the port's, in a register. */
+static __always_inline fwe_outcome fwe_handle(struct rte_mbuf *frame, const struct fwe_port *port,
+					      __u32 ifindex, enum fwe_kind kind,
+					      struct fw_flow *home)
 {
-	struct fwe_outcome outcome = {.way = FWE_HIT_UNSURE};
+	fwe_outcome outcome = fwe_unsure;
 
 	/* one of several segments may be cut, which the quick way does not */
 	if (fw_likely(frame->nb_segs == 1)) {
 		if (fw_likely(kind == FWE_UDP4))
-			outcome = fwe_handle_udp4(frame, port, home);
+			outcome = fwe_handle_udp4(frame, port, ifindex, home);
 		else if (kind == FWE_TCP4)
 			outcome = fwe_handle_tcp4(frame, port, home);
 		else if (kind == FWE_UDP6)
@@ -308,7 +346,7 @@ fwe_handle(struct rte_mbuf *frame, const struct fwe_port *port, enum fwe_kind ki
 		else if (kind == FWE_TCP6)
 			outcome = fwe_handle_tcp6(frame, port, home);
 	}
-	if (fw_unlikely(outcome.way == FWE_HIT_UNSURE))
+	if (fw_unlikely(outcome == fwe_unsure))
 		outcome = fwe_handle_any(frame, port, kind, home);
 	return outcome;
 }

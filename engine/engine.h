@@ -273,6 +273,9 @@ struct fwe_exits_counts {
 	__u64 no_room;   /* of a worker's, in the ring to the thread */
 };
 struct fwe_exits_counts fwe_exits_sum(const struct fwe_exits *exits);
+/* Frames on their way to the kernel at a port, `room` at most, which are the caller's: for who
+ * stands in for the thread. */
+__u32 fwe_exits_take(struct fwe_exits *exits, __u32 port, struct rte_mbuf **frames, __u32 room);
 /* fwe_exception and fwe_source of a worker; the context is the exits. */
 void fwe_exits_exception(void *exits, const struct fwe_port *port, struct rte_mbuf **frames,
 			 const __u8 *reasons, __u32 count);

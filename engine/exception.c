@@ -340,6 +340,11 @@ struct fwe_exits_counts fwe_exits_sum(const struct fwe_exits *exits)
 	return sum;
 }
 
+__u32 fwe_exits_take(struct fwe_exits *exits, __u32 port, struct rte_mbuf **frames, __u32 room)
+{
+	return rte_ring_sc_dequeue_burst(exits->exit[port]->up, (void **)frames, room, NULL);
+}
+
 void fwe_exits_exception(void *context, const struct fwe_port *port, struct rte_mbuf **frames,
 			 const __u8 *reasons, __u32 count)
 {

@@ -561,8 +561,8 @@ static __always_inline void fwe_charge(struct fwe_worker *worker, __u32 bucket, 
 
 /* Frames whose outcomes differ: each goes its way. The path that all took, or FWE_PATHS. */
 static __noinline enum fwe_path fwe_part(struct fwe_worker *worker, const struct fwe_port *port,
-					 struct rte_mbuf **frames,
-					 const struct fwe_outcome *outcomes, __u32 count)
+					 struct rte_mbuf **frames, const fwe_outcome *outcomes,
+					 __u32 count)
 {
 	struct rte_mbuf *others[FWE_BURST_MAX];
 	__u32 others_count = 0, hits = 0, framed_hits = 0;
@@ -570,20 +570,20 @@ static __noinline enum fwe_path fwe_part(struct fwe_worker *worker, const struct
 	__u64 used = 0;
 
 	for (__u32 i = 0; i < count; i++) {
-		const struct fwe_outcome *outcome = &outcomes[i];
+		const int number = fwe_output_of(outcomes[i]);
 		struct fwe_output *output;
 
-		hits += outcome->way == FWE_HIT_PLAIN;
-		framed_hits += outcome->way == FWE_HIT_FRAMED;
-		if (fw_unlikely(outcome->output < 0)) {
-			reasons[others_count] = outcome->reason;
+		hits += fwe_way_of(outcomes[i]) == FWE_HIT_PLAIN;
+		framed_hits += fwe_way_of(outcomes[i]) == FWE_HIT_FRAMED;
+		if (fw_unlikely(number < 0)) {
+			reasons[others_count] = fwe_reason_of(outcomes[i]);
 			others[others_count++] = frames[i];
 			continue;
 		}
-		output = &worker->output[outcome->output];
-		output->leaf[output->count] = outcome->leaf;
+		output = &worker->output[number];
+		output->leaf[output->count] = fwe_leaf_of(outcomes[i]);
 		output->frame[output->count++] = frames[i];
-		used |= 1ULL << outcome->output;
+		used |= 1ULL << number;
 	}
 	worker->stats.hits += hits + framed_hits;
 	worker->stats.reasons[FW_R_FAST] += hits;
@@ -610,13 +610,15 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 						 const int charged)
 {
 	__u32 buckets[FWE_BURST_MAX], extra[FWE_BURST_MAX];
-	struct fwe_outcome outcomes[FWE_BURST_MAX];
+	struct fw_flow *homes[FWE_BURST_MAX];
+	fwe_outcome outcomes[FWE_BURST_MAX];
 	__u8 kinds[FWE_BURST_MAX];
-	__u64 homes[FWE_BURST_MAX];
-	__u32 ifindex = port->ifindex, watched, differs = 0;
-	__u16 output;
+	__u32 ifindex = port->ifindex, watched;
+	__u64 differs = 0;
+	int output;
 
 	fwe_fetch_frames(frames, count);
+	fw_engine_gate();
 	/* a watched tuple is looked for step by step */
 	watched = FW_READ_ONCE(fw_ctl.watch) != 0;
 	for (__u32 i = 0; i < count; i++) {
@@ -629,26 +631,27 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 					   : 0;
 		}
 		if (ahead && fw_likely(kinds[i] != FWE_OTHER))
-			fwe_fetch_flow(fw_flow_get(homes[i]), kinds[i] >= FWE_UDP6);
+			fwe_fetch_flow(homes[i], kinds[i] >= FWE_UDP6);
 	}
 	if (fw_unlikely(watched))
 		memset(kinds, FWE_OTHER, count);
 	for (__u32 i = 0; i < count; i++) {
-		const struct fwe_outcome outcome = fwe_handle(frames[i], port, kinds[i], homes[i]);
+		const fwe_outcome outcome =
+			fwe_handle(frames[i], port, ifindex, kinds[i], homes[i]);
 
 		if (charged)
 			fwe_charge(worker, buckets[i],
-				   outcome.output < 0             ? FWE_PATH_KERNEL
-				   : outcome.way == FWE_HIT_PLAIN ? FWE_PATH_PLAIN
-								  : FWE_PATH_OTHER,
+				   fwe_output_of(outcome) < 0             ? FWE_PATH_KERNEL
+				   : fwe_way_of(outcome) == FWE_HIT_PLAIN ? FWE_PATH_PLAIN
+									  : FWE_PATH_OTHER,
 				   extra[i]);
 		outcomes[i] = outcome;
-		differs |= (__u16)outcome.output ^ (__u16)outcomes[0].output;
-		differs |= outcome.way ^ FWE_HIT_PLAIN;
+		differs |= outcome ^ outcomes[0];
 	}
-	output = outcomes[0].output;
+	output = fwe_output_of(outcomes[0]);
 	/* most bursts are hits that leave at one port */
-	if (fw_unlikely(differs || worker->shaped_ports >> output & 1 ||
+	if (fw_unlikely(differs || fwe_way_of(outcomes[0]) != FWE_HIT_PLAIN ||
+			worker->shaped_ports >> output & 1 ||
 			worker->copies[output].inputs >> port->number & 1))
 		return fwe_part(worker, port, frames, outcomes, count);
 	worker->stats.hits += count;

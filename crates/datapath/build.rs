@@ -2,9 +2,12 @@
 //! Compiles the pipeline: XDP and tc for BPF, tc once more for ports without a link layer, and `user` natively.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::{env, process::Command};
 
+use flate2::{Compression, write::ZlibEncoder};
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -34,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             // one call: a second one would replace the first
             .clang_args(flags())
             .build()?;
+        pack(&out.join(name))?;
     }
     let mut native = cc::Build::new();
     native
@@ -57,6 +61,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     native.compile("freeway_user");
     println!("cargo::rustc-env=FREEWAY_USER_BUILD={}", user_build(&clang));
     Ok(())
+}
+
+/// Deflates an object, whose path has no extension.
+fn pack(path: &Path) -> std::io::Result<()> {
+    let packed = File::create(path.with_extension("o.z"))?;
+    let mut encoder = ZlibEncoder::new(packed, Compression::best());
+    encoder.write_all(&std::fs::read(path.with_extension("o"))?)?;
+    encoder.finish().map(drop)
 }
 
 /// By what the native pipeline is compiled, for the test that counts its instructions.

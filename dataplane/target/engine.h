@@ -8,6 +8,9 @@
 
 #include <stddef.h>
 #include <string.h>
+#ifdef __SSE4_1__
+#include <smmintrin.h>
+#endif
 #include "bytes.h"
 #include "../abi.h"
 
@@ -39,9 +42,11 @@ typedef struct fw_engine_ctx {
 	__u32 port;
 	__u32 noted; /* XDP had it before, and noted what a TCP segment says */
 	__u32 quick; /* a hit that is not as most are is left as it is */
-	__u64 home;  /* of the flow that a plain frame's key names */
+	/* where the flow of a plain frame's key is at home */
+	struct fw_flow *home;
 } fw_ctx;
 #include "wire.h"
+#include "../guard.h"
 
 /* A tunnel is one flow, and its packets are several workers': each has what is in it. */
 #define FW_TARGET_ADD(proto, to, what)                                                             \
@@ -51,9 +56,18 @@ typedef struct fw_engine_ctx {
 /* Homes of a burst's flows are known before its first frame is handled. */
 #define FW_TARGET_KNOWS_HOME 1
 #define fw_hit_find4(ctx, key)                                                                     \
-	((ctx)->quick ? fw_find4_at(key, (ctx)->home) : fw_find4_from(key, (ctx)->home))
+	((ctx)->quick ? fw_find4_at(key, (ctx)->home)                                              \
+		      : fw_find4_from(key, (ctx)->home - fw_env.flows))
 #define fw_hit_find6(ctx, key)                                                                     \
-	((ctx)->quick ? fw_find6_at(key, (ctx)->home) : fw_find6_from(key, (ctx)->home))
+	((ctx)->quick ? fw_find6_at(key, (ctx)->home)                                              \
+		      : fw_find6_from(key, (ctx)->home - fw_env.flows))
+
+#define fw_hit_quick(ctx) ((ctx)->quick)
+
+/* And so is whether the fast path is on. */
+#define FW_TARGET_KNOWS_GATE 1
+#define fw_hit_left(now)     ((void)(now), fw_env.left)
+#define fw_hit_on()          (fw_env.on)
 
 enum {
 	/* Of ifindex to output, a power of two and more than there are ports. */
@@ -104,6 +118,9 @@ struct fw_engine {
 	__u64 *counts; /* by reason */
 	__u32 nexthops_max;
 	__u32 now_tick;
+	/* of the control page, as they were when the burst began: see hit.h */
+	__u64 on;
+	__u32 left;
 	int output; /* of the next hop that was asked for last */
 	struct fw_config config;
 	struct fw_engine_output outputs[FW_ENGINE_OUTPUTS];
@@ -115,6 +132,30 @@ struct fw_engine {
 static _Thread_local __attribute__((tls_model("local-exec"))) struct fw_engine fw_env;
 #define fw_ctl (*fw_env.control)
 #define fw_cfg (fw_env.config)
+
+#ifdef __SSE4_1__
+#define FW_TARGET_KNOWS_HEAD4 1
+
+/* As hit.h has it, two words at a time. */
+static __always_inline __u64 fw_hit_head4(const fw_u64_any *head, const struct fw_flow *f)
+{
+	const __m128i mask = _mm_set_epi64x(FW_HEAD4_MASK_8, -1);
+	const __m128i came = _mm_loadu_si128((const void *)head);
+	const __m128i known = _mm_load_si128((const void *)f->l2_in);
+	const fw_u64_any *last = (const void *)(f->l2_in + 16);
+
+	if (fw_unlikely(!_mm_testz_si128(_mm_xor_si128(came, known), mask)))
+		return 1;
+	return (head[2] ^ *last) & FW_HEAD4_MASK_16;
+}
+#endif
+
+/* Ahead of a burst. */
+static __always_inline void fw_engine_gate(void)
+{
+	fw_env.left = fw_ctl.deadline_tick - fw_env.now_tick - 1;
+	fw_env.on = *(const volatile fw_u64_any *)&fw_ctl.on;
+}
 
 static __always_inline void *fw_data(const fw_ctx *ctx)
 {
@@ -228,13 +269,13 @@ static __always_inline struct fw_flow *fw_flow_get(__u64 index)
 /* The port's number among the engine's, or -1. */
 static __always_inline int fw_engine_output(__u32 ifindex)
 {
-	const struct fw_engine_output *output;
+	struct fw_engine_output output;
 
 	for (__u32 at = ifindex;; at++) {
-		output = &fw_env.outputs[at % FW_ENGINE_OUTPUTS];
-		if (fw_likely(output->ifindex == ifindex))
-			return output->number;
-		if (!output->ifindex)
+		output = fw_env.outputs[at % FW_ENGINE_OUTPUTS];
+		if (fw_likely(output.ifindex == ifindex))
+			return output.number;
+		if (!output.ifindex)
 			return -1;
 	}
 }

@@ -19,7 +19,7 @@ fn a_worker_between_rings_has_its_figures() {
     };
     let cpus = std::thread::available_parallelism().unwrap().get();
     let worker_cpu = usize::from(cpus > 1);
-    for (family, mode) in [("4", "dispatch"), ("6", "rss")] {
+    for (family, mode) in [("4", "dispatch"), ("6", "rss --flood")] {
         let output = bench(&format!(
             "--flows 1,300 --rules 3 --family {family} --pages small --runs 1 --json --worker-cpu {worker_cpu} --mode {mode}"
         ));
@@ -40,6 +40,14 @@ fn a_worker_between_rings_has_its_figures() {
             for at in ["dispatch", "dispatch_cold"] {
                 let over = of[at]["over_ns"].is_number();
                 assert_eq!(over, mode == "dispatch", "{of:#}");
+            }
+            // that misses are the kernel's, hits arrive, and all are counted, it looks at itself
+            let flood = &of["flood"];
+            assert_eq!(flood.is_object(), mode != "dispatch", "{of:#}");
+            if flood.is_object() {
+                for field in ["kernel_pps", "misses_pps", "hits_pps"] {
+                    assert!(flood[field].as_f64() > Some(0.0), "{field}: {of:#}");
+                }
             }
             // null where the machine was away for all of a sample
             for field in ["over_macswap", "mean_us", "p99_us"] {

@@ -30,6 +30,27 @@ pub struct Dispatched {
     pub disturbed: f64,
 }
 
+/// Frames that hit at half of the rate, alone and beside a flood of twice as many misses as the way to the kernel takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Flooded {
+    /// Frames a second that one thread gives to the kernel, which drops them at once.
+    pub kernel_pps: f64,
+    /// Misses a second.
+    pub misses_pps: f64,
+    /// The share of the misses that the ring to that thread refused.
+    pub refused: f64,
+    /// Hits a second.
+    pub hits_pps: f64,
+    /// The share of the hits that was lost: alone, and beside the flood.
+    pub lost: [f64; 2],
+    /// Mean latency of the hits, microseconds, likewise.
+    pub mean_us: [f64; 2],
+    /// 99 % of the hits were as fast, likewise.
+    pub p99_us: [f64; 2],
+    /// The share of the time that is left out, for somebody else had a core.
+    pub disturbed: f64,
+}
+
 /// What a part of the flows is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]

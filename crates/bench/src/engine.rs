@@ -4,7 +4,7 @@
 mod crew;
 
 use freeway_api::engine::DispatchMode;
-use freeway_api::measured::Dispatched;
+use freeway_api::measured::{Dispatched, Flooded};
 use freeway_console::{Page, Stop, Terminal, Tone, count, show};
 use freeway_rig::Machine;
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,7 @@ struct Run {
     engine: Rate,
     dispatch: Option<[Dispatched; 2]>,
     latency: Vec<Latency>,
+    flood: Option<Flooded>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -67,6 +68,37 @@ fn dispatched(runs: &[Run], cold: usize) -> Option<Dispatched> {
         mpps: of(|d| d.mpps),
         disturbed: of(|d| d.disturbed),
     })
+}
+
+/// Likewise.
+fn flooded(runs: &[Run]) -> Option<Flooded> {
+    let all: Vec<&Flooded> = runs.iter().filter_map(|run| run.flood.as_ref()).collect();
+    let of = |figure: fn(&Flooded) -> f64| median(all.iter().copied().map(figure).collect());
+    (!all.is_empty()).then(|| Flooded {
+        kernel_pps: of(|f| f.kernel_pps),
+        misses_pps: of(|f| f.misses_pps),
+        refused: of(|f| f.refused),
+        hits_pps: of(|f| f.hits_pps),
+        lost: [of(|f| f.lost[0]), of(|f| f.lost[1])],
+        mean_us: [of(|f| f.mean_us[0]), of(|f| f.mean_us[1])],
+        p99_us: [of(|f| f.p99_us[0]), of(|f| f.p99_us[1])],
+        disturbed: of(|f| f.disturbed),
+    })
+}
+
+fn flooded_words(of: &Flooded) -> String {
+    format!(
+        "{:.2} million hits a second beside {:.2} million misses, where the way to the kernel takes {:.2}: {:.3} % of the hits lost, {:.3} without the misses; mean {:.1} us, {:.1} without; p99 {:.1} us, {:.1} without.",
+        of.hits_pps / 1e6,
+        of.misses_pps / 1e6,
+        of.kernel_pps / 1e6,
+        of.lost[1] * 100.0,
+        of.lost[0] * 100.0,
+        of.mean_us[1],
+        of.mean_us[0],
+        of.p99_us[1],
+        of.p99_us[0]
+    )
 }
 
 fn dispatched_words(of: &Dispatched, what: &str) -> String {
@@ -133,6 +165,9 @@ pub struct ByFlows {
     /// and with headers in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dispatch_cold: Option<Dispatched>,
+    /// With --flood: what hits lose beside misses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flood: Option<Flooded>,
     /// Mean size of a burst.
     pub mean_burst: f64,
     /// Share of the time in which the worker had frames.
@@ -218,6 +253,7 @@ fn told(args: &EngineArgs) -> Result<Told, Stop> {
             .args(["--worker-cpu", &args.worker_cpu.to_string()])
             .args(args.rates_only.then_some("--rates-only"))
             .args(dispatch.then_some("--dispatch"))
+            .args(args.flood.then_some("--flood"))
             .args((args.order == Order::Turn).then_some("--in-turn"));
     })
 }
@@ -251,6 +287,7 @@ fn by_flows(measured: &Measured, rules: u32) -> ByFlows {
         latency,
         dispatch: dispatched(runs, 0),
         dispatch_cold: dispatched(runs, 1),
+        flood: flooded(runs),
         mpps_samples: mpps,
         macswap_mpps_samples: macswap,
     }
@@ -318,6 +355,12 @@ fn table(result: &Engine, terminal: Terminal) -> String {
                 );
                 page.words("", &words);
             }
+        }
+    }
+    for of in &result.counts {
+        if let Some(flood) = &of.flood {
+            let words = format!("{} flows. {}", count(of.flows.into()), flooded_words(flood));
+            page.words("", &words);
         }
     }
     let disturbed = result.counts.iter().filter(|of| of.disturbed > 0.5);

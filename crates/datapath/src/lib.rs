@@ -14,6 +14,7 @@ mod events;
 mod grace;
 mod load;
 mod object;
+mod packed;
 mod precedents;
 mod programs;
 mod ratelimit;

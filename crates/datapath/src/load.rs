@@ -11,6 +11,7 @@ use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder};
 
 use crate::DatapathError;
 use crate::edges::edges_len;
+use crate::packed::Packed;
 use crate::shared::seen_len;
 use crate::warnings;
 
@@ -39,16 +40,16 @@ pub(crate) fn get<'m>(
 
 pub(crate) fn load(
     object: &'static str,
-    bytes: &[u8],
+    packed: Packed,
     prepare: impl FnMut(&str, &mut libbpf_rs::OpenMapMut<'_>) -> libbpf_rs::Result<()>,
 ) -> Result<Object, DatapathError> {
-    load_some(object, bytes, |_| true, prepare)
+    load_some(object, packed, |_| true, prepare)
 }
 
 /// Loads the programs of an object that are wanted, and all of its maps.
 fn load_some(
     object: &'static str,
-    bytes: &[u8],
+    packed: Packed,
     wanted: impl Fn(&str) -> bool,
     mut prepare: impl FnMut(&str, &mut libbpf_rs::OpenMapMut<'_>) -> libbpf_rs::Result<()>,
 ) -> Result<Object, DatapathError> {
@@ -59,8 +60,9 @@ fn load_some(
             source,
         }
     };
-    let mut open = ObjectBuilder::default()
-        .open_memory(bytes)
+    let bytes = packed.object().map_err(libbpf_rs::Error::from);
+    let mut open = bytes
+        .and_then(|bytes| ObjectBuilder::default().open_memory(&bytes))
         .map_err(error("opening"))?;
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
@@ -85,12 +87,12 @@ fn bytes_of<T>(elements: u32) -> u32 {
 /// Loads programs of an object of the pipeline. Maps that are there already are shared.
 pub(crate) fn load_with(
     object: &'static str,
-    bytes: &[u8],
+    packed: Packed,
     wanted: impl Fn(&str) -> bool,
     config: &fw_config,
     maps: &MapByName,
 ) -> Result<Object, DatapathError> {
-    load_some(object, bytes, wanted, |name, map| {
+    load_some(object, packed, wanted, |name, map| {
         share(config, maps, name, map)
     })
 }

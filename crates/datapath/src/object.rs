@@ -23,6 +23,7 @@ use crate::load::{
     EDGES, MapByName, PATH_COUNTS, SOCKET_AT, SOCKETS, get, handles, load, load_with,
     possible_cpus, prog_fd, random, share,
 };
+use crate::packed::{Packed, packed};
 use crate::precedents::Precedents;
 use crate::programs::Programs;
 use crate::ratelimit::RateLimiter;
@@ -34,9 +35,9 @@ use crate::shared::{
 use crate::tap::Tap;
 use crate::warnings;
 
-static DROPS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drops.o"));
-static TAP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tap.o"));
-static WATCHDOG: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watchdog.o"));
+static DROPS: Packed = packed!("drops");
+static TAP: Packed = packed!("tap");
+static WATCHDOG: Packed = packed!("watchdog");
 
 /// Most flows that a table can have: seven eighths of its places, which are as many as a power of two within the
 /// 512 MiB of global data that the verifier lets a program reach.

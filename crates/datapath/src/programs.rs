@@ -11,18 +11,19 @@ use libbpf_rs::Object;
 use crate::DatapathError;
 use crate::attach::{HOOKS, Hook};
 use crate::load::{MapByName, handles, load_with, prog_fd};
+use crate::packed::{Packed, packed};
 
-static XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.o"));
-static BRIDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.o"));
-static BOND: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bond.o"));
-static TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.o"));
-static RAW: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/raw.o"));
+static XDP: Packed = packed!("xdp");
+static BRIDGE: Packed = packed!("bridge");
+static BOND: Packed = packed!("bond");
+static TC: Packed = packed!("tc");
+static RAW: Packed = packed!("raw");
 
 /// Of XDP's object, at ports of lists.
 const LEG: &str = "freeway_leg";
 
 /// The object that has the program for a place.
-fn object(hook: Hook) -> (&'static str, &'static [u8]) {
+fn object(hook: Hook) -> (&'static str, Packed) {
     match hook {
         Hook::Xdp => ("xdp", XDP),
         Hook::Ingress

@@ -19,12 +19,13 @@ use libbpf_rs::{MapHandle, Object};
 use crate::DatapathError;
 use crate::ahead::{Ahead, lead_to};
 use crate::load::{MapByName, get, handles, load, possible_cpus, random};
+use crate::packed::{Packed, packed};
 use crate::shared::Shared;
 
 pub use self::native::NativeLimiter;
 pub use self::rate::{PACKETS_PER_S_MAX, SourceRate};
 
-static RATELIMIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ratelimit.o"));
+static RATELIMIT: Packed = packed!("ratelimit");
 
 const NAME: &str = "ratelimit";
 const NEXT: &str = "fw_ratelimit_next";

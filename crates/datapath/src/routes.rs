@@ -19,9 +19,10 @@ use crate::DatapathError;
 use crate::ahead::{Ahead, lead_to};
 use crate::grace::Grace;
 use crate::load::{MapByName, get, handles, is_shared, load, possible_cpus, prepare};
+use crate::packed::{Packed, packed};
 use crate::shared::Shared;
 
-static ROUTE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/route.o"));
+static ROUTE: Packed = packed!("route");
 
 const NAME: &str = "route";
 const NEXT: &str = "fw_route_next";

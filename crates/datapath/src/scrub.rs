@@ -22,13 +22,14 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 use crate::DatapathError;
 use crate::ahead::{Ahead, lead_to};
 use crate::load::{MapByName, get, handles, load, possible_cpus, random};
+use crate::packed::{Packed, packed};
 use crate::shared::Shared;
 
 pub use self::key::ScrubKey;
 use self::lines::{SIDES4, TABLE4, Table4};
 use self::places::{TABLE6, Table6};
 
-static SCRUB: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/scrub.o"));
+static SCRUB: Packed = packed!("scrub");
 
 const NAME: &str = "scrub";
 const NETS4: &str = "fw_scrub_nets4";

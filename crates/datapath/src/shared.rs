@@ -6,6 +6,7 @@
 
 use std::io;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -74,16 +75,39 @@ impl<T: Pod> Shared<T> {
         (index < self.len).then(|| unsafe { self.base.cast::<T>().add(index as usize) })
     }
 
+    /// A volatile move of a large value is code of many times its size; these are of such words.
+    const BY_WORDS: bool = size_of::<T>() > 256 && size_of::<T>().is_multiple_of(4);
+
     pub(crate) fn read(&self, index: u32) -> T {
-        // SAFETY: in bounds and aligned; any bit pattern is a value.
-        self.slot(index)
-            .map_or_else(T::default, |p| unsafe { p.read_volatile() })
+        let Some(p) = self.slot(index) else {
+            return T::default();
+        };
+        if !Self::BY_WORDS {
+            // SAFETY: in bounds and aligned; any bit pattern is a value.
+            return unsafe { p.read_volatile() };
+        }
+        let mut value = MaybeUninit::<T>::uninit();
+        let (from, to) = (p.cast::<u32>(), value.as_mut_ptr().cast::<u32>());
+        for at in 0..size_of::<T>() / 4 {
+            // SAFETY: within both, and aligned.
+            unsafe { to.add(at).write(from.add(at).read_volatile()) };
+        }
+        // SAFETY: all of it is written; any bit pattern is a value.
+        unsafe { value.assume_init() }
     }
 
     pub(crate) fn write(&self, index: u32, value: T) {
-        if let Some(p) = self.slot(index) {
+        let Some(p) = self.slot(index) else {
+            return;
+        };
+        if !Self::BY_WORDS {
             // SAFETY: in bounds and aligned.
-            unsafe { p.write_volatile(value) };
+            return unsafe { p.write_volatile(value) };
+        }
+        let (from, to) = ((&raw const value).cast::<u32>(), p.cast::<u32>());
+        for at in 0..size_of::<T>() / 4 {
+            // SAFETY: within both, and aligned.
+            unsafe { to.add(at).write_volatile(from.add(at).read()) };
         }
     }
 

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use std::ptr::{self, NonNull};
 
 use freeway_abi::{FW_R_FAST, fw_config, fw_control, fw_flow, fw_nexthop};
-use freeway_api::measured::Dispatched;
+use freeway_api::measured::{Dispatched, Flooded};
 use freeway_lookup::{Memory, Pages};
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::eal::Eal;
 use crate::ffi;
 use crate::reserve::{HUGE_PAGE, Reserve};
+use crate::tap::Tap;
 
 /// Frames on their way at once, as many as a card's ring holds.
 pub(crate) const IN_FLIGHT: u32 = 512;
@@ -52,6 +53,8 @@ pub struct Options {
     pub worker_cpu: u32,
     /// An I/O core's figures, too.
     pub dispatch: bool,
+    /// Those beside a flood of misses, too.
+    pub flood: bool,
 }
 
 /// What one worker did in a run at full rate: medians of slices in which, and ahead of which, neither core was taken away.
@@ -103,6 +106,9 @@ pub struct Run {
     pub dispatch: Option<[Dispatched; 2]>,
     /// By rising load.
     pub latency: Vec<Latency>,
+    /// Beside a flood of misses; none unless it is asked for, or if the machine was away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flood: Option<Flooded>,
 }
 
 /// All runs for a number of flows.
@@ -193,6 +199,22 @@ pub(crate) struct Bench {
     pub(crate) bench: NonNull<ffi::fwe_bench>,
     pub(crate) clock: ffi::fwe_clock,
     pub(crate) tsc_hz: f64,
+    /// For a flood: the TAP, and how many frames a second the kernel is given by it.
+    kernel: Option<(Tap, f64)>,
+}
+
+/// In a network namespace of its own, which goes with it. The kernel drops what it gets there, for it is to another station.
+fn tap_apart() -> Result<Tap, Fault> {
+    let made = std::thread::spawn(|| {
+        let apart = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET);
+        apart.map_err(|error| format!("no network namespace for a TAP: {error}"))?;
+        let tap = Tap::open("bench")?;
+        tap.up()?;
+        Ok(tap)
+    });
+    let made = made.join();
+    let made: Result<Tap, String> = made.unwrap_or_else(|_| Err("no TAP".into()));
+    made.map_err(fault)
 }
 
 /// A run's figures, and its frames' latencies in cycles.
@@ -251,7 +273,24 @@ impl Bench {
             },
             // SAFETY: DPDK was started.
             tsc_hz: unsafe { ffi::fwe_tsc_hz() } as f64,
+            kernel: None,
         })
+    }
+
+    /// Floods may be asked for, once frames were filled in.
+    fn prepare_flood(&mut self) -> Result<(), Fault> {
+        if self.kernel.is_some() {
+            return Ok(());
+        }
+        let tap = tap_apart()?;
+        let mut taken_pps = 0.0;
+        // SAFETY: it lives, no worker runs, and the TAP is open as long as the bench is used.
+        match unsafe { ffi::fwe_bench_flood(self.bench.as_ptr(), tap.fd(), &raw mut taken_pps) } {
+            0 if taken_pps >= 1.0 => self.kernel = Some((tap, taken_pps)),
+            0 => return Err(fault("the TAP takes no frame")),
+            _ => return Err(fault("no memory for a flood")),
+        }
+        Ok(())
     }
 
     pub(crate) fn fill(&self, config: &ffi::fwe_bench_config, table: &Table) -> Result<(), Fault> {
@@ -343,14 +382,18 @@ impl Bench {
         let stats = &run.stats;
         let fast = stats.reasons[FW_R_FAST as usize];
         let engine = run.worker != ffi::FWE_BENCH_MACSWAP;
+        let sent = run.sent + run.flooded;
         // SAFETY: it lives, and no worker runs.
         let missing = unsafe { ffi::fwe_bench_missing(self.bench.as_ptr()) };
         let broken = if run.wrong > 0 || run.checked == 0 {
             format!("{} of {} frames are wrong", run.wrong, run.checked)
-        } else if run.received + stats.tx_dropped != run.sent || stats.packets != run.sent {
+        } else if run.received + stats.tx_dropped != run.sent
+            || stats.packets != sent
+            || stats.exceptions != run.flooded
+        {
             format!(
-                "{} frames were sent and {} arrived, {} are counted as dropped",
-                run.sent, run.received, stats.tx_dropped
+                "{sent} frames were sent and {} arrived, {} are counted as dropped, {} as the kernel's",
+                run.received, stats.tx_dropped, stats.exceptions
             )
         } else if engine && (fast != run.sent || counted != run.sent) {
             format!(
@@ -475,12 +518,57 @@ impl Bench {
             )?;
             latency.extend(self.latency(load, sample));
         }
+        let flood = match &self.kernel {
+            Some((_, kernel_pps)) => self.flooded(options, table, engine.mpps, *kernel_pps)?,
+            None => None,
+        };
         Ok(Run {
             macswap,
             engine,
             dispatch,
             latency,
+            flood,
         })
+    }
+
+    /// Hits at half of the rate, without and with misses at twice the rate of the way to the kernel.
+    fn flooded(
+        &self,
+        options: &Options,
+        table: &Table,
+        mpps: f64,
+        kernel_pps: f64,
+    ) -> Result<Option<Flooded>, Fault> {
+        const LOAD: f64 = 0.5;
+        let rate_pps = (mpps * 1e6 * LOAD).max(1e3) as u64;
+        let sample = |flood_pps: f64| {
+            self.run_so(table, rate_pps, options.seconds, true, |run| {
+                run.flood_pps = flood_pps as u64;
+                run.taken_pps = kernel_pps as u64;
+            })
+        };
+        let lost = |sample: &Sample| {
+            let sum = |figure: fn(&ffi::fwe_bench_slice) -> u64| {
+                sample.slices.iter().map(figure).sum::<u64>()
+            };
+            let (lost, arrived) = (sum(|s| s.lost), sum(|s| s.received));
+            lost as f64 / (lost + arrived).max(1) as f64
+        };
+        let (alone, beside) = (sample(0.0)?, sample(2.0 * kernel_pps)?);
+        let lost = [lost(&alone), lost(&beside)];
+        let (flooded, refused) = (beside.run.flooded, beside.run.refused);
+        let elapsed: u64 = beside.run.slice * u64::from(beside.run.slices_count);
+        let latencies = self.latency(LOAD, alone).zip(self.latency(LOAD, beside));
+        Ok(latencies.map(|(alone, beside)| Flooded {
+            kernel_pps,
+            misses_pps: flooded as f64 * self.tsc_hz / elapsed.max(1) as f64,
+            refused: refused as f64 / flooded.max(1) as f64,
+            hits_pps: beside.pps,
+            lost,
+            mean_us: [alone.mean_us, beside.mean_us],
+            p99_us: [alone.p99_us, beside.p99_us],
+            disturbed: alone.disturbed.max(beside.disturbed),
+        }))
     }
 }
 
@@ -515,7 +603,7 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
     let lcores = format!("(0)@{},(1)@{}", options.generator_cpu, options.worker_cpu);
     let eal = Eal::start(&arguments(&lcores, small_pool))
         .map_err(|error| fault(format!("DPDK does not start: {error}")))?;
-    let bench = Bench::new()?;
+    let mut bench = Bench::new()?;
     let mut counts = Vec::new();
     let mut wire_bytes = 0;
     for flows in &options.flows {
@@ -531,6 +619,9 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
         };
         let table = Table::new(*flows, pages)?;
         bench.fill(&config, &table)?;
+        if options.flood {
+            bench.prepare_flood()?;
+        }
         // SAFETY: reads the structure.
         wire_bytes = unsafe { ffi::fwe_bench_wire_bytes(&raw const config) };
         let mut runs = Vec::new();

@@ -103,6 +103,9 @@ struct BenchArgs {
     /// What an I/O core ahead of the worker costs, too
     #[arg(long)]
     dispatch: bool,
+    /// What hits lose beside a flood of misses, too
+    #[arg(long)]
+    flood: bool,
     /// CPU of generator and sink
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     cpu: u32,
@@ -211,6 +214,7 @@ fn bench(args: BenchArgs) -> Result<(), Stop> {
         generator_cpu: args.cpu,
         worker_cpu: args.worker_cpu,
         dispatch: args.dispatch,
+        flood: args.flood,
     };
     print_json(&measure(&options, progress).map_err(stop)?)
 }

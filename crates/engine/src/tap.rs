@@ -144,6 +144,14 @@ impl Tap {
         Ok(())
     }
 
+    /// Has the kernel take its frames.
+    pub fn up(&self) -> Result<(), String> {
+        let mut flags = named(&self.name);
+        flags.ifr_ifru.ifru_flags = libc::IFF_UP as c_short;
+        configure(libc::SIOCSIFFLAGS, &flags)
+            .map_err(|error| format!("cannot set {} up: {error}", self.name))
+    }
+
     /// Gives it the port's MAC address and MTU.
     pub fn resemble(&self, mac: [u8; 6], mtu: u32) -> Result<(), String> {
         let failed = |what: &str, error: io::Error| {

@@ -12,6 +12,7 @@ Example: freeway bench engine --flows 1000
          freeway bench engine --flows 1000,1000000 --family 6 --runs 3
          freeway bench engine --pages small --ahead never --rates-only
          freeway bench engine --flows 1000 --mode dispatch --rates-only
+         freeway bench engine --flows 1000 --flood --rates-only
          freeway bench engine --flows 10000 --workers 3 --mode rss,balanced --skew 1.2
 
 With several workers, loads are cycles accounted by the cost model, so workers may share a CPU, and
@@ -53,6 +54,10 @@ pub struct EngineArgs {
     /// Leave latencies out
     #[arg(long)]
     pub rates_only: bool,
+    /// With one worker: what hits lose, and how late they are, beside twice as many misses as the way to the kernel takes;
+    /// takes root
+    #[arg(long)]
+    pub flood: bool,
     /// CPU of generator and sink
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub cpu: u32,

@@ -39,6 +39,48 @@ fn prefix(address: u32, length: u8) -> Prefix4 {
 }
 
 #[test]
+fn a_route_for_some_sources_leaves_its_prefix_to_the_kernel() {
+    let (mut kernel, mut routing) = world();
+    let mut far = route(0xc000_0200, 24);
+    far.hops = vec![way(1, 0x0a00_0002)];
+    routing.event(&kernel.add(far.clone(), How::Add).unwrap());
+    assert!(leaf(&routing, 0xc000_0201).0 > LEAF_UNICAST);
+    far.src = Some(freeway_kernel::model::Prefix {
+        addr: ip(0x0a00_0000),
+        len: 24,
+    });
+    far.priority = 7;
+    routing.event(&kernel.add(far, How::Add).unwrap());
+    assert_eq!(leaf(&routing, 0xc000_0201), (0, Some(Why::Some)));
+}
+
+#[test]
+fn reserved_addresses_are_the_kernels_whatever_the_routes_say() {
+    use std::net::Ipv6Addr;
+
+    let mut routing = Routing::<u128>::new();
+    routing.begin_load();
+    routing.end_load(true);
+    for address in [
+        "::",
+        "::1",
+        "::ffff:192.0.2.1",
+        "fe80::1",
+        "febf::1",
+        "ff02::1",
+    ] {
+        let address: Ipv6Addr = address.parse().unwrap();
+        let answer = routing.lookup(address.to_bits()).unwrap();
+        assert_eq!(answer.why, Some(Why::Reserved), "{address}");
+    }
+    let (_, routing) = world();
+    for address in [[0, 1, 2, 3], [127, 0, 0, 1], [224, 0, 0, 1], [255; 4]] {
+        let answer = routing.lookup(u32::from_be_bytes(address)).unwrap();
+        assert_eq!(answer.why, Some(Why::Reserved), "{address:?}");
+    }
+}
+
+#[test]
 fn a_route_is_small() {
     assert!(size_of::<Told<u32>>() <= 48);
     assert_eq!(size_of::<crate::alias::Cell>(), 16);
