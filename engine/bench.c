@@ -319,7 +319,8 @@ static void fwe_slices(struct fwe_bench *bench, struct fwe_bench_run *run,
 			arrived = now;
 		pauses += now - arrived > pause;
 		if (run->flood_pps) {
-			run->flooded += fwe_flood(bench, fwe_due(&misses, now - begin));
+			run->flooded +=
+				fwe_flood(bench, fwe_due(&misses, now - begin), run->flood_held);
 			fwe_flood_take(bench, fwe_due(&taken, now - begin));
 		}
 		due = fwe_due(&hits, now - begin);

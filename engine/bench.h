@@ -58,11 +58,13 @@ struct fwe_bench_run {
 	__u32 check_each; /* frame of so many is compared with what is expected */
 	__u32 cold;       /* headers come from memory, as from a card, not from a core's cache */
 	__u32 transmits;  /* the I/O core sends */
-	__u64 rate_pps;   /* 0: as many as go */
-	__u64 flood_pps;  /* of frames beside that are of no flow, after fwe_bench_flood(); 0: none
-			   */
-	__u64 taken_pps;  /* of these the thread that talks to the kernel would take so many */
-	__u64 slice;      /* cycles */
+	__u32 flood_held; /* the flood is made, and kept from the worker: what making it costs */
+	__u32 pad;
+	__u64 rate_pps;  /* 0: as many as go */
+	__u64 flood_pps; /* of frames beside that are of no flow, after fwe_bench_flood(); 0: none
+			  */
+	__u64 taken_pps; /* of these the thread that talks to the kernel would take so many */
+	__u64 slice;     /* cycles */
 	__u32 slices_max;
 	__u32 slices_count; /* out */
 	struct fwe_bench_slice *slices;

@@ -7,8 +7,9 @@
 enum {
 	/* More than the ring to the kernel and those of the ports hold. */
 	FWE_FLOOD_FRAMES = 4095,
-	/* Of these each core keeps some, as of the engine's own pool. */
-	FWE_FLOOD_CACHE = 256,
+	/* Of these each core keeps some. What the worker frees another core takes, where the
+	 * engine's own workers take it: so it goes there in small parts. */
+	FWE_FLOOD_CACHE = 32,
 	/* A port at which no flow's frames come. */
 	FWE_FLOOD_SPORT = 7,
 	/* So much of a second it is looked at how many frames the kernel takes. */
@@ -31,13 +32,14 @@ static __u32 fwe_flood_write(const struct fwe_bench *bench, struct rte_mbuf **fr
 	return count;
 }
 
-__u32 fwe_flood(const struct fwe_bench *bench, __u32 count)
+__u32 fwe_flood(const struct fwe_bench *bench, __u32 count, __u32 held)
 {
 	struct rte_mbuf *frames[FWE_BENCH_BURST];
-	__u32 sent;
+	__u32 sent = 0;
 
 	count = fwe_flood_write(bench, frames, count);
-	sent = rte_ring_sp_enqueue_burst(bench->in, (void **)frames, count, NULL);
+	if (!held)
+		sent = rte_ring_sp_enqueue_burst(bench->in, (void **)frames, count, NULL);
 	rte_pktmbuf_free_bulk(frames + sent, count - sent);
 	return sent;
 }

@@ -5,8 +5,8 @@
 
 #include "bench_rings.h"
 
-/* So many come in now; how many found room. */
-__u32 fwe_flood(const struct fwe_bench *bench, __u32 count);
+/* So many come in now, unless they are held; how many found room. */
+__u32 fwe_flood(const struct fwe_bench *bench, __u32 count, __u32 held);
 /* The kernel takes so many of those that the worker has handed out, FWE_BENCH_BURST at most. */
 void fwe_flood_take(const struct fwe_bench *bench, __u32 count);
 /* Takes all. */

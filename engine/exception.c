@@ -174,7 +174,8 @@ static void fwe_exits_wake(struct fwe_exits *exits)
 
 	/* what was given is seen by whoever is about to sleep, or it is seen here that it does */
 	atomic_thread_fence(memory_order_seq_cst);
-	if (atomic_exchange_explicit(&exits->asleep, 0, memory_order_relaxed))
+	if (atomic_load_explicit(&exits->asleep, memory_order_relaxed) &&
+	    atomic_exchange_explicit(&exits->asleep, 0, memory_order_relaxed))
 		(void)!write(exits->wake, &one, sizeof(one));
 }
 
@@ -357,7 +358,9 @@ void fwe_exits_exception(void *context, const struct fwe_port *port, struct rte_
 		__atomic_fetch_add(&exit->no_room, count - given, __ATOMIC_RELAXED);
 		rte_pktmbuf_free_bulk(frames + given, count - given);
 	}
-	fwe_exits_wake(exits);
+	/* where there was no room the thread has been woken before, and does not sleep yet */
+	if (given)
+		fwe_exits_wake(exits);
 }
 
 __u32 fwe_exits_source(void *context, const struct fwe_port *port, struct rte_mbuf **frames,

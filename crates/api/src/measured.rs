@@ -30,7 +30,7 @@ pub struct Dispatched {
     pub disturbed: f64,
 }
 
-/// Frames that hit at half of the rate, alone and beside a flood of twice as many misses as the way to the kernel takes.
+/// Frames that hit at a quarter of the rate, alone and beside a flood of twice as many misses as the way to the kernel takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flooded {
     /// Frames a second that one thread gives to the kernel, which drops them at once.

@@ -531,7 +531,7 @@ impl Bench {
         })
     }
 
-    /// Hits at half of the rate, without and with misses at twice the rate of the way to the kernel.
+    /// Hits at a quarter of the rate, without and with misses at twice the rate of the way to the kernel.
     fn flooded(
         &self,
         options: &Options,
@@ -539,12 +539,14 @@ impl Bench {
         mpps: f64,
         kernel_pps: f64,
     ) -> Result<Option<Flooded>, Fault> {
-        const LOAD: f64 = 0.5;
+        const LOAD: f64 = 0.25;
         let rate_pps = (mpps * 1e6 * LOAD).max(1e3) as u64;
-        let sample = |flood_pps: f64| {
+        // the generator is as busy in both
+        let sample = |held: bool| {
             self.run_so(table, rate_pps, options.seconds, true, |run| {
-                run.flood_pps = flood_pps as u64;
+                run.flood_pps = (2.0 * kernel_pps) as u64;
                 run.taken_pps = kernel_pps as u64;
+                run.flood_held = held.into();
             })
         };
         let lost = |sample: &Sample| {
@@ -554,7 +556,7 @@ impl Bench {
             let (lost, arrived) = (sum(|s| s.lost), sum(|s| s.received));
             lost as f64 / (lost + arrived).max(1) as f64
         };
-        let (alone, beside) = (sample(0.0)?, sample(2.0 * kernel_pps)?);
+        let (alone, beside) = (sample(true)?, sample(false)?);
         let lost = [lost(&alone), lost(&beside)];
         let (flooded, refused) = (beside.run.flooded, beside.run.refused);
         let elapsed: u64 = beside.run.slice * u64::from(beside.run.slices_count);
