@@ -93,11 +93,16 @@ int fwe_rings_put(struct fwe_rings *rings, __u32 port, const void *frame, __u32 
 int fwe_rings_take(struct fwe_rings *rings, __u32 port, void *frame, __u32 size)
 {
 	struct rte_mbuf *next;
-	__u32 len;
+	__u32 len, whole = 0;
 
 	if (rte_ring_dequeue(rings->port[port].out, (void **)&next))
 		return -1;
 	len = fwe_frame_read(next, frame, size);
+	/* devices go by either */
+	for (const struct rte_mbuf *part = next; part; part = part->next)
+		whole += part->data_len;
+	if (whole != len)
+		len = -1;
 	rte_pktmbuf_free(next);
 	return len;
 }
