@@ -23,6 +23,7 @@ enum {
 struct fwe_pace {
 	__u64 gap; /* 0: as many as go */
 	__u64 next;
+	__u64 given_up; /* frames */
 };
 
 struct fwe_macswap {
@@ -289,6 +290,7 @@ static __always_inline __u32 fwe_due(struct fwe_pace *pace, __u64 now)
 	due = ((now << 8) - pace->next) / pace->gap + 1;
 	if (due > FWE_DUE_MAX) {
 		pace->next = (now << 8) + pace->gap;
+		pace->given_up += due - 1;
 		return 1;
 	}
 	if (due > FWE_BENCH_BURST)
@@ -309,6 +311,7 @@ static void fwe_slices(struct fwe_bench *bench, struct fwe_bench_run *run,
 	struct fwe_io_stats last_io = {};
 	struct fwe_stats last = {};
 	__u32 pauses = 1; /* the worker has yet to begin */
+	__u64 flooded = 0;
 	__u32 due, sent;
 
 	while (run->slices_count < run->slices_max) {
@@ -337,7 +340,8 @@ static void fwe_slices(struct fwe_bench *bench, struct fwe_bench_run *run,
 			.packets = stats->packets - last.packets,
 			.bursts = stats->bursts - last.bursts,
 			.cycles = stats->cycles - last.cycles,
-			.lost = lost + stats->tx_dropped - last.tx_dropped,
+			.lost = lost + hits.given_up + stats->tx_dropped - last.tx_dropped,
+			.flooded = run->flooded - flooded,
 			.pauses = pauses,
 			.latencies = run->latencies_count,
 			.io_packets = of_io->packets - last_io.packets,
@@ -353,6 +357,8 @@ static void fwe_slices(struct fwe_bench *bench, struct fwe_bench_run *run,
 		last.tx_dropped = stats->tx_dropped;
 		received = run->received;
 		since = now;
+		flooded = run->flooded;
+		hits.given_up = 0;
 		pauses = 0;
 		lost = 0;
 	}

@@ -42,7 +42,8 @@ struct fwe_bench_slice {
 	__u64 packets;  /* as in struct fwe_stats */
 	__u64 bursts;
 	__u64 cycles;
-	__u64 lost;      /* frames of flows that were due and found no buffer, or did not leave */
+	__u64 lost;      /* frames of flows that were due, and were not made or did not leave */
+	__u64 flooded;   /* frames of no flow */
 	__u32 pauses;    /* somebody else had one of the two cores, for 50 us or longer */
 	__u32 latencies; /* of struct fwe_bench_run, until now */
 	/* the I/O core's, as in struct fwe_io_stats */
@@ -98,7 +99,8 @@ int fwe_bench_fill(struct fwe_bench *bench, const struct fwe_bench_config *confi
 		   const struct fwe_memory *memory, __u32 now_tick);
 /*
  * Runs may have a flood of frames of no flow, as the last fwe_bench_fill() says. How many a second
- * one thread gives to the kernel by this TAP, which stays the caller's; 0, or -1: memory is short.
+ * one thread gives to the kernel by this TAP, which stays the caller's; 0, or -1: memory is short,
+ * or the TAP is gone.
  */
 int fwe_bench_flood(struct fwe_bench *bench, int tap, double *taken_pps);
 /* 0, or -1 with *error. */

@@ -79,14 +79,17 @@ int fwe_bench_flood(struct fwe_bench *bench, int tap, double *taken_pps)
 
 		fwe_exits_exception(bench->exits, &port, frames, NULL, count);
 		given += count;
-		(void)fwe_exits_turn(bench->exits, 0);
+		if (fwe_exits_turn(bench->exits, 0))
+			return -1;
 	}
 	counts = fwe_exits_sum(bench->exits);
 	*taken_pps = (double)(given - counts.not_taken - counts.no_room) * rte_get_tsc_hz() /
 		     (rte_rdtsc() - since);
 	fwe_flood_end(bench);
 	/* the kernel greets its neighbours at a new TAP */
-	rte_pktmbuf_free_bulk(frames,
-			      fwe_exits_source(bench->exits, &port, frames, FWE_BENCH_BURST));
+	for (__u32 count = 1; count;) {
+		count = fwe_exits_source(bench->exits, &port, frames, FWE_BENCH_BURST);
+		rte_pktmbuf_free_bulk(frames, count);
+	}
 	return 0;
 }

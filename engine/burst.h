@@ -80,6 +80,7 @@ static __always_inline void fwe_fetch_frames(struct rte_mbuf **frames, __u32 cou
 		fwe_fetch_written((const char *)frames[i]);
 #pragma clang loop unroll_count(4)
 	for (__u32 i = 0; i < count; i++)
+		/* where nearly all begin: it is a guess that costs nothing if it is wrong */
 		fwe_fetch_written((const char *)frames[i]->buf_addr + RTE_PKTMBUF_HEADROOM);
 }
 
@@ -110,6 +111,7 @@ static __always_inline enum fwe_kind fwe_look(const void *data, __u32 len, __u32
 	__u16 ethertype_be;
 	__u8 proto;
 
+	*home = fw_env.flows;
 	/* every plain frame has room for an IPv4 and a UDP header */
 	if (fw_unlikely(len < FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN))
 		return FWE_OTHER;

@@ -136,6 +136,9 @@ static _Thread_local __attribute__((tls_model("local-exec"))) struct fw_engine f
 #ifdef __SSE4_1__
 #define FW_TARGET_KNOWS_HEAD4 1
 
+_Static_assert(offsetof(struct fw_flow, l2_in) % 16 == 0 && sizeof(struct fw_flow) % 16 == 0,
+	       "a flow's header is loaded by two words");
+
 /* As hit.h has it, two words at a time. */
 static __always_inline __u64 fw_hit_head4(const fw_u64_any *head, const struct fw_flow *f)
 {

@@ -39,9 +39,9 @@ pub struct Flooded {
     pub misses_pps: f64,
     /// The share of the misses that the ring to that thread refused.
     pub refused: f64,
-    /// Hits a second.
-    pub hits_pps: f64,
-    /// The share of the hits that was lost: alone, and beside the flood.
+    /// Hits a second: alone, and beside the flood.
+    pub hits_pps: [f64; 2],
+    /// The share of the hits that was lost, likewise.
     pub lost: [f64; 2],
     /// Mean latency of the hits, microseconds, likewise.
     pub mean_us: [f64; 2],

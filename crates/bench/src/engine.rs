@@ -78,7 +78,7 @@ fn flooded(runs: &[Run]) -> Option<Flooded> {
         kernel_pps: of(|f| f.kernel_pps),
         misses_pps: of(|f| f.misses_pps),
         refused: of(|f| f.refused),
-        hits_pps: of(|f| f.hits_pps),
+        hits_pps: [of(|f| f.hits_pps[0]), of(|f| f.hits_pps[1])],
         lost: [of(|f| f.lost[0]), of(|f| f.lost[1])],
         mean_us: [of(|f| f.mean_us[0]), of(|f| f.mean_us[1])],
         p99_us: [of(|f| f.p99_us[0]), of(|f| f.p99_us[1])],
@@ -89,7 +89,7 @@ fn flooded(runs: &[Run]) -> Option<Flooded> {
 fn flooded_words(of: &Flooded) -> String {
     format!(
         "{:.2} million hits a second beside {:.2} million misses, where the way to the kernel takes {:.2}: {:.3} % of the hits lost, {:.3} without the misses; mean {:.1} us, {:.1} without; p99 {:.1} us, {:.1} without.",
-        of.hits_pps / 1e6,
+        of.hits_pps[1] / 1e6,
         of.misses_pps / 1e6,
         of.kernel_pps / 1e6,
         of.lost[1] * 100.0,

@@ -76,7 +76,9 @@ impl<T: Pod> Shared<T> {
     }
 
     /// A volatile move of a large value is code of many times its size; these are of such words.
-    const BY_WORDS: bool = size_of::<T>() > 256 && size_of::<T>().is_multiple_of(4);
+    const BY_WORDS: bool = size_of::<T>() > 256
+        && size_of::<T>().is_multiple_of(4)
+        && align_of::<T>() >= align_of::<u32>();
 
     pub(crate) fn read(&self, index: u32) -> T {
         let Some(p) = self.slot(index) else {

@@ -559,13 +559,16 @@ impl Bench {
         let (alone, beside) = (sample(true)?, sample(false)?);
         let lost = [lost(&alone), lost(&beside)];
         let (flooded, refused) = (beside.run.flooded, beside.run.refused);
-        let elapsed: u64 = beside.run.slice * u64::from(beside.run.slices_count);
+        let sum = |figure: fn(&ffi::fwe_bench_slice) -> u64| {
+            beside.slices.iter().map(figure).sum::<u64>() as f64
+        };
+        let misses_pps = sum(|s| s.flooded) * self.tsc_hz / sum(|s| s.elapsed).max(1.0);
         let latencies = self.latency(LOAD, alone).zip(self.latency(LOAD, beside));
         Ok(latencies.map(|(alone, beside)| Flooded {
             kernel_pps,
-            misses_pps: flooded as f64 * self.tsc_hz / elapsed.max(1) as f64,
+            misses_pps,
             refused: refused as f64 / flooded.max(1) as f64,
-            hits_pps: beside.pps,
+            hits_pps: [alone.pps, beside.pps],
             lost,
             mean_us: [alone.mean_us, beside.mean_us],
             p99_us: [alone.p99_us, beside.p99_us],

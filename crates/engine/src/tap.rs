@@ -144,8 +144,8 @@ impl Tap {
         Ok(())
     }
 
-    /// Has the kernel take its frames.
-    pub fn up(&self) -> Result<(), String> {
+    /// Has the kernel take its frames. What else it is said to be (IFF_MULTICAST) is forgotten.
+    pub(crate) fn up(&self) -> Result<(), String> {
         let mut flags = named(&self.name);
         flags.ifr_ifru.ifru_flags = libc::IFF_UP as c_short;
         configure(libc::SIOCSIFFLAGS, &flags)

@@ -56,7 +56,7 @@ pub struct EngineArgs {
     pub rates_only: bool,
     /// With one worker: what hits lose, and how late they are, beside twice as many misses as the way to the kernel takes;
     /// takes root
-    #[arg(long)]
+    #[arg(long, conflicts_with = "workers")]
     pub flood: bool,
     /// CPU of generator and sink
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
