@@ -34,12 +34,21 @@ enum fw_missed {
 #define fw_hit_quick(ctx) 0
 #endif
 
-/* Ticks until the deadline, and whether the fast path is on, in which epoch: fw_ctl.on and what
- * follows it, in one load. */
 #ifndef FW_TARGET_KNOWS_GATE
-#define fw_hit_left(now) (fw_ctl.deadline_tick - (now) - 1)
-/* by a pointer without a structure's alignment, which would make two loads of one */
-#define fw_hit_on() (*(const fw_u64_any *)&fw_ctl.on)
+/* Ticks until the deadline. */
+static __always_inline __u32 fw_hit_left(__u32 now)
+{
+	return fw_ctl.deadline_tick - now - 1;
+}
+
+/* Whether the fast path is on, and in which epoch, in one load. */
+static __always_inline __u64 fw_hit_on(void)
+{
+	/* by a pointer without a structure's alignment, which would make two loads of one */
+	const fw_u64_any *on = (const void *)&fw_ctl.on;
+
+	return *on;
+}
 #endif
 
 /* What is left of times and lengths: negative, bit 31, if one is exceeded. */

@@ -221,7 +221,7 @@ static __u32 fwe_generate(struct fwe_bench *bench, __u32 count, __u64 stamp, __u
 			fwe_flush(rte_pktmbuf_mtod(frames[i], const void *));
 	}
 	sent = rte_ring_sp_enqueue_burst(bench->in, (void **)frames, count, NULL);
-	/* the rest, which there is not while the ring is larger than the pool, keeps its place */
+	/* the rest keeps its place: there is none unless a flood fills the ring */
 	memmove(frames, frames + sent, (count - sent) * sizeof(*frames));
 	bench->idle_count -= sent;
 	return sent;

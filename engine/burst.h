@@ -102,6 +102,12 @@ enum fwe_kind {
 	FWE_TCP6,
 };
 
+static __always_inline enum fwe_kind fwe_look_no_further(struct fw_flow **home)
+{
+	*home = NULL;
+	return FWE_OTHER;
+}
+
 /* Reads a frame's key, and finds where its flow is at home. */
 static __always_inline enum fwe_kind fwe_look(const void *data, __u32 len, __u32 port,
 					      struct fw_flow **home)
@@ -111,24 +117,23 @@ static __always_inline enum fwe_kind fwe_look(const void *data, __u32 len, __u32
 	__u16 ethertype_be;
 	__u8 proto;
 
-	*home = fw_env.flows;
 	/* every plain frame has room for an IPv4 and a UDP header */
 	if (fw_unlikely(len < FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN))
-		return FWE_OTHER;
+		return fwe_look_no_further(home);
 	ethertype_be = *(const fw_u16_any *)(data + FW_ETH_MAC2);
 	if (fw_likely(ethertype_be == fw_htons(FW_ETH_IP))) {
 		proto = fw_ip4_at(data)->proto;
 		if (fw_unlikely(!fw_has_ports(proto)))
-			return FWE_OTHER;
+			return fwe_look_no_further(home);
 		key4 = fw_key4_of(data, port, proto);
 		*home = fw_flow_get(fw_home4(&key4, &fw_cfg));
 		return proto == FW_PROTO_UDP ? FWE_UDP4 : FWE_TCP4;
 	}
 	if (ethertype_be != fw_htons(FW_ETH_IP6) || len < FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN)
-		return FWE_OTHER;
+		return fwe_look_no_further(home);
 	proto = fw_ip6_at(data)->next_header;
 	if (fw_unlikely(!fw_has_ports(proto)))
-		return FWE_OTHER;
+		return fwe_look_no_further(home);
 	key6 = fw_key6_of(data, port, proto);
 	*home = fw_flow_get(fw_home6(&key6, &fw_cfg));
 	return proto == FW_PROTO_UDP ? FWE_UDP6 : FWE_TCP6;

@@ -101,10 +101,8 @@ int fwe_rings_take(struct fwe_rings *rings, __u32 port, void *frame, __u32 size)
 	/* devices go by either */
 	for (const struct rte_mbuf *part = next; part; part = part->next)
 		whole += part->data_len;
-	if (whole != len)
-		len = -1;
 	rte_pktmbuf_free(next);
-	return len;
+	return whole == len ? (int)len : -2;
 }
 
 __u32 fwe_rings_missing(const struct fwe_rings *rings)

@@ -14,7 +14,7 @@ struct fwe_rings *fwe_rings_new(__u32 ports, __u32 room, __u32 frames);
 __u16 fwe_rings_port(const struct fwe_rings *rings, __u32 port);
 /* A frame comes in, in segments of so many octets; -1 if there is no room. */
 int fwe_rings_put(struct fwe_rings *rings, __u32 port, const void *frame, __u32 len, __u32 segment);
-/* The next frame that left; its length, or -1: there is none, or it is not as long as it says. */
+/* The next frame that left; its length, or -1; -2: its segments are not as long as it says. */
 int fwe_rings_take(struct fwe_rings *rings, __u32 port, void *frame, __u32 size);
 /* Buffers that are not in the pool. */
 __u32 fwe_rings_missing(const struct fwe_rings *rings);

@@ -316,6 +316,10 @@ impl Between {
         let mut frame = vec![0; 4096];
         // SAFETY: so long is the buffer.
         let len = unsafe { ffi::fwe_rings_take(self.rings, port, frame.as_mut_ptr().cast(), 4096) };
+        assert!(
+            len >= -1,
+            "a frame whose segments are not as long as it says"
+        );
         frame.truncate(usize::try_from(len).ok()?);
         Some(frame)
     }
