@@ -15,8 +15,8 @@ struct {
 } FW_MAP(fw_route_next);
 
 const volatile struct fw_route_config fw_route_cfg SEC(".rodata.route") = {};
-struct fw_prefix4 fw_prefixes4 SEC(".data.prefixes4") = {};
-struct fw_prefix6 fw_prefixes6 SEC(".data.prefixes6") = {};
+struct fw_prefix4 fw_prefixes4 SEC(".bss.prefixes4");
+struct fw_prefix6 fw_prefixes6 SEC(".bss.prefixes6");
 struct fw_routes fw_routes SEC(".data.routes") = {};
 struct fw_route_here fw_route_here SEC(".data.here") = {};
 /* Resized before loading. */

@@ -124,8 +124,10 @@ impl Inherited {
             let (ifindex, point, _) = place(&link)?;
             (ifindex != 0).then_some(((ifindex, point), link))
         });
+        let mut links = BTreeMap::new();
+        links.extend(at);
         Self {
-            links: at.collect(),
+            links,
             refused: None,
         }
     }

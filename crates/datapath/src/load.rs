@@ -144,17 +144,16 @@ pub(crate) fn prepare(
 }
 
 pub(crate) fn handles(object: &Object) -> Result<MapByName, DatapathError> {
-    object
-        .maps()
-        .map(|map| {
-            let name = map.name().to_string_lossy().into_owned();
-            let handle = MapHandle::try_from(&map).map_err(|source| DatapathError::Map {
-                map: "handle",
-                source,
-            })?;
-            Ok((name, handle))
-        })
-        .collect()
+    let mut handles = MapByName::new();
+    for map in object.maps() {
+        let name = map.name().to_string_lossy().into_owned();
+        let handle = MapHandle::try_from(&map).map_err(|source| DatapathError::Map {
+            map: "handle",
+            source,
+        })?;
+        handles.insert(name, handle);
+    }
+    Ok(handles)
 }
 
 pub(crate) fn prog_fd(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! BPF objects as they are in the program: deflated, for a table that is empty takes its whole size in an object.
+//! BPF objects as they are in the program: deflated, to a third of their size.
 
 use std::io::Read;
 

@@ -26,8 +26,8 @@ static ROUTE: Packed = packed!("route");
 
 const NAME: &str = "route";
 const NEXT: &str = "fw_route_next";
-const PREFIXES4: &str = ".data.prefixes4";
-const PREFIXES6: &str = ".data.prefixes6";
+const PREFIXES4: &str = ".bss.prefixes4";
+const PREFIXES6: &str = ".bss.prefixes6";
 const ROUTES: &str = ".data.routes";
 const COUNTS: &str = ".data.counts";
 const HERE: &str = ".data.here";

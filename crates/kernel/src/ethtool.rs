@@ -92,11 +92,10 @@ impl Ethtool {
         let active = |bit: usize| {
             u32_at(&states, 8 + bit / 32 * 16 + 8).is_some_and(|word| word >> (bit % 32) & 1 != 0)
         };
-        Ok(names
-            .enumerate()
-            .filter(|(_, name)| !name.is_empty())
-            .map(|(bit, name)| (name, active(bit)))
-            .collect())
+        let named = names.enumerate().filter(|(_, name)| !name.is_empty());
+        let mut features = BTreeMap::new();
+        features.extend(named.map(|(bit, name)| (name, active(bit))));
+        Ok(features)
     }
 
     fn call(&self, interface: &str, what: &str, data: &mut [u8]) -> Result<()> {

@@ -121,7 +121,8 @@ pub fn find(ruleset: &Ruleset, ifindex: u32, name: &str) -> Found {
         let facts = Facts { ip, ifindex, name };
         look(ruleset, &facts, &mut found);
     }
-    let taken: BTreeSet<RulePlace> = found.rules.iter().map(|rule| rule.place.clone()).collect();
+    let mut taken: BTreeSet<RulePlace> = BTreeSet::new();
+    taken.extend(found.rules.iter().map(|rule| rule.place.clone()));
     elsewhere(ruleset, &mut found);
     found.kept.retain(|kept| !taken.contains(&kept.place));
     found.kept.sort();

@@ -58,7 +58,8 @@ struct generator_state {
 };
 
 const volatile struct generator_config configs[WAYS];
-const volatile __u32 far_hosts[HOSTS_MAX]; /* of a single way */
+/* Of a single way; not constant, for a constant takes its whole size in the object. */
+__u32 far_hosts[HOSTS_MAX];
 struct generator_state states[WAYS];
 __u32 way_next;
 

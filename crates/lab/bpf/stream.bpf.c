@@ -85,7 +85,8 @@ struct stream_state {
 };
 
 const volatile struct stream_config config;
-const volatile __u32 far_hosts[HOSTS_MAX];
+/* Not constant, for a constant takes its whole size in the object. */
+__u32 far_hosts[HOSTS_MAX];
 struct stream_load load;
 struct stream_state state;
 

@@ -180,7 +180,9 @@ impl Generator {
         if let Some(beyond) = spec.beyond {
             let hosts = beyond.addresses();
             rodata.configs[0].hosts = hosts.len() as u32;
-            for (host, address) in rodata.far_hosts.iter_mut().zip(hosts) {
+            let bss = open.maps.bss_data.as_deref_mut();
+            let bss = bss.ok_or_else(|| LabError::Invalid("the generator has no state".into()))?;
+            for (host, address) in bss.far_hosts.iter_mut().zip(hosts) {
                 *host = address.into();
             }
         }

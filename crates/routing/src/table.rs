@@ -159,7 +159,9 @@ impl<A: Ip> Table<A> {
     /// Prefixes with a next hop, and those without by reason.
     pub fn counts(&self) -> (usize, BTreeMap<Why, usize>) {
         let kept = self.kept.iter().filter(|(_, count)| **count > 0);
-        let kept: BTreeMap<Why, usize> = kept.map(|(why, count)| (*why, *count)).collect();
-        (self.entries.len() - kept.values().sum::<usize>(), kept)
+        let mut by_reason = BTreeMap::new();
+        by_reason.extend(kept.map(|(why, count)| (*why, *count)));
+        let without = by_reason.values().sum::<usize>();
+        (self.entries.len() - without, by_reason)
     }
 }

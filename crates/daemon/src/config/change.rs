@@ -23,7 +23,9 @@ pub struct Change {
 pub fn changes(before: &Config, after: &Config) -> Result<Vec<Change>, String> {
     let keyed = |config: &Config| -> Result<BTreeMap<Vec<String>, Entry>, String> {
         let entries = config.entries()?.into_iter();
-        Ok(entries.map(|entry| (entry.path.clone(), entry)).collect())
+        let mut keyed = BTreeMap::new();
+        keyed.extend(entries.map(|entry| (entry.path.clone(), entry)));
+        Ok(keyed)
     };
     let (before, after) = (keyed(before)?, keyed(after)?);
     let mut paths: Vec<&Vec<String>> = before.keys().chain(after.keys()).collect();

@@ -89,7 +89,10 @@ fn shortened(value: Value) -> Value {
     let named = |value: &Value| value.as_array().is_none_or(|list| !list.is_empty());
     match value {
         Value::Array(list) => Value::Array(list.into_iter().map(shortened).collect()),
-        Value::Table(table) => Value::Table(table.into_iter().filter(|(_, v)| named(v)).collect()),
+        Value::Table(mut table) => {
+            table.retain(|_, value| named(value));
+            Value::Table(table)
+        }
         other => other,
     }
 }

@@ -53,7 +53,9 @@ impl Config {
             )
         };
         let absent = self.absent(there).into_iter();
-        absent.map(|(_, name)| words(name)).collect()
+        let mut all = BTreeSet::new();
+        all.extend(absent.map(|(_, name)| words(name)));
+        all
     }
 
     /// True if it names that one.

@@ -61,7 +61,8 @@ pub(super) fn lead_back(mirror: &Mirror) -> bool {
         LinkDetail::Vrf { table } => Some((table, link.ifindex)),
         _ => None,
     };
-    let tables: BTreeMap<u32, u32> = links.values().filter_map(table).collect();
+    let mut tables = BTreeMap::new();
+    tables.extend(links.values().filter_map(table));
     let usual = |table: u32| USUAL.contains(&table) || tables.contains_key(&table);
     let others = |route: &Route| {
         let Some(vrf) = tables.get(&route.table).filter(|_| route.kind == UNICAST) else {

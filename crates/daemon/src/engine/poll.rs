@@ -197,6 +197,8 @@ impl Polled {
         let ethtool = Ethtool::open().ok();
         let sysctls = Sysctls::read();
         let look = |link| Obstacles::of(link, &ours, ethtool.as_ref(), &sysctls);
+        let mut obstacles = BTreeMap::new();
+        obstacles.extend(places.iter().map(|link| (link.ifindex, look(link))));
         Self {
             sniffers: sockets.into_iter().filter(|s| s.protocol != 0).collect(),
             legacy: nft::legacy_tables(),
@@ -209,10 +211,7 @@ impl Polled {
                 .filter(|index| promiscuous.contains(index))
                 .collect(),
             features,
-            obstacles: places
-                .iter()
-                .map(|link| (link.ifindex, look(link)))
-                .collect(),
+            obstacles,
             ours,
             sysctls,
             memberships: Memberships::read()

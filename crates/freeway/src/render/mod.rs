@@ -27,4 +27,4 @@ pub use spark::History;
 pub use stats::stats;
 pub use status::status;
 pub use steer::steering;
-pub use top::{asleep, cores, engine_lines, flow_name, remember, to_kernel, top};
+pub use top::{asleep, busiest, cores, engine_lines, flow_name, remember, to_kernel, top};

@@ -173,8 +173,7 @@ pub fn top(top: &Top, history: &History, terminal: Terminal) -> String {
         ]);
     }
     page.table(0, &[1, 2, 3, 4], &rows);
-    let mut reasons: Vec<&ReasonRate> = top.reasons.iter().collect();
-    reasons.sort_by(|a, b| b.packets_per_s.total_cmp(&a.packets_per_s));
+    let reasons = busiest(top);
     if !reasons.is_empty() {
         page.gap();
         let mut rows = vec![head(&page, &["Reason", "packets/s", "", ""])];
@@ -203,6 +202,13 @@ pub fn top(top: &Top, history: &History, terminal: Terminal) -> String {
         page.table(0, &[1, 2], &rows);
     }
     page.finish()
+}
+
+/// Why packets leave the fast path, the most frequent reason first.
+pub fn busiest(top: &Top) -> Vec<&ReasonRate> {
+    let mut reasons: Vec<_> = top.reasons.iter().collect();
+    reasons.sort_by(|a, b| b.packets_per_s.total_cmp(&a.packets_per_s));
+    reasons
 }
 
 /// Packets a second that the data plane gave to the kernel.

@@ -10,7 +10,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Row, Scrollbar, ScrollbarOrientation, ScrollbarState, Table};
 
 use super::state::State;
-use crate::render::{engine_lines, flow_name, to_kernel};
+use crate::render::{busiest, engine_lines, flow_name, to_kernel};
 
 /// Lines of ports, and of reasons, at most.
 const MOST: usize = 6;
@@ -21,7 +21,7 @@ const SPARK: Constraint = Constraint::Length(12);
 
 /// All of it.
 pub(super) fn draw(frame: &mut Frame, state: &mut State) {
-    let reasons = busiest(&state.top.reasons);
+    let reasons = busiest(&state.top);
     let engine = state.top.engine.as_ref().map(engine_lines);
     let engine: Vec<Line> = engine.into_iter().flatten().map(Line::from).collect();
     let of_engine = if engine.is_empty() {
@@ -60,12 +60,6 @@ fn lines(wanted: usize, room: u16) -> u16 {
     let wanted = wanted.min(MOST) as u16;
     let fit = wanted.min(room.saturating_sub(2));
     if fit == 0 { 0 } else { fit + 2 }
-}
-
-fn busiest(reasons: &[ReasonRate]) -> Vec<ReasonRate> {
-    let mut reasons = reasons.to_vec();
-    reasons.sort_by(|a, b| b.packets_per_s.total_cmp(&a.packets_per_s));
-    reasons
 }
 
 fn title(state: &State) -> Line<'static> {
@@ -169,7 +163,7 @@ fn draw_ports(frame: &mut Frame, area: Rect, state: &State) {
     frame.render_widget(table, area);
 }
 
-fn draw_reasons(frame: &mut Frame, area: Rect, state: &State, reasons: &[ReasonRate]) {
+fn draw_reasons(frame: &mut Frame, area: Rect, state: &State, reasons: &[&ReasonRate]) {
     let rows = reasons.iter().take(MOST).map(|reason| {
         Row::new([
             Line::from(reason.name.clone()),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What is shown, in which order and from where on.
 
+use std::cmp::Ordering;
+
 use freeway_api::{Top, TopFlow};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::widgets::TableState;
@@ -44,14 +46,17 @@ impl Order {
 
     /// The busiest and the oldest first, addresses in ascending order.
     fn sort(self, flows: &mut [TopFlow]) {
+        flows.sort_by(|a, b| self.of(a, b));
+    }
+
+    fn of(self, a: &TopFlow, b: &TopFlow) -> Ordering {
+        let (from, to) = (&a.flow, &b.flow);
         match self {
-            Order::Bits => flows.sort_by(|a, b| b.rate.bits_per_s.total_cmp(&a.rate.bits_per_s)),
-            Order::Packets => {
-                flows.sort_by(|a, b| b.rate.packets_per_s.total_cmp(&a.rate.packets_per_s));
-            }
-            Order::Age => flows.sort_by(|a, b| b.flow.age_s.total_cmp(&a.flow.age_s)),
-            Order::Source => flows.sort_by_key(|busy| (busy.flow.src, busy.flow.sport)),
-            Order::Destination => flows.sort_by_key(|busy| (busy.flow.dst, busy.flow.dport)),
+            Order::Bits => b.rate.bits_per_s.total_cmp(&a.rate.bits_per_s),
+            Order::Packets => b.rate.packets_per_s.total_cmp(&a.rate.packets_per_s),
+            Order::Age => to.age_s.total_cmp(&from.age_s),
+            Order::Source => (from.src, from.sport).cmp(&(to.src, to.sport)),
+            Order::Destination => (from.dst, from.dport).cmp(&(to.dst, to.dport)),
         }
     }
 }

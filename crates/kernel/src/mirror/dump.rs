@@ -329,11 +329,9 @@ impl Dumper {
             outcome => outcome.map(|_| ())?,
         }
         // Each classifier is preceded by an entry without handle that names it.
-        let named: BTreeSet<_> = filters
-            .iter()
-            .filter(|f| f.handle != 0)
-            .map(|f| (f.chain, f.priority))
-            .collect();
+        let mut named = BTreeSet::new();
+        let whole = filters.iter().filter(|f| f.handle != 0);
+        named.extend(whole.map(|f| (f.chain, f.priority)));
         filters.retain(|f| f.handle != 0 || !named.contains(&(f.chain, f.priority)));
         Ok(filters)
     }

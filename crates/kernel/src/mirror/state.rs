@@ -456,10 +456,11 @@ fn changed_keys<K: Ord + Copy, V: PartialEq>(
     old: &BTreeMap<K, V>,
     new: &BTreeMap<K, V>,
 ) -> BTreeSet<K> {
-    let news = new
-        .iter()
-        .filter(|(key, value)| old.get(key) != Some(value))
-        .map(|(key, _)| *key);
-    news.chain(old.keys().filter(|key| !new.contains_key(key)).copied())
-        .collect()
+    let news = new.iter();
+    let news = news.filter(|(key, value)| old.get(key) != Some(value));
+    let gone = old.keys().filter(|key| !new.contains_key(key));
+    let mut changed = BTreeSet::new();
+    changed.extend(news.map(|(key, _)| *key));
+    changed.extend(gone.copied());
+    changed
 }

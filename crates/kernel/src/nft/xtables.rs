@@ -282,10 +282,9 @@ pub(super) fn table(
     if end != Some(bytes.len()) {
         return None;
     }
-    let chains: BTreeMap<usize, String> = all
-        .iter()
-        .filter_map(|entry| Some((entry.offset + entry.bytes.len(), entry.chain()?)))
-        .collect();
+    let chain = |entry: &Entry<'_>| Some((entry.offset + entry.bytes.len(), entry.chain()?));
+    let mut chains = BTreeMap::new();
+    chains.extend(all.iter().filter_map(chain));
     let mut table = Table::default();
     let mut current = None;
     for entry in &all {

@@ -17,7 +17,7 @@ pub(super) fn key_ranges(set: &Set, elements: &[Element]) -> Vec<Values> {
     }
     // An end comes before a beginning at the same key. One more than the last does no harm.
     let mut sorted: Vec<&Element> = elements.iter().collect();
-    sorted.sort_by_key(|element| (element.key.clone(), !element.interval_end));
+    sorted.sort_by(|a, b| (&a.key, !a.interval_end).cmp(&(&b.key, !b.interval_end)));
     let mut ranges = Vec::new();
     let mut from: Option<&Element> = None;
     for element in sorted {

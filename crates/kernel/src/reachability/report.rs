@@ -69,8 +69,9 @@ impl Report {
             ..Analysis::default()
         };
         for (key, packets) in self.found {
-            let ip: BTreeSet<Family> = packets.iter().map(|&(ip, _)| ip).collect();
-            let protocols: BTreeSet<u8> = packets.iter().map(|&(_, protocol)| protocol).collect();
+            let (mut ip, mut protocols) = (BTreeSet::new(), BTreeSet::new());
+            ip.extend(packets.iter().map(|&(ip, _)| ip));
+            protocols.extend(packets.iter().map(|&(_, protocol)| protocol));
             let list = if key.mark {
                 &mut analysis.marks
             } else {

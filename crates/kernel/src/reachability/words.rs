@@ -37,8 +37,8 @@ impl Finding {
             libc::IPPROTO_ICMP => "ICMP",
             _ => "ICMPv6",
         };
-        let all = self.ip.iter().copied().flat_map(super::packet::protocols);
-        let all: std::collections::BTreeSet<u8> = all.collect();
+        let mut all = std::collections::BTreeSet::new();
+        all.extend(self.ip.iter().copied().flat_map(super::packet::protocols));
         if let [ip] = self.ip.as_slice() {
             words.push(match ip {
                 Family::Ipv4 => "IPv4".to_owned(),

@@ -88,7 +88,9 @@ impl LiveFrames {
         if let Some(beyond) = first.flows.beyond {
             let hosts = beyond.addresses();
             config.hosts = hosts.len() as u32;
-            for (place, address) in rodata.far_hosts.iter_mut().zip(hosts) {
+            let bss = open.maps.bss_data.as_deref_mut();
+            let bss = bss.ok_or_else(|| LabError::Invalid("the stream has no state".into()))?;
+            for (place, address) in bss.far_hosts.iter_mut().zip(hosts) {
                 *place = address.into();
             }
         }

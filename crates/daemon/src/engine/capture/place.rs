@@ -48,14 +48,12 @@ impl Engine {
             ports: query.ports,
         });
         self.place_taps();
+        let indexes = self.ports.by_index.keys();
+        let mut ports = BTreeMap::new();
+        ports.extend(indexes.map(|i| (*i, self.port_name(*i))));
         let mut captured = Captured {
             ring,
-            ports: self
-                .ports
-                .by_index
-                .keys()
-                .map(|i| (*i, self.port_name(*i)))
-                .collect(),
+            ports,
             slots: self.slots(),
             kept: Vec::new(),
             taken: filter.taken,
@@ -136,6 +134,8 @@ impl Engine {
                 .map_or(*ifindex, |carried| carried.base);
             Some((port.slot?, base))
         });
-        slots.collect()
+        let mut all = BTreeMap::new();
+        all.extend(slots);
+        all
     }
 }

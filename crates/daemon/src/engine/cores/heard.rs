@@ -138,7 +138,8 @@ impl Engine {
             let wanted = self.scheduler(link)?.ok()?;
             Some((link.ifindex, wanted))
         });
-        let wanted: BTreeMap<u32, Wanted> = scheduled.collect();
+        let mut wanted: BTreeMap<u32, Wanted> = BTreeMap::new();
+        wanted.extend(scheduled);
         if let Some(there) = &mut self.cores.there {
             there.classes.retain(|port, _| wanted.contains_key(port));
             there.schedules.want(wanted);

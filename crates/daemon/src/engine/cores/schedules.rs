@@ -72,11 +72,14 @@ impl Told {
             return;
         }
         self.taken = scheduled.number;
-        self.refused = scheduled.refused.into_iter().collect();
+        self.refused.clear();
+        self.refused.extend(scheduled.refused);
         let goes_by = self.told.iter().filter(|(port, told)| {
             !self.refused.contains_key(port) && self.wanted.get(port) == Some(told)
         });
-        self.held = goes_by.map(|(port, told)| (*port, told.clone())).collect();
+        self.held.clear();
+        self.held
+            .extend(goes_by.map(|(port, told)| (*port, told.clone())));
     }
 }
 

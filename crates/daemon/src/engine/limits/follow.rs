@@ -55,7 +55,8 @@ impl Limits {
     /// Each of the limits has a place: what is the same keeps its own, with all that was counted. Returns the places that
     /// are free from now on, once no port asks them.
     fn assign(&mut self, wanted: &[SourceLimit]) -> Vec<u32> {
-        let mut missing: BTreeSet<usize> = (0..wanted.len()).collect();
+        let mut missing: BTreeSet<usize> = BTreeSet::new();
+        missing.extend(0..wanted.len());
         let mut free: Vec<u32> = Vec::new();
         let mut gone = Vec::new();
         for (at, place) in (0u32..).zip(&mut self.places) {

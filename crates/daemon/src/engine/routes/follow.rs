@@ -89,16 +89,19 @@ impl Engine {
 
     /// How what each port hands in passes the ruleset; none if that cannot be read.
     fn passages(&mut self) -> BTreeMap<u32, [Passage; 2]> {
-        let names = self
-            .business()
-            .map(|link| (link.ifindex, link.name.clone()));
-        let names: BTreeSet<(u32, String)> = names.collect();
+        let mut names = BTreeSet::new();
+        names.extend(
+            self.business()
+                .map(|link| (link.ifindex, link.name.clone())),
+        );
         self.routes.passages.retain(|port, _| names.contains(port));
         let of = |(ifindex, name): (u32, String)| {
             let passages = self.routes.passages(ifindex, &name)?;
             Some((ifindex, passages.clone()))
         };
-        names.into_iter().filter_map(of).collect()
+        let mut passages = BTreeMap::new();
+        passages.extend(names.into_iter().filter_map(of));
+        passages
     }
 
     /// Makes the table; or says why the kernel cannot have it, which is not asked again.

@@ -220,7 +220,9 @@ impl Engine {
             };
             Some((link.ifindex, device))
         };
-        self.business().filter_map(device).collect()
+        let mut devices = BTreeMap::new();
+        devices.extend(self.business().filter_map(device));
+        devices
     }
 
     /// Where packets of a family may leave by prefixes.
@@ -245,7 +247,9 @@ impl Engine {
             };
             Some((link.ifindex, Exit { mac, mtu }))
         };
-        self.business().filter_map(exit).collect()
+        let mut exits = BTreeMap::new();
+        exits.extend(self.business().filter_map(exit));
+        exits
     }
 }
 

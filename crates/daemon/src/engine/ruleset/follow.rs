@@ -67,7 +67,8 @@ impl Engine {
                     let name = |set: &String| (*family, table.clone(), set.clone());
                     content.sets.keys().map(name).collect::<Vec<_>>()
                 };
-                ruleset.sets = rules.tables.iter().flat_map(sets).collect();
+                ruleset.sets.clear();
+                ruleset.sets.extend(rules.tables.iter().flat_map(sets));
                 let all = analysis
                     .findings
                     .into_iter()
