@@ -29,11 +29,15 @@ pub(super) struct Routes {
     table: Option<Table>,
     /// Why no port has, by family.
     reasons: Reasons,
+    /// That was asked before.
+    judged: bool,
     ports_kept: BTreeMap<String, String>,
     /// IP versions that some port has prefix paths of: `fw_route_here.families`.
     families: u32,
     /// The firewall as it was last read.
     rules: Option<Arc<Ruleset>>,
+    /// It may let packets pass conntrack by.
+    bypasses: bool,
     /// How what ports hand in passes it, by port and IP version.
     passages: BTreeMap<(u32, String), [Passage; 2]>,
     /// The kernel changed a packet that nothing was to change: until the ruleset is another one.
@@ -57,6 +61,9 @@ struct Table {
 impl Routes {
     /// The ruleset was read, if it can be.
     pub(super) fn set_rules(&mut self, rules: Option<Arc<Ruleset>>) {
+        self.bypasses = rules
+            .as_ref()
+            .is_some_and(|rules| rules.bypasses_conntrack());
         self.rules = rules;
         self.passages.clear();
         self.doubted = None;

@@ -47,6 +47,8 @@ impl Engine {
             tap,
             ports: query.ports,
         });
+        // a port's prefix paths make room
+        self.update_routes().map_err(internal)?;
         self.place_taps();
         let indexes = self.ports.by_index.keys();
         let mut ports = BTreeMap::new();
@@ -74,6 +76,9 @@ impl Engine {
             tracing::info!("the capture has ended");
         }
         self.place_taps();
+        if let Err(error) = self.update_routes() {
+            tracing::warn!("prefix paths after a capture: {error}");
+        }
     }
 
     /// Each port's program as the capture wants it.
@@ -115,7 +120,7 @@ impl Engine {
     }
 
     /// The capture is of what comes in there.
-    fn is_captured(&self, ifindex: u32) -> bool {
+    pub(in crate::engine) fn is_captured(&self, ifindex: u32) -> bool {
         let running = self.capture.0.as_ref();
         let link = self.mirror.links().get(&ifindex);
         let of = |link: &Link| {

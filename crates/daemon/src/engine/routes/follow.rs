@@ -26,13 +26,16 @@ impl Engine {
             return Ok(());
         }
         self.routes.invalidate();
-        self.routes.devices6 = self.devices6();
         let mut reasons = Reasons {
             ipv4: self.unrouted(Family::Ipv4),
             ipv6: self.unrouted(Family::Ipv6),
         };
+        self.routes.devices6 = self.devices6(&reasons);
         let (mut wanted, mut kept) = (BTreeMap::new(), BTreeMap::new());
-        let passages = self.passages();
+        let passages = match reasons.of_both() {
+            Some(_) => BTreeMap::new(),
+            None => self.passages(),
+        };
         for link in self.business() {
             let port = self.ports.by_index.get(&link.ifindex);
             let judged = match port.zip(passages.get(&link.ifindex)) {
@@ -63,7 +66,7 @@ impl Engine {
         }
         self.routes.ports_kept = kept;
         for (family, words) in [(Family::Ipv4, u32::NAME), (Family::Ipv6, u128::NAME)] {
-            if self.routes.reasons.of(family) != reasons.of(family) {
+            if self.routes.judged && self.routes.reasons.of(family) != reasons.of(family) {
                 match reasons.of(family) {
                     Some(reason) => tracing::info!("no prefix paths for {words}: {reason}"),
                     None => tracing::info!("prefix paths for {words} where ports allow it"),
@@ -71,6 +74,7 @@ impl Engine {
             }
         }
         self.routes.reasons = reasons;
+        self.routes.judged = true;
         let families = wanted.values().map(|here| here.families);
         self.routes.families = families.fold(0, |all, here| all | here);
         self.place_routes(&wanted);
@@ -213,7 +217,7 @@ impl Engine {
             ipv4: self.unrouted(Family::Ipv4),
             ipv6: self.unrouted(Family::Ipv6),
         };
-        if reasons != self.routes.reasons || self.devices6() != self.routes.devices6 {
+        if reasons != self.routes.reasons || self.devices6(&reasons) != self.routes.devices6 {
             self.update_routes()?;
         }
         if let Some(table) = &mut self.routes.table {

@@ -26,6 +26,8 @@ fn ordinary(family: Family) -> &'static [(u32, u32)] {
     }
 }
 
+const TRACKED: &str = "connections are tracked";
+
 fn is_ordinary(rule: &Rule) -> bool {
     let plain = Rule {
         priority: rule.priority,
@@ -61,6 +63,9 @@ impl Engine {
         }
         if self.routes.rules.is_none() {
             return Some("the ruleset cannot be read".into());
+        }
+        if self.ruleset_tracks(family) && !self.routes.bypasses {
+            return Some(TRACKED.into());
         }
         if let Some(function) = self.polled.foreign_hooks.first() {
             return Some(format!(
@@ -156,7 +161,7 @@ impl Engine {
         if let Some(why) = self.nothing_ahead(link, port) {
             return Err(why);
         }
-        if port.is_tapped() {
+        if port.is_tapped() || self.is_captured(link.ifindex) {
             return Err("a capture looks at its frames".into());
         }
         if port.is_scrubbed() {
@@ -169,7 +174,7 @@ impl Engine {
     /// Rules and conntrack let all pass that a port hands in.
     fn passes_rules(&self, family: Family, passage: &Passage) -> Result<(), String> {
         if self.ruleset_tracks(family) && !passage.untracked {
-            return Err("connections are tracked".into());
+            return Err(TRACKED.into());
         }
         passage.obstacle.clone().map_or(Ok(()), Err)
     }
@@ -210,8 +215,8 @@ impl Engine {
         }
     }
 
-    /// What is to be asked of each device.
-    pub(super) fn devices6(&self) -> BTreeMap<u32, Device6> {
+    /// What is to be asked of each device, unless there is a reason against IPv6.
+    pub(super) fn devices6(&self, reasons: &Reasons) -> BTreeMap<u32, Device6> {
         let device = |link: &Link| {
             let number = |name| sysctl::number(&format!("ipv6/conf/{}/{name}", link.name));
             let device = Device6 {
@@ -221,7 +226,9 @@ impl Engine {
             Some((link.ifindex, device))
         };
         let mut devices = BTreeMap::new();
-        devices.extend(self.business().filter_map(device));
+        if reasons.ipv6.is_none() {
+            devices.extend(self.business().filter_map(device));
+        }
         devices
     }
 
