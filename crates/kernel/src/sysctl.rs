@@ -6,6 +6,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::model::TcpState;
+
 /// Sysctls that bear on what the fast path may do. `None` where the kernel has no such value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sysctls {
@@ -92,6 +94,23 @@ pub fn number(path: &str) -> Option<u64> {
         .ok()
 }
 
+/// Seconds for which conntrack keeps a TCP connection in a state (`net.netfilter.nf_conntrack_tcp_timeout_...`).
+pub fn tcp_timeout_s(state: TcpState) -> Option<u32> {
+    let name = match state {
+        TcpState::SynSent => "syn_sent",
+        TcpState::SynRecv => "syn_recv",
+        TcpState::Established => "established",
+        TcpState::FinWait => "fin_wait",
+        TcpState::CloseWait => "close_wait",
+        TcpState::LastAck => "last_ack",
+        TcpState::TimeWait => "time_wait",
+        TcpState::Close => "close",
+        TcpState::None | TcpState::SynSent2 | TcpState::Other(_) => return None,
+    };
+    let seconds = number(&format!("netfilter/nf_conntrack_tcp_timeout_{name}"))?;
+    u32::try_from(seconds).ok()
+}
+
 /// True if conntrack is there, built in or loaded.
 #[must_use]
 pub fn has_conntrack() -> bool {
@@ -100,4 +119,25 @@ pub fn has_conntrack() -> bool {
         "/proc/sys/net/nf_conntrack_max",
     ];
     paths.iter().any(|path| Path::new(path).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_closes_is_kept_for_less_than_what_lives() {
+        if !has_conntrack() {
+            return;
+        }
+        let established = tcp_timeout_s(TcpState::Established);
+        for number in [1, 2, 4, 5, 6, 7, 8] {
+            let seconds = tcp_timeout_s(number.into());
+            assert!(
+                seconds.is_some() && seconds < established,
+                "{number}: {seconds:?}"
+            );
+        }
+        assert_eq!(tcp_timeout_s(TcpState::Other(77)), None);
+    }
 }

@@ -5,6 +5,7 @@ use freeway_abi::{FW_FLOW_CT, FW_ST_ACTIVE, FW_ST_PREPARING, fw_flow, fw_nexthop
 use freeway_cmm::{ConnKey, Op};
 use freeway_kernel::conntrack::{SetTimeout, TcpPrepare};
 use freeway_kernel::model::TcpState;
+use freeway_kernel::sysctl;
 
 use super::Engine;
 use crate::DaemonError;
@@ -164,14 +165,15 @@ impl Engine {
         }
     }
 
-    /// conntrack has it as one that closes or has closed, or not at all; or nobody knows.
-    fn has_ended(&mut self, conn: &ConnKey) -> bool {
-        match self.conntrack.get(&conn.orig, conn.zone) {
-            Ok(Some(found)) => found
-                .tcp
-                .is_some_and(|tcp| tcp.state != TcpState::Established),
-            Ok(None) | Err(_) => true,
-        }
+    /// If conntrack has it as one that closes or has closed, or not at all, or nobody knows: the seconds for which it keeps
+    /// such a one.
+    fn kept_after_end_s(&mut self, conn: &ConnKey) -> Option<u32> {
+        let Ok(Some(found)) = self.conntrack.get(&conn.orig, conn.zone) else {
+            return Some(ENDED_S);
+        };
+        let state = found.tcp?.state;
+        let ended = state != TcpState::Established;
+        ended.then(|| sysctl::tcp_timeout_s(state).unwrap_or(ENDED_S))
     }
 
     /// Both directions pass the data plane before conntrack, and neither has begun to close.
@@ -196,14 +198,15 @@ impl Engine {
             match message.timeout_s {
                 // It may have closed before its flows were there: no segment would take them back, and another connection
                 // with these ports would meet them.
-                None => ok &= !self.has_ended(&conn),
+                None => ok &= self.kept_after_end_s(&conn).is_none(),
                 // or before it was given time, which would keep what is left of it for days
-                Some(_) if ok && !self.goes_on(&conn) && self.has_ended(&conn) => {
-                    ended.push(SetTimeout {
+                Some(_) if ok && !self.goes_on(&conn) => {
+                    let seconds = self.kept_after_end_s(&conn).into_iter();
+                    ended.extend(seconds.map(|seconds| SetTimeout {
                         orig: message.orig,
                         zone: message.zone,
-                        seconds: ENDED_S,
-                    });
+                        seconds,
+                    }));
                 }
                 Some(_) => {}
             }
