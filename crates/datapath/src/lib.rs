@@ -29,6 +29,7 @@ pub use attach::{Attachment, Hook, XdpFd, raise_descriptor_limit};
 pub use clock::Clock;
 pub use error::DatapathError;
 pub use events::{DataplaneEvent, Events};
+pub use load::MapMemory;
 pub use object::{
     Datapath, FLOWS_DEFAULT, FLOWS_MAX, LoadOptions, PortFault, ProgramSize, has_builtin_kfunc,
 };

@@ -143,6 +143,16 @@ pub(crate) fn prepare(
     }
 }
 
+/// Octets of kernel memory of each map, as the kernel accounts it, by the map's id: some are of several objects.
+pub type MapMemory = BTreeMap<u32, u64>;
+
+pub(crate) fn memory(maps: &MapByName) -> MapMemory {
+    let of = |map: &MapHandle| Some((map.info().ok()?.info.id, map.query_fdinfo().ok()?.memlock?));
+    let mut memory = MapMemory::new();
+    memory.extend(maps.values().filter_map(of));
+    memory
+}
+
 pub(crate) fn handles(object: &Object) -> Result<MapByName, DatapathError> {
     let mut handles = MapByName::new();
     for map in object.maps() {

@@ -10,7 +10,7 @@ use freeway_abi::{
     fw_config, fw_flow, fw_framed, fw_framing, fw_limit, fw_nexthop, fw_olist, fw_own_mac, fw_path,
     fw_policer, fw_port_fault, fw_session, fw_stations, fw_tap_filter, fw_watch,
 };
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
+use libbpf_rs::{Link, MapCore, MapFlags, Object};
 
 use crate::attach::{Attachment, Hook, Inherited, failed};
 use crate::clock::Clock;
@@ -20,8 +20,8 @@ use crate::edges;
 use crate::error::DatapathError;
 use crate::events::Events;
 use crate::load::{
-    EDGES, MapByName, PATH_COUNTS, SOCKET_AT, SOCKETS, get, handles, load, load_with,
-    possible_cpus, prog_fd, random, share,
+    EDGES, MapByName, MapMemory, PATH_COUNTS, SOCKET_AT, SOCKETS, get, handles, load, load_with,
+    memory, possible_cpus, prog_fd, random, share,
 };
 use crate::packed::{Packed, packed};
 use crate::precedents::Precedents;
@@ -393,11 +393,10 @@ impl Datapath {
         self.events.as_raw_fd()
     }
 
-    /// Kernel memory of all maps, as the kernel accounts it.
+    /// Of all maps but those of programs ahead.
     #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        let memory = |map: &MapHandle| map.query_fdinfo().ok()?.memlock;
-        self.maps.values().filter_map(memory).sum()
+    pub fn memory(&self) -> MapMemory {
+        memory(&self.maps)
     }
 
     /// A program, for test runs. The first that asks for one of a kind of port waits for the verifier.

@@ -18,7 +18,7 @@ use libbpf_rs::{MapHandle, Object};
 
 use crate::DatapathError;
 use crate::ahead::{Ahead, lead_to};
-use crate::load::{MapByName, get, handles, load, possible_cpus, random};
+use crate::load::{MapByName, MapMemory, get, handles, load, memory, possible_cpus, random};
 use crate::packed::{Packed, packed};
 use crate::shared::Shared;
 
@@ -201,6 +201,12 @@ impl RateLimiter {
     /// Ports that have a program.
     pub fn ports(&self) -> impl Iterator<Item = u32> + '_ {
         self.ahead.ports()
+    }
+
+    /// Of its maps, but for counters of single ports.
+    #[must_use]
+    pub fn memory(&self) -> MapMemory {
+        memory(&self.maps)
     }
 
     /// Ids of its programs.

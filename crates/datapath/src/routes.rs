@@ -18,7 +18,9 @@ use libbpf_rs::Object;
 use crate::DatapathError;
 use crate::ahead::{Ahead, lead_to};
 use crate::grace::Grace;
-use crate::load::{MapByName, get, handles, is_shared, load, possible_cpus, prepare};
+use crate::load::{
+    MapByName, MapMemory, get, handles, is_shared, load, memory, possible_cpus, prepare,
+};
 use crate::packed::{Packed, packed};
 use crate::shared::Shared;
 
@@ -219,6 +221,12 @@ impl RouteTable {
     /// Ports that have a program.
     pub fn ports(&self) -> impl Iterator<Item = u32> + '_ {
         self.ahead.ports()
+    }
+
+    /// Of its maps, but for counters of single ports.
+    #[must_use]
+    pub fn memory(&self) -> MapMemory {
+        memory(&self.maps)
     }
 
     /// Ids of its programs.

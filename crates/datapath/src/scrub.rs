@@ -21,7 +21,7 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 
 use crate::DatapathError;
 use crate::ahead::{Ahead, lead_to};
-use crate::load::{MapByName, get, handles, load, possible_cpus, random};
+use crate::load::{MapByName, MapMemory, get, handles, load, memory, possible_cpus, random};
 use crate::packed::{Packed, packed};
 use crate::shared::Shared;
 
@@ -196,6 +196,12 @@ impl Scrubber {
     /// Ports that have a program.
     pub fn ports(&self) -> impl Iterator<Item = u32> + '_ {
         self.ahead.ports()
+    }
+
+    /// Of its maps, but for counters of single ports.
+    #[must_use]
+    pub fn memory(&self) -> MapMemory {
+        memory(&self.maps)
     }
 
     /// Ids of its programs.

@@ -13,7 +13,7 @@ use freeway_abi::{
     FW_RP_LOOSE, FW_RP_OFF, FW_RP_STRICT, fw_hop, fw_route_here,
 };
 use freeway_datapath::{Datapath, LoadOptions, RouteTable, RoutedFamily};
-use freeway_prefix::{NextHop, Prefix, Prefix4, Prefix6, Trie};
+use freeway_prefix::{NextHop, Prefix, Prefix4, Prefix6, Trie, fw_prefix4, fw_prefix6};
 use support::frame::{Frame, mac};
 use support::random::Random;
 use support::run::run;
@@ -53,6 +53,15 @@ impl Bench {
         let datapath = Datapath::load(&options).unwrap();
         datapath.set_port(SLOT, PORT).unwrap();
         let table = datapath.route_table().unwrap();
+        let (without, own) = (datapath.memory(), table.memory());
+        // both families' prefixes, which no other program has
+        let prefixes = (size_of::<fw_prefix4>() + size_of::<fw_prefix6>()) as u64;
+        let beside = own.iter().filter(|(id, _)| !without.contains_key(id));
+        assert!(beside.map(|(_, octets)| octets).sum::<u64>() >= prefixes);
+        assert!(
+            own.keys().any(|id| without.contains_key(id)),
+            "some are shared"
+        );
         let here = fw_route_here {
             mac: mac(MAC),
             rp_filter: FW_RP_OFF as u16,

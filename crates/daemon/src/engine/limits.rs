@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use freeway_abi::{FW_RATELIMITS, fw_ratelimit_count};
-use freeway_datapath::RateLimiter;
+use freeway_datapath::{MapMemory, RateLimiter};
 
 use crate::config::SourceLimit;
 
@@ -79,6 +79,12 @@ impl Limits {
     pub(super) fn prog_ids(&self) -> Vec<u32> {
         let limiter = self.limiter.as_ref();
         limiter.map_or_else(Vec::new, RateLimiter::prog_ids)
+    }
+
+    /// Of its buckets.
+    pub(super) fn memory(&self) -> MapMemory {
+        let limiter = self.limiter.as_ref();
+        limiter.map_or_else(MapMemory::new, RateLimiter::memory)
     }
 
     /// Those in force, by their places.

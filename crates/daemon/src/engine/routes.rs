@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use freeway_abi::{FW_ROUTES_IPV4, FW_ROUTES_IPV6};
 use freeway_api::Packets;
-use freeway_datapath::RouteTable;
+use freeway_datapath::{MapMemory, RouteTable};
 use freeway_kernel::model::{Event, Family};
 use freeway_kernel::nft::Ruleset;
 use freeway_kernel::reachability::{Passage, passage};
@@ -100,6 +100,12 @@ impl Routes {
         self.table
             .as_ref()
             .map_or_else(Vec::new, |table| table.data.prog_ids())
+    }
+
+    /// Of its table.
+    pub(super) fn memory(&self) -> MapMemory {
+        let table = self.table.as_ref();
+        table.map_or_else(MapMemory::new, |table| table.data.memory())
     }
 
     /// The kernel changed.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use freeway_abi::fw_scrub_count;
-use freeway_datapath::Scrubber;
+use freeway_datapath::{MapMemory, Scrubber};
 use freeway_kernel::nft;
 use freeway_kernel::reachability::SetName;
 use freeway_kernel::scrub::{DropRule, KeptRule};
@@ -119,6 +119,12 @@ impl Scrub {
         self.scrubber
             .as_ref()
             .map_or_else(Vec::new, Scrubber::prog_ids)
+    }
+
+    /// Of its tables.
+    pub(super) fn memory(&self) -> MapMemory {
+        let scrubber = self.scrubber.as_ref();
+        scrubber.map_or_else(MapMemory::new, Scrubber::memory)
     }
 
     /// A piece of a set that is being read; never without one.

@@ -131,9 +131,18 @@ impl Engine {
                 connection_to_fast_ms: distribution(&stats.connection_to_fast),
             },
             memory_rss_bytes: rss_anon_bytes(),
-            memory_maps_bytes: self.datapath.memory_bytes(),
+            memory_maps_bytes: self.maps_bytes(),
             config_file: self.config.file.as_ref().map(|f| f.display().to_string()),
         }
+    }
+
+    /// Kernel memory of all maps; those that several programs have count once.
+    fn maps_bytes(&self) -> u64 {
+        let mut all = self.datapath.memory();
+        all.extend(self.routes.memory());
+        all.extend(self.scrub.memory());
+        all.extend(self.limits.memory());
+        all.values().sum()
     }
 
     fn shares(&self) -> Shares {

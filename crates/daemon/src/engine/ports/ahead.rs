@@ -28,7 +28,11 @@ impl Engine {
         }
         // their frames leave ahead of rules and routes, and may be another network namespace's
         let above = |upper: &&Link| {
-            upper.link == Some(link.ifindex) && upper.link_netnsid.is_none() && !upper.is_vlan()
+            upper.link == Some(link.ifindex)
+                && upper.link_netnsid.is_none()
+                && !upper.is_vlan()
+                // a veth names its peer
+                && upper.kind.as_deref() != Some("veth")
         };
         if let Some(upper) = self.mirror.links().values().find(above) {
             return Some(format!("{} takes some of its frames", upper.name));
