@@ -307,7 +307,7 @@ const ELSEWHERE: &[Wrong] = &[
 /// Of these a restart is needed; the key.
 const RESTART: &[Wrong] = &[
     ("[flows]", &[], "max = 4096", "flows.max"),
-    ("[policy]", &[], "routes = false", "policy.routes"),
+    ("[policy]", &[], "routes = true", "policy.routes"),
     ("[punts.limits]", &[], "icmp = 1000", "punts.limits.icmp"),
     (
         "[punts.limits]",

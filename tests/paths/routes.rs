@@ -189,17 +189,11 @@ fn neighbour(lab: &Lab, last: u8) {
     );
 }
 
-/// Nothing in the configuration is about them.
 #[test]
-fn they_are_there_unasked_and_make_room_for_a_capture() {
+fn prefix_paths_make_room_for_a_capture() {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
-    let config = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(config.path(), lab.config_toml("")).unwrap();
-    let router = Router::start_by(lab.router(), config.path(), |status| {
-        let ports = status["ports"].as_array().unwrap();
-        ports.len() == 2 && ports.iter().all(|port| port["state"] == "fast")
-    });
+    let router = Router::start_with(&lab, ON);
     let to_server = |n: u16| packet(client(), Ipv4Addr::new(198, 51, 100, 2), n);
     let frames: Vec<_> = (0..200).map(to_server).collect();
     wait(&router, "prefix paths", active);
@@ -207,7 +201,8 @@ fn they_are_there_unasked_and_make_room_for_a_capture() {
     assert_eq!(router.flows("").len(), 0);
 
     // the same conversation from now on: a flow, once there is no prefix path
-    let taken = config.path().with_extension("pcapng");
+    let folder = tempfile::tempdir().unwrap();
+    let taken = folder.path().join("taken.pcapng");
     let mut command = freeway();
     command.args(["capture", "--json", "-i", "lan0", "-c", "3", "-w"]);
     command.arg(&taken).stdout(Stdio::piped());
@@ -217,7 +212,6 @@ fn they_are_there_unasked_and_make_room_for_a_capture() {
         capture.try_wait().unwrap()
     });
     let said: Value = serde_json::from_reader(capture.stdout.take().unwrap()).unwrap();
-    std::fs::remove_file(&taken).unwrap();
     assert_eq!(said["packets"], 3, "{said}");
     wait(&router, "prefix paths again", active);
     confirm(&lab, &router, &frames);

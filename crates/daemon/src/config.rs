@@ -131,7 +131,7 @@ impl Default for Policy {
             multicast: true,
             bridging: true,
             drops: true,
-            routes: true,
+            routes: false,
             udp_one_way: true,
             exclude: Vec::new(),
             steer: Vec::new(),

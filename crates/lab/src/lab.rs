@@ -285,22 +285,6 @@ pub(crate) fn ports_toml(interfaces: &[String], keys: &str) -> String {
         .collect()
 }
 
-/// A daemon's configuration by which flows alone are fast: a lab whose rules decide nothing would have prefix paths instead.
-/// One that says what `routes` is stays as it is.
-#[must_use]
-pub fn by_flows(config_toml: &str) -> String {
-    const POLICY: &str = "[policy]\n";
-    const KEY: &str = "routes = ";
-    if config_toml.lines().any(|line| line.starts_with(KEY)) {
-        return config_toml.to_owned();
-    }
-    let key = format!("{POLICY}{KEY}false\n");
-    match config_toml.contains(POLICY) {
-        true => config_toml.replacen(POLICY, &key, 1),
-        false => format!("{config_toml}\n{key}"),
-    }
-}
-
 /// Memory ahead of a frame that the router makes longer: the octets of a session's header, and more than those of a tag, so that
 /// addresses stay as aligned as without.
 fn headroom(grows: bool) -> u8 {

@@ -83,7 +83,7 @@ pub use fanout::Fanout;
 pub use frame::{Direction, Directions, FLOWS_MAX, FlowSpec, Proto};
 pub use generator::{Generator, Load, Running, Sent, Until};
 pub use idle_loop::IdleLoop;
-pub use lab::{Lab, by_flows};
+pub use lab::Lab;
 pub use loopback::Loopback;
 pub use measure::{
     MeasureSpec, Sample, SinkCost, Turn, Turns, measure, measure_reference, measure_sink,

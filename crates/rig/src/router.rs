@@ -13,7 +13,7 @@ use freeway_api::{
     Client, Drops, FlowFilter, PathChoice, PortPath, PortState, Stats, Status, netns,
 };
 use freeway_console::{Exit, Stop, program};
-use freeway_lab::{Lab, Netns, by_flows};
+use freeway_lab::{Lab, Netns};
 use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -45,8 +45,7 @@ impl RouterDaemon {
         Self::start_in(lab.router(), &lab.interfaces(), &config)
     }
 
-    /// Starts a daemon in a router, with interfaces and a configuration, and waits until it answers. It has no prefix paths
-    /// unless that asks for them.
+    /// Starts a daemon in a router, with interfaces and a configuration, and waits until it answers.
     pub fn start_in(
         router: &Netns,
         interfaces: &[String],
@@ -96,9 +95,7 @@ impl RouterDaemon {
             client: Client::new(Some(&socket_of(&router.path()).map_err(failed)?))?,
         };
         if let Some(mut input) = input {
-            input
-                .write_all(by_flows(config).as_bytes())
-                .map_err(failed)?;
+            input.write_all(config.as_bytes()).map_err(failed)?;
         }
         daemon.wait_until_ready()?;
         Ok(daemon)

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use freeway_lab::{Lab, Netns, by_flows};
+use freeway_lab::{Lab, Netns};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -64,8 +64,7 @@ impl Router {
         })
     }
 
-    /// Starts a daemon in a namespace and waits until its status is as wanted. It has no prefix paths unless the configuration
-    /// asks for them.
+    /// Starts a daemon in a namespace and waits until its status is as wanted.
     pub fn start_until(
         netns: &Netns,
         config_toml: &str,
@@ -76,7 +75,7 @@ impl Router {
         program
             .args(["run", "--config", "/dev/stdin", "--log", "warn"])
             .args(ports.iter().flat_map(|port| ["-i", port]));
-        Self::spawn(netns, &by_flows(config_toml), program, ready)
+        Self::spawn(netns, config_toml, program, ready)
     }
 
     /// Starts a daemon by a file, which it can read again, and with nothing else.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use freeway_abi::{FW_ROUTES_IPV4, FW_ROUTES_IPV6, FW_RP_LOOSE, FW_RP_OFF, fw_route_here};
+use freeway_cmm::Served;
 use freeway_kernel::model::{Family, Link, Netconf, Rule};
 use freeway_kernel::reachability::Passage;
 use freeway_kernel::sysctl;
@@ -43,6 +44,9 @@ impl Engine {
     /// Why no port has prefix paths.
     pub(super) fn unrouted(&self, family: Family) -> Option<String> {
         let policy = &self.config.policy;
+        if !policy.udp_one_way {
+            return Some("policy.udp_one_way leaves UDP without answers to the kernel".into());
+        }
         if !policy.exclude.is_empty() {
             return Some("policy.exclude leaves some conversations to the kernel".into());
         }
@@ -71,6 +75,10 @@ impl Engine {
             return Some(format!(
                 "netfilter hook {function} is not known and may have to see every packet"
             ));
+        }
+        // its hooks may be among those that this kernel does not list
+        if std::path::Path::new("/proc/thread-self/net/ip_vs").exists() {
+            return Some("IPVS may translate packets".into());
         }
         if self.mirror.xfrm_policies() > 0 {
             return Some("there are IPsec policies".into());
@@ -160,6 +168,9 @@ impl Engine {
     fn nothing_here(&self, link: &Link, port: &Port) -> Result<[u8; 6], String> {
         if let Some(why) = self.nothing_ahead(link, port) {
             return Err(why);
+        }
+        if self.cores.served(link.ifindex, true) != Served::No {
+            return Err("the engine on cores of its own has some of its frames".into());
         }
         if port.is_tapped() || self.is_captured(link.ifindex) {
             return Err("a capture looks at its frames".into());
