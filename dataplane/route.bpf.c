@@ -15,6 +15,7 @@ struct {
 } FW_MAP(fw_route_next);
 
 const volatile struct fw_route_config fw_route_cfg SEC(".rodata.route") = {};
+/* Of zeroes, which take no place in the object. */
 struct fw_prefix4 fw_prefixes4 SEC(".bss.prefixes4");
 struct fw_prefix6 fw_prefixes6 SEC(".bss.prefixes6");
 struct fw_routes fw_routes SEC(".data.routes") = {};

@@ -201,12 +201,13 @@ impl Engine {
                 None => ok &= self.kept_after_end_s(&conn).is_none(),
                 // or before it was given time, which would keep what is left of it for days
                 Some(_) if ok && !self.goes_on(&conn) => {
-                    let seconds = self.kept_after_end_s(&conn).into_iter();
-                    ended.extend(seconds.map(|seconds| SetTimeout {
-                        orig: message.orig,
-                        zone: message.zone,
-                        seconds,
-                    }));
+                    if let Some(seconds) = self.kept_after_end_s(&conn) {
+                        ended.push(SetTimeout {
+                            orig: message.orig,
+                            zone: message.zone,
+                            seconds,
+                        });
+                    }
                 }
                 Some(_) => {}
             }

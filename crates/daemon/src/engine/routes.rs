@@ -29,8 +29,6 @@ pub(super) struct Routes {
     table: Option<Table>,
     /// Why no port has, by family.
     reasons: Reasons,
-    /// That was asked before.
-    judged: bool,
     ports_kept: BTreeMap<String, String>,
     /// IP versions that some port has prefix paths of: `fw_route_here.families`.
     families: u32,

@@ -66,7 +66,7 @@ impl Engine {
         }
         self.routes.ports_kept = kept;
         for (family, words) in [(Family::Ipv4, u32::NAME), (Family::Ipv6, u128::NAME)] {
-            if self.routes.judged && self.routes.reasons.of(family) != reasons.of(family) {
+            if self.routes.reasons.of(family) != reasons.of(family) {
                 match reasons.of(family) {
                     Some(reason) => tracing::info!("no prefix paths for {words}: {reason}"),
                     None => tracing::info!("prefix paths for {words} where ports allow it"),
@@ -74,7 +74,6 @@ impl Engine {
             }
         }
         self.routes.reasons = reasons;
-        self.routes.judged = true;
         let families = wanted.values().map(|here| here.families);
         self.routes.families = families.fold(0, |all, here| all | here);
         self.place_routes(&wanted);
