@@ -4,6 +4,7 @@
 //! The seed is printed; `FREEWAY_SEED` has the same ones drawn again.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, thread};
 
@@ -40,6 +41,8 @@ struct Drawn {
     config: Configuration,
     text: String,
     refused: Vec<String>,
+    /// Somebody else's listener, where metrics cannot be served.
+    _taken: TcpListener,
 }
 
 impl Drawn {
@@ -57,6 +60,7 @@ impl Drawn {
             router.tool(line).unwrap();
         }
         router.tool_with_input("nft -f -", RULES).unwrap();
+        let taken = router.enter(|| TcpListener::bind("192.0.2.1:9100"));
         let file = tempfile::NamedTempFile::new().unwrap();
         let config = Configuration::draw(&mut rng, Reach::Apart, 0);
         let text = config.text(&mut rng);
@@ -74,6 +78,7 @@ impl Drawn {
             config,
             text,
             refused: Vec::new(),
+            _taken: taken.unwrap().unwrap(),
         }
     }
 

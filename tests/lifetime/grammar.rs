@@ -299,7 +299,7 @@ const ELSEWHERE: &[Wrong] = &[
     (
         "[daemon]",
         &[],
-        "metrics = \"203.0.113.9:9100\"",
+        "metrics = \"192.0.2.1:9100\"",
         "key `daemon.metrics`: cannot serve",
     ),
 ];
