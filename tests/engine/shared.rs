@@ -382,6 +382,20 @@ fn flows_are_steered_under_traffic() {
 }
 
 /// One line, the right code.
+/// What rules give to the engine is not sent by prefixes ahead of it.
+#[test]
+fn steered_flows_have_no_prefix_paths() {
+    let Some(_machine) = machine() else { return };
+    let config = format!("{STEER}\n[policy]\nroutes = true\n");
+    let site = Site::of(build("routed"), &config);
+    site.until_path(&site.ends(), "engine");
+    let routes = site.router.json(&["routes"]);
+    assert_eq!(routes["ports"], serde_json::json!([]), "{routes}");
+    let kept = routes["ports_kept"].as_array().unwrap();
+    let by_engine = |port: &Value| port["reason"].as_str().unwrap().contains("the engine");
+    assert!(kept.len() == 2 && kept.iter().all(by_engine), "{routes}");
+}
+
 #[test]
 fn bad_input_is_named() {
     let Some(_machine) = machine() else { return };

@@ -399,6 +399,10 @@ fn what_may_decide_otherwise_keeps_ports_from_it() {
     tool("sysctl -qw net.ipv4.conf.lan0.forwarding=0");
     none("does not forward");
     assert_eq!(left(&lab, &frames).values().sum::<usize>(), 0);
+    tool("sysctl -qw net.ipv4.conf.lan0.forwarding=1");
+    router.stop();
+    let router = Router::start_with(&lab, &format!("{ON}udp_one_way = false\n"));
+    wait_for_reason(&router, "ipv4", "udp_one_way");
 }
 
 /// True once these ports and no others have prefix paths, and the family is one of theirs.
