@@ -99,7 +99,8 @@ enum fwe_path {
 	FWE_PATH_PLAIN = 0,  /* a hit that goes the straight way */
 	FWE_PATH_OTHER = 1,  /* one that goes step by step */
 	FWE_PATH_KERNEL = 2, /* what is not forwarded */
-	FWE_PATHS = 3,
+	FWE_PATH_MIRROR = 3, /* beside one of these: a copy, see mirror.h */
+	FWE_PATHS = 4,
 };
 
 /* Cycles that a frame is charged with beside, in 16ths: a simulated load of the bench's. */
@@ -134,12 +135,14 @@ struct fwe_stats {
 	__u64 sourced;    /* the same of somebody else's */
 	__u64 tx_dropped; /* the output's ring had no room */
 	__u64 exceptions;
-	__u64 dropped;     /* FW_R_POLICED, FW_R_STRAY_CLOSE */
-	__u64 hits;        /* went the straight way */
-	__u64 ahead;       /* bursts whose flows were fetched ahead */
-	__u64 events_lost; /* nobody took them */
-	__u64 copied;      /* to another node's memory; see fwe_worker_copy() */
-	__u64 not_copied;  /* that memory was short, and they were handed over */
+	__u64 dropped;      /* FW_R_POLICED, FW_R_STRAY_CLOSE */
+	__u64 hits;         /* went the straight way */
+	__u64 ahead;        /* bursts whose flows were fetched ahead */
+	__u64 events_lost;  /* nobody took them */
+	__u64 copied;       /* to another node's memory; see fwe_worker_copy() */
+	__u64 not_copied;   /* that memory was short, and they were handed over */
+	__u64 mirrored;     /* copies for who looks on, sent; or given to the scheduler there */
+	__u64 not_mirrored; /* memory was short, or the ring there had no room */
 	struct fwe_slept slept;
 	/* of frames of an I/O core: what their paths cost by the model, in 16ths of a cycle */
 	__u64 charged;
@@ -197,6 +200,10 @@ struct fwe_schedules {
  * (fwe_schedule_inherit()); without one it is dropped. NULL: none.
  */
 void fwe_worker_set_schedules(struct fwe_worker *worker, const struct fwe_schedules *schedules);
+
+struct fwe_mirror;
+/* What is copied for who looks on. Replaced as a whole, as framings are. NULL: nothing. */
+void fwe_worker_set_mirror(struct fwe_worker *worker, const struct fwe_mirror *mirror);
 
 /*
  * Frames from the ports of a mask, by number, are copied to a pool before they leave at this port.

@@ -10,6 +10,7 @@
 #include "burst.h"
 #include "copy.h"
 #include "lane.h"
+#include "mirror.h"
 #include "schedule.h"
 #include "sleep.h"
 #include "socket.h"
@@ -38,6 +39,7 @@ static const __u32 fwe_model_prior[FWE_PATHS] = {
 	[FWE_PATH_PLAIN] = 16 * 150,
 	[FWE_PATH_OTHER] = 16 * 400,
 	[FWE_PATH_KERNEL] = 16 * 600,
+	[FWE_PATH_MIRROR] = 16 * 150,
 };
 
 /* Frames on their way to a port. */
@@ -75,6 +77,7 @@ struct fwe_worker {
 	const struct fwe_memory *memory;
 	struct fw_engine_framings *framings;
 	const struct fwe_schedules *schedules;
+	const struct fwe_mirror *mirror;
 	struct fw_engine_events events __attribute__((aligned(64)));
 
 	/* the worker's alone */
@@ -89,7 +92,11 @@ struct fwe_worker {
 	__u64 now_ns;       /* for schedulers, of this turn */
 	const struct fwe_schedules *scheduled_with;
 	__u64 shaped_ports; /* that have a scheduler */
-	__u32 entered;      /* by this thread */
+	const struct fwe_mirror *mirrors_with;
+	__u64 mirrored_ports; /* what passes them may be copied */
+	__u64 mirror_cycles;  /* of the burst that is under way */
+	__u32 charged;        /* its frames have buckets */
+	__u32 entered;        /* by this thread */
 	__u64 load[FW_BUCKETS];
 	struct fwe_copies copies[FWE_PORTS_MAX];
 	struct fwe_output output[FWE_PORTS_MAX];
@@ -229,6 +236,12 @@ void fwe_worker_set_framings(struct fwe_worker *worker, struct fw_engine_framing
 void fwe_worker_set_schedules(struct fwe_worker *worker, const struct fwe_schedules *schedules)
 {
 	__atomic_store_n(&worker->schedules, schedules, __ATOMIC_RELEASE);
+	fwe_worker_wake(worker);
+}
+
+void fwe_worker_set_mirror(struct fwe_worker *worker, const struct fwe_mirror *mirror)
+{
+	__atomic_store_n(&worker->mirror, mirror, __ATOMIC_RELEASE);
 	fwe_worker_wake(worker);
 }
 
@@ -454,6 +467,71 @@ static __noinline void fwe_take_schedules(struct fwe_worker *worker,
 	worker->scheduled_with = schedules;
 }
 
+/* Charges a frame's bucket with what its path costs. */
+static __always_inline void fwe_charge(struct fwe_worker *worker, __u32 bucket, enum fwe_path path,
+				       __u32 extra)
+{
+	__u64 cost = worker->stats.model[path] + extra;
+
+	worker->load[bucket] += cost;
+	worker->stats.charged += cost;
+}
+
+static __noinline void fwe_take_mirror(struct fwe_worker *worker, const struct fwe_mirror *mirror)
+{
+	worker->mirrored_ports = mirror ? fwe_mirror_ports(mirror) : 0;
+	worker->mirrors_with = mirror;
+}
+
+/* Copies on their way to one port. */
+static void fwe_mirror_send(struct fwe_worker *worker, __u32 number, struct rte_mbuf **copies,
+			    __u32 count)
+{
+	/* of no class: as whatever names none */
+	static const __u16 leaves[FWE_BURST_MAX];
+	__u32 passing = count, sent;
+
+	if (worker->shaped_ports >> number & 1)
+		passing = fwe_schedule_put(worker->shaped[number].schedule, leaves, copies, count,
+					   worker->now_ns);
+	sent = passing ? fwe_transmit(&worker->port[number], copies, passing) : 0;
+	worker->stats.mirrored += count - passing + sent;
+	worker->stats.not_mirrored += passing - sent;
+	rte_pktmbuf_free_bulk(copies + sent, passing - sent);
+}
+
+/* Of what is on a port's wire, copies for who looks on. */
+static __noinline void fwe_mirror(struct fwe_worker *worker, __u32 number,
+				  struct rte_mbuf *const *frames, __u32 count)
+{
+	__u64 since = rte_rdtsc(), spent;
+	struct fwe_mirrored copies;
+	__u32 first = 0;
+
+	fwe_mirror_copy(worker->mirrors_with, number, frames, count, &copies);
+	worker->stats.not_mirrored += copies.failed;
+	for (__u32 i = 0; i < copies.count; i++) {
+		if (worker->charged)
+			fwe_charge(worker, copies.bucket[i], FWE_PATH_MIRROR, 0);
+		if (i + 1 < copies.count && copies.target[i + 1] == copies.target[i])
+			continue;
+		fwe_mirror_send(worker, copies.target[i], copies.frame + first, i + 1 - first);
+		first = i + 1;
+	}
+	spent = rte_rdtsc() - since;
+	worker->mirror_cycles += spent;
+	/* what it takes to find that a frame is nobody's is a part of it */
+	if (copies.count)
+		fwe_model_note(&worker->stats, FWE_PATH_MIRROR, spent, copies.count);
+}
+
+static __always_inline void fwe_mirror_look(struct fwe_worker *worker, __u32 number,
+					    struct rte_mbuf *const *frames, __u32 count)
+{
+	if (fw_unlikely(worker->mirrored_ports >> number & 1))
+		fwe_mirror(worker, number, frames, count);
+}
+
 /* What schedulers have due leaves; how many frames have left, or wait. */
 static __noinline __u32 fwe_shaped_send(struct fwe_worker *worker)
 {
@@ -466,9 +544,11 @@ static __noinline __u32 fwe_shaped_send(struct fwe_worker *worker)
 		for (__u32 burst = 0; burst < FWE_SHAPED_BURSTS; burst++) {
 			__u32 sent;
 
-			if (!shaped->count)
+			if (!shaped->count) {
 				shaped->count = fwe_schedule_take(shaped->schedule, shaped->frame,
 								  FWE_BURST, worker->now_ns);
+				fwe_mirror_look(worker, number, shaped->frame, shaped->count);
+			}
 			if (!shaped->count)
 				break;
 			sent = fwe_transmit(&worker->port[number], shaped->frame, shaped->count);
@@ -488,8 +568,10 @@ static __noinline __u32 fwe_shaped_send(struct fwe_worker *worker)
 static __always_inline void fwe_send_now(struct fwe_worker *worker, __u32 number,
 					 struct rte_mbuf **frames, __u32 count)
 {
-	__u32 sent = fwe_transmit(&worker->port[number], frames, count);
+	__u32 sent;
 
+	fwe_mirror_look(worker, number, frames, count);
+	sent = fwe_transmit(&worker->port[number], frames, count);
 	worker->stats.sent += sent;
 	if (fw_unlikely(sent < count)) {
 		worker->stats.tx_dropped += count - sent;
@@ -547,16 +629,6 @@ static __noinline void fwe_hand_out(struct fwe_worker *worker, const struct fwe_
 		worker->config.exception(worker->config.context, port, frames, why, kept);
 	else
 		rte_pktmbuf_free_bulk(frames, kept);
-}
-
-/* Charges a frame's bucket with what its path costs. */
-static __always_inline void fwe_charge(struct fwe_worker *worker, __u32 bucket, enum fwe_path path,
-				       __u32 extra)
-{
-	__u64 cost = worker->stats.model[path] + extra;
-
-	worker->load[bucket] += cost;
-	worker->stats.charged += cost;
 }
 
 /* Frames whose outcomes differ: each goes its way. The path that all took, or FWE_PATHS. */
@@ -665,8 +737,12 @@ static __noinline enum fwe_path fwe_forward_lane(struct fwe_worker *worker,
 						 const struct fwe_port *port,
 						 struct rte_mbuf **frames, __u32 count, int ahead)
 {
-	enum fwe_path path = fwe_forward(worker, port, frames, count, ahead, 1);
+	enum fwe_path path;
 
+	worker->charged = 1;
+	fwe_mirror_look(worker, port->number, frames, count);
+	path = fwe_forward(worker, port, frames, count, ahead, 1);
+	worker->charged = 0;
 	fwe_lane_done(port->lane);
 	return path;
 }
@@ -687,6 +763,7 @@ static __noinline __u32 fwe_source_look(struct fwe_worker *worker, const struct 
 		passing = fwe_schedule_put(worker->shaped[port->number].schedule, leaves, frames,
 					   count, worker->now_ns);
 	}
+	fwe_mirror_look(worker, port->number, frames, passing);
 	sent = passing ? fwe_transmit(port, frames, passing) : 0;
 	worker->stats.sourced += count - passing + sent;
 	if (fw_unlikely(sent < passing)) {
@@ -701,9 +778,10 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 {
 	const struct fw_engine_framings *framings;
 	const struct fwe_schedules *schedules;
+	const struct fwe_mirror *mirror;
 	struct fwe_stats *stats = &worker->stats;
 	struct rte_mbuf *frames[FWE_BURST_MAX];
-	__u64 since = rte_rdtsc(), now;
+	__u64 since = rte_rdtsc(), now, spent;
 	__u32 all = 0;
 
 	if (fw_unlikely(FW_READ_ONCE(worker->memory) != worker->entered_with))
@@ -715,6 +793,9 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 	schedules = __atomic_load_n(&worker->schedules, __ATOMIC_ACQUIRE);
 	if (fw_unlikely(schedules != worker->scheduled_with))
 		fwe_take_schedules(worker, schedules);
+	mirror = __atomic_load_n(&worker->mirror, __ATOMIC_ACQUIRE);
+	if (fw_unlikely(mirror != worker->mirrors_with))
+		fwe_take_mirror(worker, mirror);
 	if (fw_unlikely(worker->shaped_ports))
 		worker->now_ns = ((unsigned __int128)since * worker->ns_per_cycle) >> 32;
 	for (__u32 i = 0; i < worker->config.ports_count; i++) {
@@ -729,17 +810,27 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 		if (!count)
 			continue;
 		ahead = fwe_trial_ahead(&worker->trial);
-		path = fw_unlikely(!polled) ? fwe_forward_lane(worker, port, frames, count, ahead)
-					    : fwe_forward(worker, port, frames, count, ahead, 0);
+		if (fw_unlikely(!polled)) {
+			path = fwe_forward_lane(worker, port, frames, count, ahead);
+		} else {
+			fwe_mirror_look(worker, i, frames, count);
+			path = fwe_forward(worker, port, frames, count, ahead, 0);
+		}
 		now = rte_rdtsc();
-		stats->cycles += now - since;
+		spent = now - since;
+		stats->cycles += spent;
+		if (fw_unlikely(worker->mirrored_ports)) {
+			/* what copies take is no path's */
+			spent -= worker->mirror_cycles < spent ? worker->mirror_cycles : spent;
+			worker->mirror_cycles = 0;
+		}
 		stats->bursts++;
 		stats->ahead += ahead;
 		stats->packets += count;
 		all += count;
-		fwe_model_note(stats, path, now - since, count);
+		fwe_model_note(stats, path, spent, count);
 		if (worker->config.ahead == FWE_AHEAD_AUTO)
-			fwe_trial_note(&worker->trial, now - since, count);
+			fwe_trial_note(&worker->trial, spent, count);
 		since = now;
 	}
 	if (fw_unlikely(worker->shaped_ports)) {
@@ -747,6 +838,7 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 
 		if (moved)
 			stats->cycles += rte_rdtsc() - since;
+		worker->mirror_cycles = 0;
 		all += moved;
 	}
 	stats->events_lost = worker->events.lost;

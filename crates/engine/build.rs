@@ -75,6 +75,7 @@ fn bindings(engine: &Path) -> Result<(), Box<dyn Error>> {
                 "bench.h",
                 "copy.h",
                 "dispatch.h",
+                "mirror.h",
                 "rings.h",
                 "schedule.h",
                 "sleep.h",

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::SteerRule;
 use crate::schedule::{ClassCounts, Schedule, ScheduleConfig};
 
 /// Longest message, bytes.
@@ -144,6 +145,12 @@ impl EngineConfig {
     #[must_use]
     pub fn has_sockets(&self) -> bool {
         self.port.values().any(|port| port.af_xdp)
+    }
+
+    /// Whether a port is the engine's own, or shared with XDP; `None`: it is none of the engine's.
+    #[must_use]
+    pub fn owns(&self, port: &str) -> Option<bool> {
+        self.port.get(port).map(|port| !port.af_xdp)
     }
 
     /// The CPUs of the workers.
@@ -345,7 +352,7 @@ pub struct Socket {
 }
 
 /// What the daemon answers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Answer {
     /// The table is yours, too: the descriptors of flows, next hops, control and watch come along, in this order.
@@ -360,6 +367,8 @@ pub enum Answer {
     Dispatch(DispatchChange),
     /// Later: these are the schedulers of your outputs, in the place of those before.
     Schedules(Schedules),
+    /// Later: these rules copy frames, in the place of those before.
+    Mirrors(Vec<SteerRule>),
 }
 
 /// `freeway engine dispatch PORT MODE`.
@@ -461,6 +470,12 @@ pub struct EngineCounts {
     pub copied: u64,
     /// Frames that were to be copied and were handed over, for that memory was short.
     pub not_copied: u64,
+    /// Rules by which it copies frames for who looks on.
+    pub mirrors: u32,
+    /// Copies that it sent.
+    pub mirrored: u64,
+    /// Copies that found no memory, or no room at their port.
+    pub not_mirrored: u64,
     /// Share of the last second that the workers spent with frames, in thousandths: their mean.
     pub busy_permille: u32,
     /// Share that they slept, likewise.
@@ -557,7 +572,7 @@ pub struct PortDispatch {
 /// What a frame of a path costs a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathCost {
-    /// `plain`, `step_by_step` or `kernel`.
+    /// `plain`, `step_by_step` or `kernel`; `mirror`: beside one of these, for a copy.
     pub path: String,
     /// Cycles.
     pub cycles: u32,

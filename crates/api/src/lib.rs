@@ -60,7 +60,10 @@ pub use status::{
     Feature, FeatureState, FlowCounts, Holder, Invalidation, Latency, Learning, Port, PortPath,
     PortState, RulesetStatus, Shares, Status,
 };
-pub use steer::{Selection, SteerChange, SteerPath, SteerRule, Steering};
+pub use steer::{
+    MIRRORS_MAX, Selection, SteerChange, SteerPath, SteerRule, Steering,
+    check_rules as check_steering,
+};
 pub use switch::{Flushed, Resynced, Switch, Switched};
 pub use top::{Rate, ReasonRate, Top, TopFlow, TopPath, TopPort, TopQuery};
 pub use upgrade::{Process, TakenOver, Upgrade, Upgraded};

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whose flows are at ports that XDP and the engine share: `[[policy.steer]]` and `freeway steer`.
+//! `[[policy.steer]]` and `freeway steer`: whose flows are at ports that XDP and the engine share, and what the engine copies
+//! for who looks on.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{FlowFilter, PortRange, Prefix, Proto};
+
+/// Most rules that copy.
+pub const MIRRORS_MAX: usize = 16;
+/// Most entries of each of their lists.
+pub const MIRROR_LIST_MAX: usize = 32;
 
 /// Conversations, as the configuration names them: everything that is named must match, in either direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,12 +58,17 @@ impl SteerPath {
     }
 }
 
-/// One `[[policy.steer]]`. The first that matches counts; a conversation that none matches is XDP's.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// One `[[policy.steer]]`, with a path or a mirror. The first with a path that matches counts; a conversation that none
+/// matches is XDP's. So does the first with a mirror, for each frame.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SteerRule {
     /// Who forwards.
-    pub path: SteerPath,
+    #[serde(default)]
+    pub path: Option<SteerPath>,
+    /// The engine's port that has a copy of each frame which comes in or leaves at `port`.
+    #[serde(default)]
+    pub mirror: Option<String>,
     /// IP protocol.
     #[serde(default)]
     pub proto: Option<Proto>,
@@ -94,6 +105,21 @@ impl SteerRule {
 
     /// Of the words of a filter, as `freeway flows` takes them.
     pub fn of(path: SteerPath, filter: FlowFilter) -> Result<Self, String> {
+        Ok(Self {
+            path: Some(path),
+            ..Self::matching(filter)?
+        })
+    }
+
+    /// The same: copies to a port.
+    pub fn to_mirror(mirror: String, filter: FlowFilter) -> Result<Self, String> {
+        Ok(Self {
+            mirror: Some(mirror),
+            ..Self::matching(filter)?
+        })
+    }
+
+    fn matching(filter: FlowFilter) -> Result<Self, String> {
         if filter.state.is_some() {
             return Err("a rule is for flows of any state: leave out `state`".into());
         }
@@ -103,7 +129,8 @@ impl SteerRule {
             );
         }
         Ok(Self {
-            path,
+            path: None,
+            mirror: None,
             proto: filter.proto,
             src: filter.src.into_iter().collect(),
             dst: filter.dst.into_iter().collect(),
@@ -111,6 +138,57 @@ impl SteerRule {
             dport: filter.dport.into_iter().collect(),
             port: filter.port.into_iter().collect(),
         })
+    }
+
+    /// Where it leads: `engine`, `xdp`, or `mirror` and a port.
+    #[must_use]
+    pub fn aim(&self) -> String {
+        match (self.path, &self.mirror) {
+            (Some(path), _) => path.name().into(),
+            (None, Some(port)) => format!("mirror {port}"),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// What types cannot express; an error names the key.
+    fn check(&self, owns: &impl Fn(&str) -> Option<bool>) -> Result<(), String> {
+        let mirror = match (self.path, &self.mirror) {
+            (Some(_), None) => return Ok(()),
+            (Some(_), Some(_)) => return Err("path and mirror are two rules".into()),
+            (None, None) => return Err("it has neither path nor mirror".into()),
+            (None, Some(mirror)) => mirror,
+        };
+        let own = |name: &String| match owns(name) {
+            Some(true) => Ok(()),
+            Some(false) => Err(format!(
+                "{name} is the kernel's, and shared (af_xdp): the engine does not see all of its frames"
+            )),
+            None => Err(format!(
+                "{name} is no port of the engine; it has to have an [engine.port.{name}]"
+            )),
+        };
+        own(mirror).map_err(|why| format!("mirror: {why}"))?;
+        if self.port.is_empty() {
+            return Err("a mirror names in port where it looks".into());
+        }
+        for port in &self.port {
+            own(port).map_err(|why| format!("port: {why}"))?;
+            if port == mirror {
+                return Err(format!("mirror: {mirror} would have copies of its own"));
+            }
+        }
+        let lists = [
+            ("src", self.src.len()),
+            ("dst", self.dst.len()),
+            ("sport", self.sport.len()),
+            ("dport", self.dport.len()),
+        ];
+        match lists.iter().find(|(_, len)| *len > MIRROR_LIST_MAX) {
+            Some((key, _)) => Err(format!(
+                "{key}: at most {MIRROR_LIST_MAX} with mirror; make it two rules"
+            )),
+            None => Ok(()),
+        }
     }
 
     /// As words, those of the filter; of a list with commas.
@@ -134,6 +212,23 @@ impl SteerRule {
             false => words.join(" "),
         }
     }
+}
+
+/// What is wrong with rules: the place of one, from 0 on, and words. `owns`: whether a port is the engine's own, or shared;
+/// `None`: it is none of the engine's.
+pub fn check_rules(
+    rules: &[SteerRule],
+    owns: impl Fn(&str) -> Option<bool>,
+) -> Result<(), (usize, String)> {
+    let mut mirrors = 0;
+    for (place, rule) in rules.iter().enumerate() {
+        rule.check(&owns).map_err(|why| (place, why))?;
+        mirrors += usize::from(rule.mirror.is_some());
+        if mirrors > MIRRORS_MAX {
+            return Err((place, format!("at most {MIRRORS_MAX} rules with mirror")));
+        }
+    }
+    Ok(())
 }
 
 /// Changes the rules of a running daemon; its configuration stays as it is.
@@ -219,6 +314,62 @@ mod tests {
             let error = rule(SteerPath::Engine, line).unwrap_err();
             assert!(error.contains(words), "{error}");
         }
+    }
+
+    #[test]
+    fn mirrors_are_of_the_engines_own_ports() {
+        let owns = |name: &str| match name {
+            "lan0" | "ids0" => Some(true),
+            "eth1" => Some(false),
+            _ => None,
+        };
+        let check = |text: &str| {
+            let rule: SteerRule = serde_json::from_str(text).unwrap();
+            check_rules(&[rule], owns).map_err(|(_, why)| why)
+        };
+        assert_eq!(check(r#"{"mirror": "ids0", "port": ["lan0"]}"#), Ok(()));
+        assert_eq!(check(r#"{"path": "xdp", "port": ["any"]}"#), Ok(()));
+        let many = vec![1; MIRROR_LIST_MAX + 1];
+        let many = format!(r#"{{"mirror": "ids0", "port": ["lan0"], "dport": {many:?}}}"#);
+        for (rule, words) in [
+            (r#"{"port": ["lan0"]}"#, "neither path nor mirror"),
+            (r#"{"path": "xdp", "mirror": "ids0"}"#, "are two rules"),
+            (r#"{"mirror": "ids0"}"#, "names in port where"),
+            (
+                r#"{"mirror": "ids1", "port": ["lan0"]}"#,
+                "[engine.port.ids1]",
+            ),
+            (
+                r#"{"mirror": "eth1", "port": ["lan0"]}"#,
+                "mirror: eth1 is the kernel's",
+            ),
+            (
+                r#"{"mirror": "ids0", "port": ["lan0", "wan0"]}"#,
+                "port: wan0 is no port",
+            ),
+            (
+                r#"{"mirror": "ids0", "port": ["eth1"]}"#,
+                "port: eth1 is the kernel's",
+            ),
+            (
+                r#"{"mirror": "ids0", "port": ["ids0"]}"#,
+                "copies of its own",
+            ),
+            (&many, "dport: at most 32"),
+        ] {
+            let error = check(rule).unwrap_err();
+            assert!(error.contains(words), "{rule}: {error}");
+        }
+        let rule = SteerRule {
+            mirror: Some("ids0".into()),
+            port: vec!["lan0".into()],
+            ..SteerRule::default()
+        };
+        assert_eq!(rule.aim(), "mirror ids0");
+        let rules = vec![rule; MIRRORS_MAX + 1];
+        let (place, why) = check_rules(&rules, owns).unwrap_err();
+        assert_eq!(place, MIRRORS_MAX);
+        assert!(why.contains("at most 16"), "{why}");
     }
 
     #[test]

@@ -270,6 +270,12 @@ impl Config {
             );
             return Err((path.into(), message));
         }
+        let owns = |port: &str| self.engine.owns(port);
+        freeway_api::check_steering(&self.policy.steer, owns).map_err(|(place, why)| {
+            let path = ["policy", "steer", &place.to_string()].map(str::to_owned);
+            let message = format!("policy.steer number {}: {why}", place + 1);
+            (path.into(), message)
+        })?;
         for (export, number) in self.export.iter().zip(0..) {
             export.check().map_err(|(key, message)| {
                 let path = ["export", &format!("{number}"), key].map(str::to_owned);
@@ -385,7 +391,7 @@ mod tests {
         assert_eq!(exclude.proto, Some(Proto::UDP));
         assert!(exclude.dport[1].contains(5061));
         let steer = &config.policy.steer[0];
-        assert_eq!(steer.path, SteerPath::Engine);
+        assert_eq!(steer.path, Some(SteerPath::Engine));
         assert_eq!(steer.words(), "dst 198.51.100.0/24 dport 53");
         assert_eq!(
             config.port["lan0"],
@@ -455,7 +461,7 @@ mod tests {
             (
                 "[[policy.steer]]\ndst = [\"192.0.2.0/24\"]\n",
                 ":1:1: ",
-                "missing field `path`",
+                "policy.steer number 1: it has neither path nor mirror",
             ),
             (
                 "[[policy.steer]]\npath = \"tc\"\n",

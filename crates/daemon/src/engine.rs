@@ -482,6 +482,7 @@ impl Engine {
         // multipath routes may choose by the packets within
         policy.gre &= !self.polled.sysctls.hash_beyond_addresses();
         self.manager.set_policy(policy, now_tick, &mut ops);
+        self.tell_mirrors();
         self.execute(ops)
     }
 

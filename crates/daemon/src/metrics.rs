@@ -429,6 +429,16 @@ fn engine(page: &mut Page, status: &Status) {
             counts.sockets_dropped,
         ),
         (
+            "freeway_engine_mirrored_total",
+            "Copies of frames that the engine sent to mirrors.",
+            counts.mirrored,
+        ),
+        (
+            "freeway_engine_not_mirrored_total",
+            "Copies for mirrors that found no memory, or no room at their port.",
+            counts.not_mirrored,
+        ),
+        (
             "freeway_engine_dispatch_dropped_total",
             "Frames of an I/O core's that found a worker's ring full.",
             counts.dispatch_dropped,

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
+use freeway_api::SteerRule;
 use freeway_api::engine::{Answer, DispatchChange, Framings, Hello, Said, Schedules, Table};
 use freeway_api::handover;
 use nix::sys::socket::sockopt::{ReceiveTimeout, SendTimeout};
@@ -42,6 +43,8 @@ pub enum Heard {
     Dispatch(DispatchChange),
     /// Other schedules.
     Schedules(Schedules),
+    /// Other rules by which frames are copied.
+    Mirrors(Vec<SteerRule>),
     /// It has gone, or says what nobody understands.
     Gone,
 }
@@ -66,9 +69,10 @@ pub fn knock(path: &Path, hello: Hello, sockets: &[RawFd]) -> io::Result<Knock> 
         None => Knock::Nobody,
         Some((Answer::Refused(why), _)) => Knock::Refused(why),
         Some((Answer::Unfit(why), _)) => Knock::Unfit(why),
-        Some((Answer::Framings(_) | Answer::Dispatch(_) | Answer::Schedules(_), _)) => {
-            Knock::Refused("it says something else ahead of its table".into())
-        }
+        Some((
+            Answer::Framings(_) | Answer::Dispatch(_) | Answer::Schedules(_) | Answer::Mirrors(_),
+            _,
+        )) => Knock::Refused("it says something else ahead of its table".into()),
         Some((Answer::Table(table), fds)) => match <[OwnedFd; 4]>::try_from(fds) {
             Ok(fds) => Knock::Table(Daemon { socket }, table, fds),
             Err(fds) => Knock::Refused(format!("it sent {} descriptors, not 4", fds.len())),
@@ -93,6 +97,7 @@ impl Daemon {
                 Ok(Some((Answer::Framings(framings), _))) => Heard::Framings(framings),
                 Ok(Some((Answer::Dispatch(change), _))) => Heard::Dispatch(change),
                 Ok(Some((Answer::Schedules(schedules), _))) => Heard::Schedules(schedules),
+                Ok(Some((Answer::Mirrors(rules), _))) => Heard::Mirrors(rules),
                 _ => Heard::Gone,
             },
             _ => Heard::Gone,

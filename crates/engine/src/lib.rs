@@ -15,6 +15,7 @@ mod io;
 mod lanes;
 pub mod lookup;
 pub mod memory;
+pub mod mirror;
 pub mod placement;
 pub mod pool;
 pub mod pools;

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use freeway_api::SteerRule;
 use freeway_api::engine::{
     EngineConfig, EngineCounts, Hello, Idle, Said, Scheduled, Schedules, socket_beside,
 };
@@ -21,6 +22,7 @@ use crate::exchange::{Daemon, Heard, Knock, knock};
 use crate::exits::Exits;
 use crate::lanes::{Lanes, reading};
 use crate::memory::Memory;
+use crate::mirror::Mirror;
 use crate::placement::{self, Placement};
 use crate::pools::Pools;
 use crate::port::Port;
@@ -224,6 +226,10 @@ impl Running {
                 self.tell(&Said::Scheduled(scheduled));
                 return Ok(());
             }
+            Some(Heard::Mirrors(rules)) => {
+                self.set_mirrors(&rules);
+                return Ok(());
+            }
             Some(Heard::Gone) | None => {}
         }
         // nobody knows any more whether it is what the kernel has; its deadline would lie ahead again when ticks have wrapped
@@ -305,6 +311,18 @@ impl Running {
             number: schedules.number,
             refused,
         }
+    }
+
+    fn set_mirrors(&mut self, rules: &[SteerRule]) {
+        let names: Vec<_> = self.ports.iter().map(Port::name).collect();
+        let pool = self.pools.of_worker();
+        let mirror = pool.and_then(|pool| Mirror::new(rules, &names, pool));
+        if let Err(why) = &mirror {
+            eprintln!("freeway-engine: nothing is copied from now on: {why}");
+        }
+        self.workers.set_mirror(mirror.ok());
+        let counts = self.counts();
+        self.tell(&Said::Counts(counts));
     }
 
     fn counts(&mut self) -> EngineCounts {

@@ -8,10 +8,10 @@ use freeway_abi::{FW_EV_WATCH, FW_R_FAST, Pod, fw_watch_event};
 
 use crate::ffi::{
     FWE_BUCKETS, fw_engine_framings, fwe_config, fwe_lcore_launch, fwe_lcore_wait, fwe_memory,
-    fwe_schedules, fwe_stats, fwe_worker, fwe_worker_copy, fwe_worker_event, fwe_worker_free,
-    fwe_worker_load, fwe_worker_new, fwe_worker_run, fwe_worker_set_framings,
-    fwe_worker_set_memory, fwe_worker_set_schedules, fwe_worker_stats, fwe_worker_stop,
-    fwe_worker_wake,
+    fwe_mirror, fwe_schedules, fwe_stats, fwe_worker, fwe_worker_copy, fwe_worker_event,
+    fwe_worker_free, fwe_worker_load, fwe_worker_new, fwe_worker_run, fwe_worker_set_framings,
+    fwe_worker_set_memory, fwe_worker_set_mirror, fwe_worker_set_schedules, fwe_worker_stats,
+    fwe_worker_stop, fwe_worker_wake,
 };
 use crate::pools::Pools;
 
@@ -106,6 +106,13 @@ impl Worker {
     pub fn set_schedules(&self, schedules: &fwe_schedules) {
         // SAFETY: as the caller says.
         unsafe { fwe_worker_set_schedules(self.as_ptr(), schedules) };
+    }
+
+    /// It lives until another one is no longer used.
+    pub fn set_mirror(&self, mirror: Option<&fwe_mirror>) {
+        let mirror = mirror.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: as the caller says.
+        unsafe { fwe_worker_set_mirror(self.as_ptr(), mirror) };
     }
 
     /// Packets of the watched tuple that it forwarded, by `struct fw_tuple` and port.

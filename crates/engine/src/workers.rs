@@ -12,12 +12,13 @@ use freeway_api::schedule::{ClassCounts, Schedule as Described};
 
 use crate::exits::Exits;
 use crate::ffi::{
-    FWE_PATH_KERNEL, FWE_PATH_OTHER, FWE_PATH_PLAIN, fw_engine_framings, fwe_clock, fwe_config,
-    fwe_exits_exception, fwe_exits_source, fwe_framings_free, fwe_framings_new, fwe_memory,
-    fwe_port, fwe_stats, fwe_tsc_hz,
+    FWE_PATH_KERNEL, FWE_PATH_MIRROR, FWE_PATH_OTHER, FWE_PATH_PLAIN, fw_engine_framings,
+    fwe_clock, fwe_config, fwe_exits_exception, fwe_exits_source, fwe_framings_free,
+    fwe_framings_new, fwe_memory, fwe_port, fwe_stats, fwe_tsc_hz,
 };
 use crate::lanes::{Lanes, sourcing};
 use crate::memory::Memory;
+use crate::mirror::Mirror;
 use crate::pools::Pools;
 use crate::port::Port;
 use crate::schedule::Schedule;
@@ -88,6 +89,7 @@ pub(crate) struct Workers {
     workers: Vec<Worker>,
     framings: Framings,
     schedulers: Schedulers,
+    mirror: Option<Mirror>,
     table: Used,
     clock: Clock,
     cpus: Vec<u32>,
@@ -142,6 +144,7 @@ impl Workers {
             workers,
             framings: Framings(std::ptr::null_mut()),
             schedulers: Schedulers::none(),
+            mirror: None,
             table,
             clock,
             cpus,
@@ -248,6 +251,15 @@ impl Workers {
         refused
     }
 
+    /// What is copied for who looks on; returns when what was copied before is not any more.
+    pub fn set_mirror(&mut self, mirror: Option<Mirror>) {
+        for worker in &self.workers {
+            worker.set_mirror(mirror.as_ref().map(Mirror::given));
+        }
+        self.wait();
+        self.mirror = mirror;
+    }
+
     /// What has become of the frames of each scheduler's classes.
     pub fn class_counts(&self) -> impl Iterator<Item = Vec<ClassCounts>> {
         self.schedulers.counts()
@@ -324,6 +336,9 @@ impl Workers {
             tx_dropped: sum(|stats| stats.tx_dropped),
             copied: sum(|stats| stats.copied),
             not_copied: sum(|stats| stats.not_copied),
+            mirrored: sum(|stats| stats.mirrored),
+            not_mirrored: sum(|stats| stats.not_mirrored),
+            mirrors: self.mirror.as_ref().map_or(0, Mirror::rules),
             busy_permille: busy / workers.len().max(1) as u32,
             asleep_permille: asleep / workers.len().max(1) as u32,
             wakeups: sum(|stats| stats.slept.times),
@@ -367,6 +382,7 @@ fn model(all: &[fwe_stats]) -> Vec<PathCost> {
         (FWE_PATH_PLAIN, "plain"),
         (FWE_PATH_OTHER, "step_by_step"),
         (FWE_PATH_KERNEL, "kernel"),
+        (FWE_PATH_MIRROR, "mirror"),
     ];
     let cost = |path: u32| {
         let mut costs: Vec<u32> = all

@@ -16,6 +16,8 @@ mod dispatch;
 mod flood;
 #[path = "worker/hits.rs"]
 mod hits;
+#[path = "worker/mirrors.rs"]
+mod mirrors;
 #[path = "worker/rings.rs"]
 mod rings;
 #[path = "worker/schedule.rs"]

@@ -348,6 +348,9 @@ pub enum SteerCommand {
     /// Add a rule, behind all others unless told otherwise
     #[command(after_help = STEER_HELP)]
     Add(SteerAddArgs),
+    /// Add a rule by which the engine copies frames to another of its ports, for who looks on
+    #[command(after_help = MIRROR_HELP)]
+    Mirror(SteerMirrorArgs),
     /// Delete a rule by its number
     Delete {
         /// As `freeway steer list` shows it
@@ -422,6 +425,33 @@ pub struct SteerAddArgs {
     #[command(flatten)]
     pub show: ShowArgs,
 }
+
+/// Arguments of `steer mirror`.
+#[derive(Debug, Args)]
+pub struct SteerMirrorArgs {
+    /// The engine's port that has the copies
+    #[arg(value_name = "PORT")]
+    pub mirror: String,
+    /// Where, and which frames, as pairs of words
+    #[arg(value_name = "FILTER", required = true)]
+    pub filter: Vec<String>,
+    /// Its number; that rule and those behind it move on
+    #[arg(long, value_name = "NUMBER")]
+    pub at: Option<usize>,
+    #[command(flatten)]
+    pub show: ShowArgs,
+}
+
+const MIRROR_HELP: &str = "\
+Filter, all of which must hold, for either direction, of a frame as it is on the port's wire:
+  port NAME                port of the engine's own at which it comes in or leaves; required
+  proto tcp|udp|icmp|icmpv6|esp|gre
+  src ADDRESS[/LENGTH]
+  dst ADDRESS[/LENGTH]
+  sport PORT[-PORT]
+  dport PORT[-PORT]
+
+Example: freeway steer mirror ids0 port lan0 proto tcp dport 443";
 
 const STEER_HELP: &str = "\
 Filter, all of which must hold, for either direction of a conversation as it comes in:

@@ -51,6 +51,7 @@ fn run(command: Command) -> Result<(), Stop> {
         Command::Off(args) => show::switch(&args, false),
         Command::Steer(SteerCommand::List(args)) => show::steer(&args, None),
         Command::Steer(SteerCommand::Add(args)) => show::steer_add(args),
+        Command::Steer(SteerCommand::Mirror(args)) => show::steer_mirror(args),
         Command::Steer(SteerCommand::Delete { number, show }) => {
             show::steer(&show, Some(&SteerChange::Delete { number }))
         }

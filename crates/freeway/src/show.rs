@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::cli::{
     DoctorArgs, ExplainArgs, FlowsArgs, HostsArgs, RoutesArgs, ShowArgs, StatsArgs, StatusArgs,
-    SteerAddArgs, TopArgs, UpgradeArgs,
+    SteerAddArgs, SteerMirrorArgs, TopArgs, UpgradeArgs,
 };
 use crate::doctor;
 use crate::doctor::report::Severity;
@@ -220,6 +220,15 @@ pub fn steer_add(args: SteerAddArgs) -> Result<(), Stop> {
     let usage = |what| Stop::new(Exit::Usage, what);
     let filter = freeway_api::filter::parse(&args.filter).map_err(usage)?;
     let rule = SteerRule::of(args.path, filter).map_err(usage)?;
+    let at = args.at;
+    steer(&args.show, Some(&SteerChange::Add { rule, at }))
+}
+
+/// `freeway steer mirror`.
+pub fn steer_mirror(args: SteerMirrorArgs) -> Result<(), Stop> {
+    let usage = |what| Stop::new(Exit::Usage, what);
+    let filter = freeway_api::filter::parse(&args.filter).map_err(usage)?;
+    let rule = SteerRule::to_mirror(args.mirror, filter).map_err(usage)?;
     let at = args.at;
     steer(&args.show, Some(&SteerChange::Add { rule, at }))
 }

@@ -164,7 +164,13 @@ pub(crate) fn real_time(pid: i32, priority: i32) -> Result<(), LabError> {
     } else {
         Err(io::Error::last_os_error())
     };
-    result.context("set the priority of a thread")
+    let hint = match &result {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            " (a control group whose cpu.rt_runtime_us is 0 permits none)"
+        }
+        _ => "",
+    };
+    result.context(format!("set the priority of a thread{hint}"))
 }
 
 /// A /sys that shows the calling thread's network namespace, to this thread alone.

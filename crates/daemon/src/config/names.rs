@@ -79,7 +79,10 @@ impl Config {
         }
         let excluded = self.policy.exclude.iter().map(|e| ("exclude", &e.port));
         let steered = self.policy.steer.iter().map(|rule| ("steer", &rule.port));
-        let lists = excluded.zip(0..).chain(steered.zip(0..));
+        // a mirror's are the engine's, which it brings along
+        let steered = steered.zip(0..).zip(&self.policy.steer);
+        let steered = steered.filter(|(_, rule)| rule.mirror.is_none());
+        let lists = excluded.zip(0..).chain(steered.map(|(list, _)| list));
         for ((list, ports), number) in lists {
             for (name, at) in ports.iter().zip(0..) {
                 let (number, at) = (format!("{number}"), format!("{at}"));

@@ -78,9 +78,11 @@ pub(super) fn policy(config: &Config, mirror: &Mirror) -> Policy {
         ifindex: (!s.port.is_empty())
             .then(|| s.port.iter().flat_map(|name| named(name, links)).collect()),
     };
-    let steering = |rule: &SteerRule| Steering {
-        flows: selection(&rule.flows()),
-        engine: rule.path == SteerPath::Engine,
+    let steering = |rule: &SteerRule| {
+        Some(Steering {
+            flows: selection(&rule.flows()),
+            engine: rule.path? == SteerPath::Engine,
+        })
     };
     Policy {
         tcp: config.policy.tcp,
@@ -90,7 +92,7 @@ pub(super) fn policy(config: &Config, mirror: &Mirror) -> Policy {
         gre: config.policy.tunnels,
         multicast: config.policy.multicast,
         exclude: config.policy.exclude.iter().map(selection).collect(),
-        steer: config.policy.steer.iter().map(steering).collect(),
+        steer: config.policy.steer.iter().filter_map(steering).collect(),
     }
 }
 

@@ -5,6 +5,7 @@
 mod dispatch;
 mod framings;
 mod heard;
+mod mirrors;
 mod schedules;
 mod shapers;
 mod shared;
@@ -15,6 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use freeway_abi::{fw_framed, fw_framing};
+use freeway_api::SteerRule;
 use freeway_api::engine::EngineStatus;
 use freeway_api::schedule::ClassCounts;
 use freeway_cmm::Served;
@@ -47,6 +49,8 @@ struct There {
     socket: OwnedFd,
     framings: Told,
     schedules: schedules::Told,
+    /// The rules by which it copies.
+    mirrors: Vec<SteerRule>,
     /// Of its schedulers, by port.
     classes: BTreeMap<u32, Vec<ClassCounts>>,
 }

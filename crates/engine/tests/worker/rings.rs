@@ -12,6 +12,7 @@ use freeway_abi::{
 };
 use freeway_engine::eal::Eal;
 use freeway_engine::ffi;
+use freeway_engine::mirror::Mirror;
 use freeway_lookup::{Memory, Pages};
 
 /// Flows and next hops.
@@ -257,6 +258,13 @@ impl Between {
     pub fn copy(&self, output: u32, inputs: u64, pool: *mut ffi::rte_mempool) {
         // SAFETY: the worker does nothing meanwhile; the pool stays.
         unsafe { ffi::fwe_worker_copy(self.worker, output, inputs, pool) };
+    }
+
+    /// What is copied for who looks on; it stays as long as this, or until the next one.
+    pub fn mirror(&self, mirror: Option<&Mirror>) {
+        let given = mirror.map_or(ptr::null(), |mirror| ptr::from_ref(mirror.given()));
+        // SAFETY: the worker does nothing meanwhile.
+        unsafe { ffi::fwe_worker_set_mirror(self.worker, given) };
     }
 
     /// Flows and next hops 1, 2, ...

@@ -306,6 +306,13 @@ fn engine(engine: &EngineStatus) -> String {
     ];
     words.extend(super::cores(counts));
     words.extend(dispatch(counts));
+    if counts.mirrors > 0 || counts.mirrored > 0 {
+        words.push(format!(
+            "{} copied by {}",
+            plural(counts.mirrored, "frame"),
+            plural(counts.mirrors.into(), "mirror rule")
+        ));
+    }
     for (number, what) in [
         (counts.exceptions_dropped, "for the kernel found no room"),
         (counts.tx_dropped, "were not taken by a port"),
@@ -315,6 +322,7 @@ fn engine(engine: &EngineStatus) -> String {
             "were to be copied to another node and were handed over",
         ),
         (counts.dispatch_dropped, "found a worker's ring full"),
+        (counts.not_mirrored, "could not be copied to a mirror"),
     ] {
         if number > 0 {
             words.push(format!("{} {what}", plural(number, "frame")));

@@ -9,7 +9,7 @@ use freeway_api::Steering;
 pub fn steering(steering: &Steering) -> String {
     let mut text = String::new();
     for (rule, number) in steering.rules.iter().zip(1..) {
-        let _ = writeln!(text, "{number}  {:<6}  {}", rule.path.name(), rule.words());
+        let _ = writeln!(text, "{number}  {:<6}  {}", rule.aim(), rule.words());
     }
     let ports = match steering.ports.is_empty() {
         true => "no port is shared with an engine now: all is XDP's".to_owned(),

@@ -67,8 +67,11 @@ impl Engine {
                     socket,
                     framings: Told::default(),
                     schedules: schedules::Told::default(),
+                    mirrors: Vec::new(),
                     classes: BTreeMap::new(),
                 });
+                // another daemon's may still be its
+                self.give_mirrors();
             }
             Notice::Counts(counts) => {
                 if let Some(there) = &mut self.cores.there {
