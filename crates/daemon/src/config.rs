@@ -464,6 +464,12 @@ mod tests {
                 "policy.steer number 1: it has neither path nor mirror",
             ),
             (
+                "[[policy.steer]]\nmirror = \"a\"\nport = [\"b\"]\n\
+                 [engine.port.a]\nvdev = \"x\"\n[engine.port.b]\naf_xdp = true\n",
+                ":1:1: ",
+                "policy.steer number 1: port: b is the kernel's",
+            ),
+            (
                 "[[policy.steer]]\npath = \"tc\"\n",
                 ":2:8: key `path`",
                 "unknown variant `tc`, expected `engine` or `xdp`",

@@ -63,7 +63,8 @@ fn dropped(fanout: &Fanout) -> u64 {
     all.map(dropped_at).sum()
 }
 
-/// The last receiver leaves and comes back under load. The others get each frame.
+/// The last receiver leaves and comes back under load. The others get each frame, but for those that the kernel copies while
+/// it writes the route: it writes in place, and for a moment the route has no output (`ipmr_update_thresholds()`).
 fn come_and_go(fanout: &Fanout, family: Family) {
     let flow = fanout.flow(family, 80);
     let all: Vec<usize> = (0..RECEIVERS).collect();
@@ -75,8 +76,15 @@ fn come_and_go(fanout: &Fanout, family: Family) {
     let before = dropped(fanout);
     let load = Load::paced(Until::Stopped, 5000).on_cpu(1).ahead();
     let running = generator.start(load).unwrap();
+    let mut copied_meanwhile = 0;
+    // what had not been copied before, and was sent before the route was written, and one that is no longer in either
+    let mut serve = |receivers: &[usize]| {
+        let before = arrived(first);
+        fanout.serve(&flow, receivers).unwrap();
+        copied_meanwhile += generator.frames().unwrap().saturating_sub(before) + 1;
+    };
     for _ in 0..20 {
-        fanout.serve(&flow, &all[..RECEIVERS - 1]).unwrap();
+        serve(&all[..RECEIVERS - 1]);
         // what was on its way
         let count = until("what was on its way", PATIENCE, || {
             let (others, count) = (arrived(first), arrived(last));
@@ -89,7 +97,7 @@ fn come_and_go(fanout: &Fanout, family: Family) {
         });
         let after = arrived(last);
         assert_eq!(count, after, "{family:?}: served after it has left");
-        fanout.serve(&flow, &all).unwrap();
+        serve(&all);
         until("who has come back", PATIENCE, || {
             (arrived(last) > after).then_some(())
         });
@@ -98,9 +106,12 @@ fn come_and_go(fanout: &Fanout, family: Family) {
     let lost = until("all that was sent", PATIENCE, || {
         let others = &sinks[..RECEIVERS - 1];
         let lost: u64 = others.iter().map(|sink| sent - arrived(sink)).sum();
-        (lost <= dropped(fanout) - before).then_some(lost)
+        let most = dropped(fanout) - before + copied_meanwhile * others.len() as u64;
+        (lost <= most).then_some(lost)
     });
-    println!("{family:?}: of {sent} frames rings lost {lost}");
+    println!(
+        "{family:?}: of {sent} frames {lost} copies were lost, {copied_meanwhile} frames came beside a write"
+    );
     for (i, sink) in sinks.iter().enumerate() {
         let (counts, flow) = (sink.counts().unwrap(), sink.flow(0).unwrap());
         assert_eq!(counts.bad_ip_checksum + counts.bad_l4_checksum, 0);
