@@ -99,8 +99,10 @@ enum fwe_path {
 	FWE_PATH_PLAIN = 0,  /* a hit that goes the straight way */
 	FWE_PATH_OTHER = 1,  /* one that goes step by step */
 	FWE_PATH_KERNEL = 2, /* what is not forwarded */
-	FWE_PATH_MIRROR = 3, /* beside one of these: a copy, see mirror.h */
-	FWE_PATHS = 4,
+	/* beside one of these */
+	FWE_PATH_MIRROR = 3,   /* a copy, see mirror.h */
+	FWE_PATH_SCHEDULE = 4, /* it waits in a scheduler: put and taken */
+	FWE_PATHS = 5,
 };
 
 /* Cycles that a frame is charged with beside, in 16ths: a simulated load of the bench's. */

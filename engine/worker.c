@@ -32,14 +32,14 @@ enum {
 	   end. */
 	FWE_SHAPED_BURSTS = 4,
 	FWE_MODEL_MAX = 1 << 28,
+	/* Frames put into a scheduler, of which a mean is kept. */
+	FWE_MODEL_PUTS = 4096,
 };
 
 /* Until something is measured, in 16ths of a cycle. */
 static const __u32 fwe_model_prior[FWE_PATHS] = {
-	[FWE_PATH_PLAIN] = 16 * 150,
-	[FWE_PATH_OTHER] = 16 * 400,
-	[FWE_PATH_KERNEL] = 16 * 600,
-	[FWE_PATH_MIRROR] = 16 * 150,
+	[FWE_PATH_PLAIN] = 16 * 150,  [FWE_PATH_OTHER] = 16 * 400,    [FWE_PATH_KERNEL] = 16 * 600,
+	[FWE_PATH_MIRROR] = 16 * 150, [FWE_PATH_SCHEDULE] = 16 * 150,
 };
 
 /* Frames on their way to a port. */
@@ -52,6 +52,9 @@ struct fwe_output {
 /* A scheduler, and what it has let go that its port has not taken yet. */
 struct fwe_shaped {
 	struct fwe_schedule *schedule;
+	/* of the last frames that were put into it */
+	__u64 put_cycles;
+	__u32 put_frames;
 	__u32 count;
 	struct rte_mbuf *frame[FWE_BURST_MAX];
 };
@@ -94,7 +97,7 @@ struct fwe_worker {
 	__u64 shaped_ports; /* that have a scheduler */
 	const struct fwe_mirror *mirrors_with;
 	__u64 mirrored_ports; /* what passes them may be copied */
-	__u64 mirror_cycles;  /* of the burst that is under way */
+	__u64 beside_cycles;  /* of the burst that is under way, for copies and schedulers */
 	__u32 charged;        /* its frames have buckets */
 	__u32 entered;        /* by this thread */
 	__u64 load[FW_BUCKETS];
@@ -477,6 +480,47 @@ static __always_inline void fwe_charge(struct fwe_worker *worker, __u32 bucket, 
 	worker->stats.charged += cost;
 }
 
+/* How many of the frames pass a scheduler at once: the first ones. Others wait, or are dropped. */
+static __noinline __u32 fwe_shaped_put(struct fwe_worker *worker, __u32 number, const __u16 *leaves,
+				       struct rte_mbuf **frames, __u32 count)
+{
+	struct fwe_shaped *shaped = &worker->shaped[number];
+	__u64 since = rte_rdtsc(), spent;
+	__u32 passing = fwe_schedule_put(shaped->schedule, leaves, frames, count, worker->now_ns);
+
+	spent = rte_rdtsc() - since;
+	worker->beside_cycles += spent;
+	shaped->put_cycles += spent;
+	shaped->put_frames += count;
+	if (shaped->put_frames > FWE_MODEL_PUTS) {
+		shaped->put_cycles /= 2;
+		shaped->put_frames /= 2;
+	}
+	return passing;
+}
+
+/* The same, of an output that may have none. */
+static __always_inline __u32 fwe_shape(struct fwe_worker *worker, __u32 number, const __u16 *leaves,
+				       struct rte_mbuf **frames, __u32 count)
+{
+	if (fw_likely(!(worker->shaped_ports >> number & 1)))
+		return count;
+	return fwe_shaped_put(worker, number, leaves, frames, count);
+}
+
+/* Frames that are due at an output. */
+static __u32 fwe_shaped_take(struct fwe_worker *worker, struct fwe_shaped *shaped)
+{
+	__u64 since = rte_rdtsc(), spent;
+	__u32 count = fwe_schedule_take(shaped->schedule, shaped->frame, FWE_BURST, worker->now_ns);
+
+	spent = rte_rdtsc() - since;
+	if (shaped->put_frames)
+		spent += shaped->put_cycles * count / shaped->put_frames;
+	fwe_model_note(&worker->stats, FWE_PATH_SCHEDULE, spent, count);
+	return count;
+}
+
 static __noinline void fwe_take_mirror(struct fwe_worker *worker, const struct fwe_mirror *mirror)
 {
 	worker->mirrored_ports = mirror ? fwe_mirror_ports(mirror) : 0;
@@ -489,11 +533,8 @@ static void fwe_mirror_send(struct fwe_worker *worker, __u32 number, struct rte_
 {
 	/* of no class: as whatever names none */
 	static const __u16 leaves[FWE_BURST_MAX];
-	__u32 passing = count, sent;
+	__u32 passing = fwe_shape(worker, number, leaves, copies, count), sent;
 
-	if (worker->shaped_ports >> number & 1)
-		passing = fwe_schedule_put(worker->shaped[number].schedule, leaves, copies, count,
-					   worker->now_ns);
 	sent = passing ? fwe_transmit(&worker->port[number], copies, passing) : 0;
 	worker->stats.mirrored += count - passing + sent;
 	worker->stats.not_mirrored += passing - sent;
@@ -504,7 +545,7 @@ static void fwe_mirror_send(struct fwe_worker *worker, __u32 number, struct rte_
 static __noinline void fwe_mirror(struct fwe_worker *worker, __u32 number,
 				  struct rte_mbuf *const *frames, __u32 count)
 {
-	__u64 since = rte_rdtsc(), spent;
+	__u64 since = rte_rdtsc(), before = worker->beside_cycles, spent;
 	struct fwe_mirrored copies;
 	__u32 first = 0;
 
@@ -519,7 +560,7 @@ static __noinline void fwe_mirror(struct fwe_worker *worker, __u32 number,
 		first = i + 1;
 	}
 	spent = rte_rdtsc() - since;
-	worker->mirror_cycles += spent;
+	worker->beside_cycles = before + spent;
 	/* what it takes to find that a frame is nobody's is a part of it */
 	if (copies.count)
 		fwe_model_note(&worker->stats, FWE_PATH_MIRROR, spent, copies.count);
@@ -545,8 +586,7 @@ static __noinline __u32 fwe_shaped_send(struct fwe_worker *worker)
 			__u32 sent;
 
 			if (!shaped->count) {
-				shaped->count = fwe_schedule_take(shaped->schedule, shaped->frame,
-								  FWE_BURST, worker->now_ns);
+				shaped->count = fwe_shaped_take(worker, shaped);
 				fwe_mirror_look(worker, number, shaped->frame, shaped->count);
 			}
 			if (!shaped->count)
@@ -583,15 +623,10 @@ static __always_inline void fwe_send_now(struct fwe_worker *worker, __u32 number
 static __always_inline void fwe_send(struct fwe_worker *worker, __u32 number)
 {
 	struct fwe_output *output = &worker->output[number];
+	__u32 passing = fwe_shape(worker, number, output->leaf, output->frame, output->count);
 
-	if (fw_unlikely(worker->shaped_ports >> number & 1)) {
-		__u32 all = output->count;
-
-		output->count = fwe_schedule_put(worker->shaped[number].schedule, output->leaf,
-						 output->frame, all, worker->now_ns);
-		worker->stats.sent += all - output->count;
-	}
-	fwe_send_now(worker, number, output->frame, output->count);
+	worker->stats.sent += output->count - passing;
+	fwe_send_now(worker, number, output->frame, passing);
 	output->count = 0;
 }
 
@@ -760,8 +795,7 @@ static __noinline __u32 fwe_source_look(struct fwe_worker *worker, const struct 
 
 		for (__u32 i = 0; i < count; i++)
 			leaves[i] = frames[i]->hash.usr;
-		passing = fwe_schedule_put(worker->shaped[port->number].schedule, leaves, frames,
-					   count, worker->now_ns);
+		passing = fwe_shaped_put(worker, port->number, leaves, frames, count);
 	}
 	fwe_mirror_look(worker, port->number, frames, passing);
 	sent = passing ? fwe_transmit(port, frames, passing) : 0;
@@ -819,10 +853,10 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 		now = rte_rdtsc();
 		spent = now - since;
 		stats->cycles += spent;
-		if (fw_unlikely(worker->mirrored_ports)) {
-			/* what copies take is no path's */
-			spent -= worker->mirror_cycles < spent ? worker->mirror_cycles : spent;
-			worker->mirror_cycles = 0;
+		if (fw_unlikely(worker->beside_cycles)) {
+			/* what copies and schedulers take is no path's */
+			spent -= worker->beside_cycles < spent ? worker->beside_cycles : spent;
+			worker->beside_cycles = 0;
 		}
 		stats->bursts++;
 		stats->ahead += ahead;
@@ -838,7 +872,7 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 
 		if (moved)
 			stats->cycles += rte_rdtsc() - since;
-		worker->mirror_cycles = 0;
+		worker->beside_cycles = 0;
 		all += moved;
 	}
 	stats->events_lost = worker->events.lost;

@@ -572,7 +572,7 @@ pub struct PortDispatch {
 /// What a frame of a path costs a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathCost {
-    /// `plain`, `step_by_step` or `kernel`; `mirror`: beside one of these, for a copy.
+    /// `plain`, `step_by_step` or `kernel`; beside one of these `mirror`, for a copy, and `schedule`, for a scheduler's queue.
     pub path: String,
     /// Cycles.
     pub cycles: u32,

@@ -96,6 +96,7 @@ fn in_and_out(rings: *mut ffi::fwe_rings) {
     let copies = pool(255);
     let (mut between, flow) = worker(rings);
     let frames = mixture(&flow);
+    let prior = between.stats().model[ffi::FWE_PATH_MIRROR as usize];
     let plain = pass(&mut between, &frames);
     assert_eq!((plain.wan.len(), plain.kernel.len()), (8, 16));
     assert_eq!(plain.copies, Vec::<Vec<u8>>::new());
@@ -108,6 +109,8 @@ fn in_and_out(rings: *mut ffi::fwe_rings) {
     assert_eq!(passed.copies, frames);
     assert_eq!((&passed.wan, &passed.kernel), (&plain.wan, &plain.kernel));
     assert_eq!(between.stats().mirrored, 24);
+    let model = between.stats().model[ffi::FWE_PATH_MIRROR as usize];
+    assert_ne!(model, prior, "what a copy costs was measured");
 
     // as it leaves
     let at_wan = mirror(&[r#"{"mirror": "ids0", "port": ["wan0"]}"#], copies);
