@@ -14,6 +14,48 @@ struct fwe_mirror_key {
 	__u8 has_ports; /* no fragment has */
 };
 
+enum {
+	/* Extension headers that are looked behind. */
+	FWE_MIRROR_EXTENSIONS_MAX = 8,
+	FWE_MIRROR_HOP_BY_HOP = 0,
+	FWE_MIRROR_ROUTING = 43,
+	FWE_MIRROR_FRAGMENT = 44,
+	FWE_MIRROR_AUTHENTICATION = 51,
+	FWE_MIRROR_DESTINATION = 60,
+};
+
+/*
+ * Behind IPv6's extension headers (RFC 8200, RFC 4302). NULL: it is a fragment, or there are too
+ * many; *proto is the last one that was seen.
+ */
+static const __u8 *fwe_mirror_payload6(const __u8 *at, const __u8 *end, __u8 *proto)
+{
+	for (int i = 0; i < FWE_MIRROR_EXTENSIONS_MAX; i++) {
+		__u32 len;
+
+		if (*proto != FWE_MIRROR_HOP_BY_HOP && *proto != FWE_MIRROR_ROUTING &&
+		    *proto != FWE_MIRROR_FRAGMENT && *proto != FWE_MIRROR_AUTHENTICATION &&
+		    *proto != FWE_MIRROR_DESTINATION)
+			return at;
+		if (end - at < 8)
+			return NULL;
+		if (*proto == FWE_MIRROR_FRAGMENT) {
+			*proto = at[0];
+			/* more fragments, or not the first one */
+			if (fwe_hash_u16(at + 2) & 0xfff9)
+				return NULL;
+			at += 8;
+			continue;
+		}
+		len = *proto == FWE_MIRROR_AUTHENTICATION ? (at[1] + 2) * 4 : (at[1] + 1) * 8;
+		*proto = at[0];
+		if (end - at < len)
+			return NULL;
+		at += len;
+	}
+	return NULL;
+}
+
 static struct fwe_mirror_key fwe_mirror_key(const __u8 *data, const __u8 *end)
 {
 	struct fwe_mirror_key key = {};
@@ -29,6 +71,8 @@ static struct fwe_mirror_key fwe_mirror_key(const __u8 *data, const __u8 *end)
 	key.addr[0] = p.ip + (p.v6 ? 8 : 12);
 	key.addr[1] = p.ip + (p.v6 ? 24 : 16);
 	payload = fwe_hash_payload(p, &key.proto);
+	if (p.v6)
+		payload = fwe_mirror_payload6(payload, end, &key.proto);
 	if (payload && fwe_hash_has_ports(key.proto) && end - payload >= 4) {
 		key.has_ports = 1;
 		key.port[0] = fwe_hash_u16(payload);
@@ -68,10 +112,10 @@ static int fwe_mirror_takes(const struct fwe_mirror_rule *rule, const struct fwe
 {
 	const struct fwe_mirror_end *src = &rule->src, *dst = &rule->dst;
 
-	if (!rule->proto && !src->nets_count && !src->ports_count && !dst->nets_count &&
-	    !dst->ports_count)
+	if (rule->proto == FWE_MIRROR_ANY_PROTO && !src->nets_count && !src->ports_count &&
+	    !dst->nets_count && !dst->ports_count)
 		return 1;
-	if (!key->addr[0] || (rule->proto && rule->proto != key->proto))
+	if (!key->addr[0] || (rule->proto != FWE_MIRROR_ANY_PROTO && rule->proto != key->proto))
 		return 0;
 	return (fwe_mirror_is_end(src, key, 0) && fwe_mirror_is_end(dst, key, 1)) ||
 	       (fwe_mirror_is_end(src, key, 1) && fwe_mirror_is_end(dst, key, 0));

@@ -20,6 +20,10 @@ struct fwe_mirror_range {
 	__u16 last;
 };
 
+enum fwe_mirror_const {
+	FWE_MIRROR_ANY_PROTO = 256,
+};
+
 /* What one end of a packet has to be; a list without entries: anything. */
 struct fwe_mirror_end {
 	const struct fwe_mirror_net *nets;
@@ -35,7 +39,7 @@ struct fwe_mirror_end {
 struct fwe_mirror_rule {
 	__u64 at;     /* a mask of ports, by number */
 	__u32 target; /* number of the port of the copies */
-	__u32 proto;  /* of IP; 0: any */
+	__u32 proto;  /* of IP, behind IPv6's extension headers; or FWE_MIRROR_ANY_PROTO */
 	struct fwe_mirror_end src;
 	struct fwe_mirror_end dst;
 };

@@ -569,7 +569,7 @@ static __noinline void fwe_mirror(struct fwe_worker *worker, __u32 number,
 static __always_inline void fwe_mirror_look(struct fwe_worker *worker, __u32 number,
 					    struct rte_mbuf *const *frames, __u32 count)
 {
-	if (fw_unlikely(worker->mirrored_ports >> number & 1))
+	if (fw_unlikely(worker->mirrored_ports >> number & 1) && count)
 		fwe_mirror(worker, number, frames, count);
 }
 
@@ -790,6 +790,8 @@ static __noinline __u32 fwe_source_look(struct fwe_worker *worker, const struct 
 		worker->config.source(worker->config.context, port, frames, worker->config.burst);
 	__u32 passing = count, sent;
 
+	if (!count)
+		return 0;
 	if (worker->shaped_ports >> port->number & 1) {
 		__u16 leaves[FWE_BURST_MAX];
 
@@ -830,6 +832,7 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 	mirror = __atomic_load_n(&worker->mirror, __ATOMIC_ACQUIRE);
 	if (fw_unlikely(mirror != worker->mirrors_with))
 		fwe_take_mirror(worker, mirror);
+	worker->beside_cycles = 0;
 	if (fw_unlikely(worker->shaped_ports))
 		worker->now_ns = ((unsigned __int128)since * worker->ns_per_cycle) >> 32;
 	for (__u32 i = 0; i < worker->config.ports_count; i++) {
@@ -872,7 +875,6 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 
 		if (moved)
 			stats->cycles += rte_rdtsc() - since;
-		worker->beside_cycles = 0;
 		all += moved;
 	}
 	stats->events_lost = worker->events.lost;

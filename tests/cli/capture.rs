@@ -317,23 +317,21 @@ fn a_capture_is_of_what_is_wanted_and_ends_by_itself() {
     // whoever else may use the socket
     let socket = &case.router.files()[0];
     std::fs::set_permissions(socket, Permissions::from_mode(0o666)).unwrap();
-    let mut curl = Command::new("setpriv");
-    curl.args([
-        "--reuid=65534",
-        "--regid=65534",
-        "--clear-groups",
-        "curl",
-        "--silent",
-    ])
-    .args([
-        "--data",
-        "{}",
-        "http://localhost/v1/capture",
-        "--unix-socket",
-    ])
-    .arg(socket);
-    let answer = String::from_utf8(curl.output().unwrap().stdout).unwrap();
-    assert!(answer.contains("only root"), "{answer}");
+    for (what, data) in [
+        ("capture", "{}"),
+        (
+            "steer",
+            r#"{"add": {"rule": {"mirror": "wan0", "port": ["lan0"]}}}"#,
+        ),
+    ] {
+        let mut curl = Command::new("setpriv");
+        curl.args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+            .args(["curl", "--silent", "--data", data, "--unix-socket"])
+            .arg(socket)
+            .arg(format!("http://localhost/v1/{what}"));
+        let answer = String::from_utf8(curl.output().unwrap().stdout).unwrap();
+        assert!(answer.contains("only root"), "{what}: {answer}");
+    }
 
     // a reader that is killed, and then a daemon that is
     let mut killed = case.capture("killed", &[]);

@@ -47,7 +47,9 @@ impl Site {
         ];
         let config = take_ports_of(router, 0, Device::AfPacket, &faces);
         let engine = Engine::start(&lab, &config);
-        tool("ip link set ids0 addrgenmode none up");
+        until("the mirror's TAP", PATIENCE, || {
+            router.tool("ip link set ids0 addrgenmode none up").ok()
+        });
         let port = Port {
             netns: looker.clone(),
             name: "look0".into(),
@@ -113,6 +115,7 @@ impl Site {
             ends.0.recv(&mut room).unwrap();
         }
         let expected = if wanted { 2 * DATAGRAMS as usize } else { 1 };
+        // a copy is sent ahead of its frame, which has arrived
         let patience = if wanted {
             PATIENCE
         } else {
@@ -190,7 +193,7 @@ fn what_is_on_a_ports_wire_is_copied() {
     };
     refused("mirror ids0 proto udp", "names in port");
     refused("mirror ids1 port lan0", "[engine.port.ids1]");
-    refused("mirror ids0 port ids0", "copies of its own");
+    refused("mirror ids0 port ids0", "copies as well");
 
     // a daemon that goes leaves the engine its rules, until another one says otherwise
     site.until_rules(0);

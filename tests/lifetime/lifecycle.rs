@@ -101,7 +101,7 @@ fn a_stopped_daemon_is_noticed_by_the_data_plane() {
         // two seconds, and what the clock of the data plane may be late
         thread::sleep(Duration::from_millis(2100));
         for when in ["is", "stays"] {
-            let share = bench.kernel_share(Duration::from_millis(300));
+            let share = bench.kernel_share_of_arrivals();
             assert!(share > 0.9, "the kernel's share {when} {share}");
         }
         router.signal(Signal::SIGCONT);

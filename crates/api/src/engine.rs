@@ -14,6 +14,9 @@ use crate::schedule::{ClassCounts, Schedule, ScheduleConfig};
 /// Longest message, bytes.
 pub const MESSAGE_MAX: usize = 1 << 16;
 
+/// Another one whenever messages change: builds that do not understand each other say so.
+pub const MESSAGES: u32 = 1;
+
 /// Most framings at the engine's ports (`FWE_FRAMINGS_MAX`).
 pub const FRAMINGS_MAX: usize = 400;
 
@@ -309,6 +312,8 @@ pub enum Said {
     Scheduled(Scheduled),
     /// Every second, of each port with a scheduler: what has become of its classes' frames.
     Classes(Vec<ClassCounts>),
+    /// It copies by the rules of that number, and no longer by those before.
+    Mirrored(Mirrored),
 }
 
 /// Packets of a tuple that is watched, at a port.
@@ -329,6 +334,9 @@ pub struct WatchedFast {
 pub struct Hello {
     /// `freeway_abi::DIGEST` of its build.
     pub abi: u64,
+    /// [`MESSAGES`] of its build.
+    #[serde(default)]
+    pub messages: u32,
     /// Its version.
     pub version: String,
     /// Its DPDK's.
@@ -368,7 +376,7 @@ pub enum Answer {
     /// Later: these are the schedulers of your outputs, in the place of those before.
     Schedules(Schedules),
     /// Later: these rules copy frames, in the place of those before.
-    Mirrors(Vec<SteerRule>),
+    Mirrors(Mirrors),
 }
 
 /// `freeway engine dispatch PORT MODE`.
@@ -416,6 +424,26 @@ pub struct Scheduled {
     pub number: u64,
     /// Ports, by interface index, whose schedule it cannot go by; why, in words.
     pub refused: Vec<(u32, String)>,
+}
+
+/// Rules by which the engine copies frames for who looks on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mirrors {
+    /// What they are to be called.
+    pub number: u64,
+    /// Each with a mirror, in their order.
+    pub rules: Vec<SteerRule>,
+}
+
+/// What the engine made of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mirrored {
+    /// Of which ones.
+    pub number: u64,
+    /// By these nothing is copied: the rule and why, in words.
+    pub refused: Vec<String>,
 }
 
 /// The VLANs and PPPoE sessions at the engine's ports.
@@ -472,7 +500,7 @@ pub struct EngineCounts {
     pub not_copied: u64,
     /// Rules by which it copies frames for who looks on.
     pub mirrors: u32,
-    /// Copies that it sent.
+    /// Copies that it gave to their port.
     pub mirrored: u64,
     /// Copies that found no memory, or no room at their port.
     pub not_mirrored: u64,
@@ -657,6 +685,7 @@ mod tests {
     fn messages_read_as_they_were_written() {
         let hello = Said::Hello(Hello {
             abi: u64::MAX,
+            messages: MESSAGES,
             version: "1".into(),
             dpdk: "2".into(),
             pid: 3,

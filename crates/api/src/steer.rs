@@ -10,6 +10,8 @@ use crate::{FlowFilter, PortRange, Prefix, Proto};
 pub const MIRRORS_MAX: usize = 16;
 /// Most entries of each of their lists.
 pub const MIRROR_LIST_MAX: usize = 32;
+/// Most octets of all of them as JSON: one message to the engine.
+const MIRRORS_BYTES_MAX: usize = 48 << 10;
 
 /// Conversations, as the configuration names them: everything that is named must match, in either direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -173,11 +175,9 @@ impl SteerRule {
         }
         for port in &self.port {
             own(port).map_err(|why| format!("port: {why}"))?;
-            if port == mirror {
-                return Err(format!("mirror: {mirror} would have copies of its own"));
-            }
         }
         let lists = [
+            ("port", self.port.len()),
             ("src", self.src.len()),
             ("dst", self.dst.len()),
             ("sport", self.sport.len()),
@@ -220,12 +220,26 @@ pub fn check_rules(
     rules: &[SteerRule],
     owns: impl Fn(&str) -> Option<bool>,
 ) -> Result<(), (usize, String)> {
-    let mut mirrors = 0;
+    let (mut mirrors, mut bytes) = (0, 0);
     for (place, rule) in rules.iter().enumerate() {
-        rule.check(&owns).map_err(|why| (place, why))?;
-        mirrors += usize::from(rule.mirror.is_some());
+        let wrong = |why: String| Err((place, why));
+        rule.check(&owns).or_else(wrong)?;
+        let Some(mirror) = &rule.mirror else { continue };
+        if rules
+            .iter()
+            .any(|other| other.mirror.is_some() && other.port.contains(mirror))
+        {
+            return wrong(format!(
+                "mirror: a rule copies what is at {mirror}, which would be copies as well"
+            ));
+        }
+        mirrors += 1;
+        bytes += serde_json::to_string(rule).map_or(0, |text| text.len() + 1);
         if mirrors > MIRRORS_MAX {
-            return Err((place, format!("at most {MIRRORS_MAX} rules with mirror")));
+            return wrong(format!("at most {MIRRORS_MAX} rules with mirror"));
+        }
+        if bytes > MIRRORS_BYTES_MAX {
+            return wrong("the lists of rules with mirror are too long together".into());
         }
     }
     Ok(())
@@ -351,10 +365,7 @@ mod tests {
                 r#"{"mirror": "ids0", "port": ["eth1"]}"#,
                 "port: eth1 is the kernel's",
             ),
-            (
-                r#"{"mirror": "ids0", "port": ["ids0"]}"#,
-                "copies of its own",
-            ),
+            (r#"{"mirror": "ids0", "port": ["ids0"]}"#, "copies as well"),
             (&many, "dport: at most 32"),
         ] {
             let error = check(rule).unwrap_err();
@@ -366,10 +377,32 @@ mod tests {
             ..SteerRule::default()
         };
         assert_eq!(rule.aim(), "mirror ids0");
-        let rules = vec![rule; MIRRORS_MAX + 1];
-        let (place, why) = check_rules(&rules, owns).unwrap_err();
+        let error = |rules: &[SteerRule]| check_rules(rules, owns).unwrap_err();
+        let (place, why) = error(&vec![rule.clone(); MIRRORS_MAX + 1]);
         assert_eq!(place, MIRRORS_MAX);
         assert!(why.contains("at most 16"), "{why}");
+        // one's copies are not another one's frames
+        let onwards = SteerRule {
+            mirror: Some("lan0".into()),
+            port: vec!["ids0".into()],
+            ..SteerRule::default()
+        };
+        let (place, why) = error(&[rule.clone(), onwards]);
+        assert!(place == 0 && why.contains("what is at ids0"), "{why}");
+        let long: Prefix = "1111:2222:3333:4444:5555:6666:7777:8888".parse().unwrap();
+        let ports = PortRange {
+            first: 60000,
+            last: 60001,
+        };
+        let greatest = SteerRule {
+            src: vec![long; MIRROR_LIST_MAX],
+            dst: vec![long; MIRROR_LIST_MAX],
+            sport: vec![ports; MIRROR_LIST_MAX],
+            dport: vec![ports; MIRROR_LIST_MAX],
+            ..rule
+        };
+        let (_, why) = error(&vec![greatest; MIRRORS_MAX]);
+        assert!(why.contains("too long together"), "{why}");
     }
 
     #[test]

@@ -11,7 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use freeway_abi::DIGEST;
-use freeway_api::engine::{Answer, EngineCounts, Hello, Said, Scheduled, WatchedFast};
+use freeway_api::engine::{
+    Answer, EngineCounts, Hello, MESSAGES, Mirrored, Said, Scheduled, WatchedFast,
+};
 use freeway_api::handover;
 use freeway_api::schedule::ClassCounts;
 use nix::sys::socket::sockopt::{PeerCredentials, ReceiveTimeout, SendTimeout};
@@ -45,6 +47,8 @@ pub enum Notice {
     Scheduled(Scheduled),
     /// What has become of the frames of a port's classes.
     Classes(Vec<ClassCounts>),
+    /// What it made of mirrors.
+    Mirrored(Mirrored),
     /// It has gone.
     Gone,
 }
@@ -183,7 +187,7 @@ impl Guests {
             Ok(None) => return Ok(()),
             Err(error) => return Err(format!("it does not introduce itself: {error}")),
         };
-        if hello.abi != DIGEST {
+        if hello.abi != DIGEST || hello.messages != MESSAGES {
             return Err(format!(
                 "its version {} has another binary interface than this daemon's {}: install both of one version",
                 hello.version,
@@ -237,6 +241,7 @@ impl Guests {
                 Ok(Some((Said::Framed(number), _))) => Notice::Framed(number),
                 Ok(Some((Said::Scheduled(scheduled), _))) => Notice::Scheduled(scheduled),
                 Ok(Some((Said::Classes(classes), _))) => Notice::Classes(classes),
+                Ok(Some((Said::Mirrored(mirrored), _))) => Notice::Mirrored(mirrored),
                 Ok(Some((Said::Hello(_), _))) => return Err("it introduces itself twice".into()),
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(format!("it cannot be understood: {error}")),

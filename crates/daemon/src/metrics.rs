@@ -430,7 +430,7 @@ fn engine(page: &mut Page, status: &Status) {
         ),
         (
             "freeway_engine_mirrored_total",
-            "Copies of frames that the engine sent to mirrors.",
+            "Copies of frames that the engine gave to mirrors.",
             counts.mirrored,
         ),
         (

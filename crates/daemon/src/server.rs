@@ -89,13 +89,17 @@ async fn explain(State(engine): State<Engine>, body: Bytes) -> Response {
     answer(ask(&engine, patience, |reply| Request::Explain(query, reply)).await)
 }
 
+fn is_root(peer: Option<Extension<ConnectInfo<Peer>>>) -> bool {
+    peer.is_some_and(|Extension(ConnectInfo(peer))| peer.is_trusted())
+}
+
 /// What is in packets is not for all who may use the socket.
 async fn capture(
     State(engine): State<Engine>,
     peer: Option<Extension<ConnectInfo<Peer>>>,
     body: Bytes,
 ) -> Response {
-    if !peer.is_some_and(|Extension(ConnectInfo(peer))| peer.is_trusted()) {
+    if !is_root(peer) {
         return refusal(Failure::request(
             "only root may have packets captured",
             "become root",
@@ -126,11 +130,26 @@ async fn steering(State(engine): State<Engine>) -> Response {
     answer(ask(&engine, PATIENCE, |reply| Request::Steer(None, reply)).await)
 }
 
-async fn steer(State(engine): State<Engine>, body: Bytes) -> Response {
+async fn steer(
+    State(engine): State<Engine>,
+    peer: Option<Extension<ConnectInfo<Peer>>>,
+    body: Bytes,
+) -> Response {
     let change = match read::<SteerChange>(&body) {
         Ok(change) => Some(change),
         Err(failure) => return refusal(failure),
     };
+    // as what is captured; and copies leave the router past its rules
+    let copies = |change: &SteerChange| match change {
+        SteerChange::Add { rule, .. } => rule.mirror.is_some(),
+        SteerChange::Delete { .. } => false,
+    };
+    if change.as_ref().is_some_and(copies) && !is_root(peer) {
+        return refusal(Failure::request(
+            "only root may have frames copied",
+            "become root",
+        ));
+    }
     answer(ask(&engine, PATIENCE, |reply| Request::Steer(change, reply)).await)
 }
 

@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-use freeway_api::SteerRule;
-use freeway_api::engine::{Answer, DispatchChange, Framings, Hello, Said, Schedules, Table};
+use freeway_api::engine::{
+    Answer, DispatchChange, Framings, Hello, Mirrors, Said, Schedules, Table,
+};
 use freeway_api::handover;
 use nix::sys::socket::sockopt::{ReceiveTimeout, SendTimeout};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket};
@@ -44,7 +45,7 @@ pub enum Heard {
     /// Other schedules.
     Schedules(Schedules),
     /// Other rules by which frames are copied.
-    Mirrors(Vec<SteerRule>),
+    Mirrors(Mirrors),
     /// It has gone, or says what nobody understands.
     Gone,
 }
@@ -97,7 +98,11 @@ impl Daemon {
                 Ok(Some((Answer::Framings(framings), _))) => Heard::Framings(framings),
                 Ok(Some((Answer::Dispatch(change), _))) => Heard::Dispatch(change),
                 Ok(Some((Answer::Schedules(schedules), _))) => Heard::Schedules(schedules),
-                Ok(Some((Answer::Mirrors(rules), _))) => Heard::Mirrors(rules),
+                Ok(Some((Answer::Mirrors(mirrors), _))) => Heard::Mirrors(mirrors),
+                Err(error) => {
+                    eprintln!("freeway-engine: the daemon says what cannot be read: {error}");
+                    Heard::Gone
+                }
                 _ => Heard::Gone,
             },
             _ => Heard::Gone,

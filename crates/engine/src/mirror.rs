@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use freeway_api::{PortRange, Prefix, SteerRule};
 
 use crate::ffi::{
-    fwe_mirror, fwe_mirror_end, fwe_mirror_net, fwe_mirror_range, fwe_mirror_rule, rte_mempool,
+    FWE_MIRROR_ANY_PROTO, fwe_mirror, fwe_mirror_end, fwe_mirror_net, fwe_mirror_range,
+    fwe_mirror_rule, rte_mempool,
 };
 use crate::pool::Pool;
 
@@ -71,28 +72,36 @@ fn net(prefix: &Prefix) -> fwe_mirror_net {
 }
 
 impl Mirror {
-    /// The rules that name a mirror, for ports of these names in their order; `pool` is that of the copies, and lives longer.
-    pub(crate) fn new(rules: &[SteerRule], names: &[&str], pool: &Pool) -> Result<Self, String> {
+    /// The rules that name a mirror, for ports of these names in their order, and why others are none; `pool` is that of the
+    /// copies, and lives longer.
+    pub(crate) fn new(rules: &[SteerRule], names: &[&str], pool: &Pool) -> (Self, Vec<String>) {
         Self::with(rules, names, pool.as_ptr())
     }
 
     /// The same.
+    #[must_use]
     pub fn with(
         rules: &[SteerRule],
         names: &[&str],
         pool: *mut rte_mempool,
-    ) -> Result<Self, String> {
+    ) -> (Self, Vec<String>) {
         let number = |wanted: &String| {
             let place = names.iter().position(|name| name == wanted);
-            place.ok_or_else(|| format!("{wanted} is no port of the engine"))
+            place.ok_or_else(|| format!("{wanted} is no port of the engine that runs"))
         };
-        let (mut built, mut ends) = (Vec::new(), Vec::new());
+        let (mut built, mut ends, mut refused) = (Vec::new(), Vec::new(), Vec::new());
         for rule in rules {
             let Some(mirror) = &rule.mirror else { continue };
-            let mut at = 0;
-            for port in &rule.port {
-                at |= 1 << number(port)?;
-            }
+            let mut ports = rule.port.iter().map(number);
+            let at = ports.try_fold(0, |at, port| Ok(at | 1 << port?));
+            let (at, target) = match at.and_then(|at| Ok((at, number(mirror)?))) {
+                Ok(numbers) => numbers,
+                Err(why) => {
+                    let why: String = why;
+                    refused.push(format!("{} {}: {why}", rule.aim(), rule.words()));
+                    continue;
+                }
+            };
             let both = [
                 End::new(&rule.src, &rule.sport),
                 End::new(&rule.dst, &rule.dport),
@@ -101,13 +110,15 @@ impl Mirror {
             ends.extend(both);
             built.push(fwe_mirror_rule {
                 at,
-                target: number(mirror)? as u32,
-                proto: rule.proto.map_or(0, |proto| proto.0).into(),
+                target: target as u32,
+                proto: rule
+                    .proto
+                    .map_or(FWE_MIRROR_ANY_PROTO, |proto| proto.0.into()),
                 src,
                 dst,
             });
         }
-        Ok(Self {
+        let mirror = Self {
             given: Box::new(fwe_mirror {
                 rules: built.as_ptr(),
                 rules_count: built.len() as u32,
@@ -116,7 +127,8 @@ impl Mirror {
             }),
             _rules: built,
             _ends: ends,
-        })
+        };
+        (mirror, refused)
     }
 
     /// How many.

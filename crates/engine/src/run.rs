@@ -5,9 +5,9 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use freeway_api::SteerRule;
 use freeway_api::engine::{
-    EngineConfig, EngineCounts, Hello, Idle, Said, Scheduled, Schedules, socket_beside,
+    EngineConfig, EngineCounts, Hello, Idle, MESSAGES, Mirrored, Mirrors, Said, Scheduled,
+    Schedules, socket_beside,
 };
 use freeway_api::netns;
 use freeway_console::{Exit, Stop};
@@ -226,10 +226,7 @@ impl Running {
                 self.tell(&Said::Scheduled(scheduled));
                 return Ok(());
             }
-            Some(Heard::Mirrors(rules)) => {
-                self.set_mirrors(&rules);
-                return Ok(());
-            }
+            Some(Heard::Mirrors(mirrors)) => return self.set_mirrors(mirrors),
             Some(Heard::Gone) | None => {}
         }
         // nobody knows any more whether it is what the kernel has; its deadline would lie ahead again when ticks have wrapped
@@ -250,6 +247,7 @@ impl Running {
         let taps = self.ports.iter().filter(|port| port.tap().is_some());
         let hello = Hello {
             abi: freeway_abi::DIGEST,
+            messages: MESSAGES,
             version: env!("CARGO_PKG_VERSION").into(),
             dpdk: eal::version(),
             pid: std::process::id(),
@@ -313,16 +311,20 @@ impl Running {
         }
     }
 
-    fn set_mirrors(&mut self, rules: &[SteerRule]) {
+    fn set_mirrors(&mut self, mirrors: Mirrors) -> Result<(), String> {
         let names: Vec<_> = self.ports.iter().map(Port::name).collect();
-        let pool = self.pools.of_worker();
-        let mirror = pool.and_then(|pool| Mirror::new(rules, &names, pool));
-        if let Err(why) = &mirror {
-            eprintln!("freeway-engine: nothing is copied from now on: {why}");
+        let (mirror, refused) = Mirror::new(&mirrors.rules, &names, self.pools.of_worker()?);
+        self.workers.set_mirror(mirror);
+        for why in &refused {
+            eprintln!("freeway-engine: nothing is copied by {why}");
         }
-        self.workers.set_mirror(mirror.ok());
+        self.tell(&Said::Mirrored(Mirrored {
+            number: mirrors.number,
+            refused,
+        }));
         let counts = self.counts();
         self.tell(&Said::Counts(counts));
+        Ok(())
     }
 
     fn counts(&mut self) -> EngineCounts {

@@ -109,8 +109,7 @@ impl Worker {
     }
 
     /// It lives until another one is no longer used.
-    pub fn set_mirror(&self, mirror: Option<&fwe_mirror>) {
-        let mirror = mirror.map_or(std::ptr::null(), std::ptr::from_ref);
+    pub fn set_mirror(&self, mirror: &fwe_mirror) {
         // SAFETY: as the caller says.
         unsafe { fwe_worker_set_mirror(self.as_ptr(), mirror) };
     }

@@ -252,12 +252,12 @@ impl Workers {
     }
 
     /// What is copied for who looks on; returns when what was copied before is not any more.
-    pub fn set_mirror(&mut self, mirror: Option<Mirror>) {
+    pub fn set_mirror(&mut self, mirror: Mirror) {
         for worker in &self.workers {
-            worker.set_mirror(mirror.as_ref().map(Mirror::given));
+            worker.set_mirror(mirror.given());
         }
         self.wait();
-        self.mirror = mirror;
+        self.mirror = Some(mirror);
     }
 
     /// What has become of the frames of each scheduler's classes.

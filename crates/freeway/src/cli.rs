@@ -83,10 +83,11 @@ pub enum Command {
     On(ShowArgs),
     /// Switch the fast path off: everything is the kernel's, programs stay attached
     Off(ShowArgs),
-    /// Say whose flows are at ports that XDP and the engine share, and change it
+    /// Say whose flows are at ports that XDP and the engine share and what the engine copies, and change it
     ///
-    /// The rules of a running daemon, which begins with those of its configuration, [[policy.steer]]. The first that
-    /// matches counts; a flow that none matches is XDP's. Flows that become another's are learned anew.
+    /// The rules of a running daemon, which begins with those of its configuration, [[policy.steer]]. Of those with a
+    /// path the first that matches counts; a flow that none matches is XDP's. Flows that become another's are learned
+    /// anew. Of those with a mirror the first that takes a frame counts.
     #[command(subcommand)]
     Steer(SteerCommand),
     /// Say how frames come to the workers of the engine, and change it

@@ -124,6 +124,22 @@ impl Bench {
         (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64
     }
 
+    /// The kernel's part of what arrives next, of so many frames that a ring full of others (256) would not show, however late
+    /// the sink is.
+    #[track_caller]
+    pub fn kernel_share_of_arrivals(&self) -> f64 {
+        const FRAMES: u64 = 6000;
+        let now = || {
+            let arrived = self.sink.counts().unwrap().frames;
+            (arrived, forwarded(self.lab.router()))
+        };
+        let before = now();
+        let after = until("frames at the sink", Duration::from_secs(20), || {
+            Some(now()).filter(|after| after.0 - before.0 >= FRAMES)
+        });
+        (after.1 - before.1) as f64 / (after.0 - before.0) as f64
+    }
+
     /// Waits until nearly all is fast.
     #[track_caller]
     pub fn wait_fast(&self, patience: Duration) -> Duration {

@@ -16,7 +16,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use freeway_abi::{fw_framed, fw_framing};
-use freeway_api::SteerRule;
 use freeway_api::engine::EngineStatus;
 use freeway_api::schedule::ClassCounts;
 use freeway_cmm::Served;
@@ -49,8 +48,7 @@ struct There {
     socket: OwnedFd,
     framings: Told,
     schedules: schedules::Told,
-    /// The rules by which it copies.
-    mirrors: Vec<SteerRule>,
+    mirrors: mirrors::Told,
     /// Of its schedulers, by port.
     classes: BTreeMap<u32, Vec<ClassCounts>>,
 }

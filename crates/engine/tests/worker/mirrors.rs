@@ -28,7 +28,9 @@ fn mirror(rules: &[&str], pool: *mut ffi::rte_mempool) -> Mirror {
         .iter()
         .map(|rule| serde_json::from_str::<SteerRule>(rule).unwrap());
     let rules: Vec<_> = rules.collect();
-    Mirror::with(&rules, &NAMES, pool).unwrap()
+    let (mirror, refused) = Mirror::with(&rules, &NAMES, pool);
+    assert_eq!(refused, Vec::<String>::new());
+    mirror
 }
 
 /// A worker with one flow, from the first port to the second one.
@@ -140,6 +142,101 @@ fn in_and_out(rings: *mut ffi::fwe_rings) {
     assert_eq!(between.stats().tx_dropped, 0);
 }
 
+/// What an engine has no port for does not end what it has.
+fn without_a_port(rings: *mut ffi::fwe_rings) {
+    let (mut between, flow) = worker(rings);
+    let rule = |mirror: &str, port: &str| SteerRule {
+        mirror: Some(mirror.into()),
+        port: vec![port.into()],
+        ..SteerRule::default()
+    };
+    let rules = [
+        rule("ids0", "lan9"),
+        rule("ids9", "lan0"),
+        rule("ids0", "lan0"),
+    ];
+    let (mirror, refused) = Mirror::with(&rules, &NAMES, pool(63));
+    assert_eq!(refused.len(), 2);
+    for (why, words) in refused
+        .iter()
+        .zip(["port lan9: lan9 is", "port lan0: ids9 is"])
+    {
+        assert!(why.contains(words), "{why}");
+    }
+    between.mirror(Some(&mirror));
+    let frames = [flow.frame().bytes()];
+    assert_eq!(pass(&mut between, &frames).copies, frames);
+}
+
+/// At a port with a scheduler copies are what leaves it; a mirror's own has the copies.
+fn scheduled(rings: *mut ffi::fwe_rings) {
+    let (mut between, flow) = worker(rings);
+    let frames: Vec<_> = (0..20)
+        .map(|number| {
+            let frame = Frame {
+                payload: number * 10,
+                ..flow.frame()
+            };
+            frame.bytes()
+        })
+        .collect();
+    let plain = pass(&mut between, &frames);
+    let rules = mirror(&[r#"{"mirror": "ids0", "port": ["wan0"]}"#], pool(255));
+    between.mirror(Some(&rules));
+    for port in [WAN, IDS] {
+        let schedule = Scheduler::new();
+        let mut of = [std::ptr::null_mut(); ffi::FWE_PORTS_MAX as usize];
+        of[port as usize] = schedule.0;
+        let given = ffi::fwe_schedules { of };
+        between.schedules(Some(&given));
+        let passed = pass(&mut between, &frames);
+        assert_eq!((&passed.wan, &passed.copies), (&plain.wan, &plain.wan));
+        // turns without traffic are not taken for work
+        let model = between.stats().model;
+        for _ in 0..100 {
+            between.turn();
+        }
+        assert_eq!(between.stats().model, model);
+        between.schedules(None);
+        between.turn();
+    }
+    assert_eq!(between.stats().mirrored, 40);
+}
+
+/// One class, of any rate.
+struct Scheduler(*mut ffi::fwe_schedule);
+
+impl Scheduler {
+    fn new() -> Self {
+        let class = ffi::fwe_class {
+            id: 1,
+            above: ffi::FWE_CLASS_NONE as u16,
+            priority: 0,
+            quantum: 1500,
+            limit: 1000,
+            limit_bytes: u64::MAX,
+            rate: u64::MAX,
+            ceiling: u64::MAX,
+            burst_ns: 0,
+            ceiling_burst_ns: 0,
+            overhead: 0,
+            least: 0,
+        };
+        let mut error = std::ptr::null();
+        // SAFETY: one class; the error is a constant string.
+        let schedule = unsafe { ffi::fwe_schedule_new(&class, 1, 0, 255, &raw mut error) };
+        assert!(!schedule.is_null());
+        Self(schedule)
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // SAFETY: no worker has it any more.
+        unsafe { ffi::fwe_schedule_free(self.0) };
+    }
+}
+
 /// Where memory or the port's ring is short, copies are lost and nothing else.
 fn short(rings: *mut ffi::fwe_rings) {
     let few = pool(7);
@@ -194,9 +291,15 @@ fn ip4(ethertype: u16, between: &[u8], fragment: u16, ports: [u16; 2]) -> Vec<u8
     frame
 }
 
-fn ip6(next: u8) -> Vec<u8> {
+/// UDP behind these headers, each with its own number.
+fn ip6(headers: &[(u8, &[u8])]) -> Vec<u8> {
+    let numbers: Vec<u8> = headers
+        .iter()
+        .map(|(number, _)| *number)
+        .chain([17])
+        .collect();
     let mut frame = vec![2; 12];
-    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, next, 64]);
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, numbers[0], 64]);
     let address = |last: u8| {
         let mut address = [0; 16];
         (address[0], address[1], address[15]) = (0x20, 1, last);
@@ -204,6 +307,10 @@ fn ip6(next: u8) -> Vec<u8> {
     };
     frame.extend(address(1));
     frame.extend(address(2));
+    for ((_, header), next) in headers.iter().zip(&numbers[1..]) {
+        frame.push(*next);
+        frame.extend(*header);
+    }
     frame.extend([0, 53, 3, 232, 0, 8, 0, 0]);
     frame
 }
@@ -216,7 +323,7 @@ fn rules_name_conversations() {
     let plain = ip4(0x800, &[], 0, [1000, 53]);
     let fragment = ip4(0x800, &[], 0x2000, [1000, 53]);
     let arp = ip4(0x806, &[], 0, [1000, 53]);
-    let cases: [(&str, &[u8], bool); 26] = [
+    let cases: [(&str, &[u8], bool); 34] = [
         ("", &plain, true),
         ("", &arp, true),
         ("", &plain[..13], true),
@@ -262,9 +369,34 @@ fn rules_name_conversations() {
         ),
         (
             r#""src": ["2001::2/128"], "dport": [53], "proto": "udp""#,
-            &ip6(17),
+            &ip6(&[]),
             true,
         ),
+        // a source may put what it likes ahead of the ports
+        (
+            r#""dport": [53]"#,
+            &ip6(&[(0, &[1; 15]), (60, &[0; 7]), (43, &[0; 7])]),
+            true,
+        ),
+        (r#""dport": [53]"#, &ip6(&[(51, &[1; 11])]), true),
+        (r#""dport": [53]"#, &ip6(&[(44, &[0; 7])]), true),
+        (
+            r#""dport": [53]"#,
+            &ip6(&[(44, &[0, 0, 1, 0, 0, 0, 0])]),
+            false,
+        ),
+        (
+            r#""proto": "udp""#,
+            &ip6(&[(44, &[0, 0, 9, 0, 0, 0, 0])]),
+            true,
+        ),
+        (r#""dport": [53]"#, &ip6(&[(60, &[255; 7])]), false),
+        (
+            r#""dport": [53]"#,
+            &ip6(&[(60, &[0u8; 7] as &[u8]); 9]),
+            false,
+        ),
+        (r#""proto": "0""#, &ip6(&[]), false),
     ];
     for (rule, frame, taken) in cases {
         let comma = if rule.is_empty() { "" } else { ", " };
@@ -286,5 +418,7 @@ fn rules_name_conversations() {
 #[test]
 fn what_passes_a_port_is_copied() {
     alone(in_and_out);
+    alone(without_a_port);
+    alone(scheduled);
     alone(short);
 }

@@ -267,6 +267,13 @@ impl Between {
         unsafe { ffi::fwe_worker_set_mirror(self.worker, given) };
     }
 
+    /// Schedulers of the ports, which stay as long as this, or until others.
+    pub fn schedules(&self, schedules: Option<&ffi::fwe_schedules>) {
+        let given = schedules.map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: the worker does nothing meanwhile.
+        unsafe { ffi::fwe_worker_set_schedules(self.worker, given) };
+    }
+
     /// Flows and next hops 1, 2, ...
     pub fn insert_all(&mut self, records: &[(fw_flow, fw_nexthop)]) {
         for (number, (record, nexthop)) in (1..).zip(records) {

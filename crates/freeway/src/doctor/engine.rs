@@ -99,6 +99,7 @@ fn examine_running(report: &mut Report, there: &EngineStatus) {
         (counts.tx_dropped, "were not taken by a port"),
         (counts.sockets_dropped, "of XDP's found no room"),
         (counts.dispatch_dropped, "found a worker's ring full"),
+        (counts.not_mirrored, "could not be copied to a mirror"),
     ] {
         if dropped > 0 {
             let words = format!("{} frames {what}", count(dropped));

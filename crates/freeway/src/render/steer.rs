@@ -12,7 +12,7 @@ pub fn steering(steering: &Steering) -> String {
         let _ = writeln!(text, "{number}  {:<6}  {}", rule.aim(), rule.words());
     }
     let ports = match steering.ports.is_empty() {
-        true => "no port is shared with an engine now: all is XDP's".to_owned(),
+        true => "no port is shared with an engine now, so no path is chosen".to_owned(),
         false => format!(
             "at ports that are shared with the engine, {}, what no rule names is XDP's",
             steering.ports.join(" and ")

@@ -16,6 +16,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 use super::super::Engine;
 use super::There;
 use super::framings::{Record, Told, record};
+use super::mirrors;
 use super::schedules::{self, Wanted};
 use super::shapers::{CONFIGURED, Hung, configured};
 use crate::DaemonError;
@@ -67,11 +68,10 @@ impl Engine {
                     socket,
                     framings: Told::default(),
                     schedules: schedules::Told::default(),
-                    mirrors: Vec::new(),
+                    mirrors: mirrors::Told::default(),
                     classes: BTreeMap::new(),
                 });
-                // another daemon's may still be its
-                self.give_mirrors();
+                self.tell_mirrors();
             }
             Notice::Counts(counts) => {
                 if let Some(there) = &mut self.cores.there {
@@ -94,6 +94,13 @@ impl Engine {
                 if let (Some(there), Some(first)) = (&mut self.cores.there, classes.first()) {
                     there.classes.insert(first.port, classes);
                 }
+                return Ok(());
+            }
+            Notice::Mirrored(mirrored) => {
+                if let Some(there) = &mut self.cores.there {
+                    there.mirrors.taken(mirrored);
+                }
+                self.tell_mirrors();
                 return Ok(());
             }
             Notice::Watched(packets) => {
@@ -168,6 +175,34 @@ impl Engine {
                 });
             }
         }
+    }
+
+    /// Tells the engine by which rules it is to copy frames, if they are others than it was told.
+    pub(in crate::engine) fn tell_mirrors(&mut self) {
+        let rules = self.config.policy.steer.iter();
+        let mirrors = rules.filter(|rule| rule.mirror.is_some());
+        let wanted = mirrors.cloned().collect();
+        let Some(there) = &mut self.cores.there else {
+            return;
+        };
+        if let Some(mirrors) = there.mirrors.next(wanted) {
+            let sent = handover::send(there.socket.as_fd(), &Answer::Mirrors(mirrors), &[]);
+            if let Err(error) = sent {
+                tracing::warn!("the engine (process {}): {error}", there.status.pid);
+                there.mirrors.failed();
+            }
+        }
+    }
+
+    /// Rules by which nothing is copied.
+    pub(in crate::engine) fn mirror_notices(&self) -> impl Iterator<Item = String> {
+        let there = self.cores.there.iter();
+        let refused = there.flat_map(|there| there.mirrors.refused());
+        refused.map(|why| {
+            format!(
+                "the engine copies nothing by {why}: systemctl restart freeway-engine has it go by its configuration"
+            )
+        })
     }
 
     /// The scheduler that an output of the engine's is to have, or why it cannot; none: it is to have none.

@@ -1,39 +1,86 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the engine copies for who looks on: the rules of `[[policy.steer]]` that name a mirror.
 
-use std::os::fd::AsFd;
-
 use freeway_api::SteerRule;
-use freeway_api::engine::Answer;
-use freeway_api::handover;
+use freeway_api::engine::{Mirrored, Mirrors};
 
-use super::super::Engine;
+/// What an engine was told. One message at a time is under way.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    number: u64,
+    /// Of the last one that it goes by.
+    taken: u64,
+    /// None: what another daemon has told it.
+    told: Option<Vec<SteerRule>>,
+    /// By these it does not copy: the rule and why.
+    refused: Vec<String>,
+}
 
-impl Engine {
-    /// Tells the engine of them, if they are others than it was told.
-    pub(in crate::engine) fn tell_mirrors(&mut self) {
-        let told = self.cores.there.as_ref().map(|there| &there.mirrors);
-        if told.is_some_and(|told| *told != self.mirror_rules()) {
-            self.give_mirrors();
+impl Told {
+    /// What is to be said now for it to go by these.
+    pub(super) fn next(&mut self, wanted: Vec<SteerRule>) -> Option<Mirrors> {
+        if self.taken != self.number || self.told.as_ref() == Some(&wanted) {
+            return None;
+        }
+        self.number += 1;
+        self.told = Some(wanted.clone());
+        Some(Mirrors {
+            number: self.number,
+            rules: wanted,
+        })
+    }
+
+    /// What it made of those of that number.
+    pub(super) fn taken(&mut self, mirrored: Mirrored) {
+        if mirrored.number == self.number {
+            self.taken = mirrored.number;
+            self.refused = mirrored.refused;
         }
     }
 
-    /// Tells an engine that may have been told anything.
-    pub(super) fn give_mirrors(&mut self) {
-        let rules = self.mirror_rules();
-        let Some(there) = &mut self.cores.there else {
-            return;
+    /// By which rules it does not copy, and why.
+    pub(super) fn refused(&self) -> &[String] {
+        &self.refused
+    }
+
+    /// It could not be told, and knows as much as before.
+    pub(super) fn failed(&mut self) {
+        self.taken = self.number;
+        self.told = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_message_at_a_time_is_under_way() {
+        let rules = |ports: &[&str]| {
+            let rule = |port: &&str| SteerRule {
+                mirror: Some((*port).into()),
+                ..SteerRule::default()
+            };
+            ports.iter().map(rule).collect::<Vec<_>>()
         };
-        there.mirrors.clone_from(&rules);
-        let sent = handover::send(there.socket.as_fd(), &Answer::Mirrors(rules), &[]);
-        if let Err(error) = sent {
-            tracing::warn!("the engine (process {}): {error}", there.status.pid);
-        }
-    }
-
-    fn mirror_rules(&self) -> Vec<SteerRule> {
-        let rules = self.config.policy.steer.iter();
-        let mirrors = rules.filter(|rule| rule.mirror.is_some());
-        mirrors.cloned().collect()
+        let taken = |number, refused: &[&str]| Mirrored {
+            number,
+            refused: refused.iter().map(|why| (*why).into()).collect(),
+        };
+        let mut told = Told::default();
+        // none, too: it may have another daemon's
+        assert_eq!(told.next(rules(&[])).unwrap().number, 1);
+        assert_eq!(told.next(rules(&["a"])), None);
+        told.taken(taken(1, &[]));
+        assert_eq!(told.next(rules(&[])), None);
+        assert_eq!(told.next(rules(&["a"])).unwrap().rules.len(), 1);
+        told.taken(taken(1, &["an older one"]));
+        assert_eq!(told.next(rules(&["b"])), None);
+        told.taken(taken(2, &["a"]));
+        assert_eq!(told.refused, ["a"]);
+        assert_eq!(told.next(rules(&["a"])), None);
+        assert_eq!(told.next(rules(&["b"])).unwrap().number, 3);
+        told.failed();
+        assert_eq!(told.next(rules(&["b"])).unwrap().number, 4);
     }
 }
