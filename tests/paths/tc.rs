@@ -107,7 +107,8 @@ fn a_shaper_has_everything_within_milliseconds() {
             while !stop.load(Ordering::Relaxed) {
                 sender.send_to(b"under load", SERVER).unwrap();
                 count.fetch_add(1, Ordering::Relaxed);
-                next += EVERY;
+                // one that was late sends no burst: a ring might not hold it
+                next = (next + EVERY).max(Instant::now());
                 thread::sleep(next.saturating_duration_since(Instant::now()));
             }
         });
@@ -129,7 +130,9 @@ fn a_shaper_has_everything_within_milliseconds() {
         let passed = ahead(&shown, &["Sent"], "pkt");
         late_ms.push(after.saturating_sub(passed) as f64 * each_ms);
         assert!(passed > 100, "{passed} of {after}: {shown}");
-        assert_eq!(arrived.join().unwrap(), sent.load(Ordering::Relaxed));
+        let lost = sent.load(Ordering::Relaxed) - arrived.join().unwrap();
+        // but for what a ring had no room for, whose thread was late
+        assert!(lost <= dropped(&lab), "{lost} are lost");
         lab.router().tool("tc qdisc del dev wan0 root").unwrap();
     }
     late_ms.sort_by(f64::total_cmp);
