@@ -8,7 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use freeway_abi::{FW_ST_ACTIVE, fw_control};
+use freeway_api::SteerRule;
 use freeway_engine::ffi;
+use freeway_engine::mirror::Mirror;
 
 use crate::rings::{Between, HZ, NOW, alone};
 use crate::support::random::Random;
@@ -327,6 +329,70 @@ fn random_moves(rings: *mut ffi::fwe_rings, transmits: bool, seed: u64) {
     assert_eq!(crew.between.missing(), 0);
 }
 
+/// Each worker copies what it has, for who looks on, and charges its buckets for that; who sends has the copies, too.
+fn mirrors(rings: *mut ffi::fwe_rings, transmits: bool) {
+    let mut crew = Crew::new(rings, transmits);
+    let rule = SteerRule {
+        mirror: Some("ids0".into()),
+        port: vec!["lan0".into(), "wan0".into()],
+        ..SteerRule::default()
+    };
+    // SAFETY: DPDK was started; the pool lasts until the process ends.
+    let pool = unsafe { ffi::fwe_pool_new(1023, 2048, -1) };
+    let (mirror, _) = Mirror::with(&[rule], &["lan0", "wan0", "ids0"], pool);
+    for hand in &crew.hands {
+        // SAFETY: it outlives the crew's workers, which end here.
+        unsafe { ffi::fwe_worker_set_mirror(hand.worker.0, mirror.given()) };
+    }
+    // by flow: copies of what came in, whose next number is that, and of what left
+    let mut copied = vec![[0u16; 2]; usize::from(FLOWS)];
+    let mut copies = |crew: &Crew| {
+        while let Some(frame) = crew.between.take(2) {
+            let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+            let flow = usize::from(word(14 + 20) - 40000);
+            let left = usize::from(frame[..12] != crew.frames[flow][..12]);
+            assert_eq!(word(SEQUENCE_AT), copied[flow][left], "flow {flow}");
+            copied[flow][left] += 1;
+        }
+        copied.iter().flatten().copied().map(u32::from).sum::<u32>()
+    };
+    let mut random = Random(7);
+    for _ in 0..1000 {
+        for _ in 0..random.below(32) {
+            crew.put(random.below(usize::from(FLOWS)));
+        }
+        crew.io_turn();
+        for hand in &crew.hands {
+            hand.turn();
+        }
+        crew.io_turn();
+        crew.take();
+        copies(&crew);
+    }
+    crew.finish();
+    crew.io_turn();
+    let sent: u32 = crew.sent.iter().copied().map(u32::from).sum();
+    assert!(sent > 10_000, "{sent}");
+    assert_eq!(copies(&crew), 2 * sent);
+    let transmitted = if transmits { 3 * u64::from(sent) } else { 0 };
+    assert_eq!(crew.stats().transmitted, transmitted);
+    for hand in &crew.hands {
+        // SAFETY: it lives, and makes no turn.
+        let (stats, load) = unsafe {
+            let load = ffi::fwe_worker_load(hand.worker.0).cast::<[u64; BUCKETS]>();
+            (ffi::fwe_worker_stats(hand.worker.0).read(), *load)
+        };
+        assert_eq!(stats.mirrored, 2 * stats.packets);
+        assert_eq!(stats.not_mirrored, 0);
+        assert_eq!(load.iter().sum::<u64>(), stats.charged);
+        assert_ne!(stats.model[ffi::FWE_PATH_MIRROR as usize], 16 * 150);
+    }
+    crew.between.end();
+    drop(crew);
+    // SAFETY: as above.
+    assert_eq!(unsafe { ffi::fwe_pool_available(pool) }, 1023);
+}
+
 /// An old worker that stands still keeps its bucket, and what was parked meanwhile.
 fn standing_still(rings: *mut ffi::fwe_rings) {
     let mut crew = Crew::new(rings, false);
@@ -467,4 +533,10 @@ fn a_worker_that_stands_still_keeps_its_frames() {
 fn a_port_that_is_paused_is_quiet_in_the_end() {
     alone(|rings| pause(rings, false));
     alone(|rings| pause(rings, true));
+}
+
+#[test]
+fn each_worker_copies_what_it_has() {
+    alone(|rings| mirrors(rings, false));
+    alone(|rings| mirrors(rings, true));
 }
