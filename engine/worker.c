@@ -724,6 +724,7 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 	__u64 differs = 0;
 	int output;
 
+	fwe_mirror_look(worker, port->number, frames, count);
 	fwe_fetch_frames(frames, count);
 	fw_engine_gate();
 	/* a watched tuple is looked for step by step */
@@ -775,7 +776,6 @@ static __noinline enum fwe_path fwe_forward_lane(struct fwe_worker *worker,
 	enum fwe_path path;
 
 	worker->charged = 1;
-	fwe_mirror_look(worker, port->number, frames, count);
 	path = fwe_forward(worker, port, frames, count, ahead, 1);
 	worker->charged = 0;
 	fwe_lane_done(port->lane);
@@ -847,12 +847,8 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 		if (!count)
 			continue;
 		ahead = fwe_trial_ahead(&worker->trial);
-		if (fw_unlikely(!polled)) {
-			path = fwe_forward_lane(worker, port, frames, count, ahead);
-		} else {
-			fwe_mirror_look(worker, i, frames, count);
-			path = fwe_forward(worker, port, frames, count, ahead, 0);
-		}
+		path = fw_unlikely(!polled) ? fwe_forward_lane(worker, port, frames, count, ahead)
+					    : fwe_forward(worker, port, frames, count, ahead, 0);
 		now = rte_rdtsc();
 		spent = now - since;
 		stats->cycles += spent;

@@ -61,8 +61,7 @@ pub use status::{
     PortState, RulesetStatus, Shares, Status,
 };
 pub use steer::{
-    MIRRORS_MAX, Selection, SteerChange, SteerPath, SteerRule, Steering,
-    check_rules as check_steering,
+    Selection, SteerChange, SteerPath, SteerRule, Steering, check_rules as check_steering,
 };
 pub use switch::{Flushed, Resynced, Switch, Switched};
 pub use top::{Rate, ReasonRate, Top, TopFlow, TopPath, TopPort, TopQuery};

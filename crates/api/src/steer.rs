@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::{FlowFilter, PortRange, Prefix, Proto};
 
 /// Most rules that copy.
-pub const MIRRORS_MAX: usize = 16;
+const MIRRORS_MAX: usize = 16;
 /// Most entries of each of their lists.
-pub const MIRROR_LIST_MAX: usize = 32;
+const MIRROR_LIST_MAX: usize = 32;
 /// Most octets of all of them as JSON: one message to the engine.
 const MIRRORS_BYTES_MAX: usize = 48 << 10;
 
@@ -131,14 +131,13 @@ impl SteerRule {
             );
         }
         Ok(Self {
-            path: None,
-            mirror: None,
             proto: filter.proto,
             src: filter.src.into_iter().collect(),
             dst: filter.dst.into_iter().collect(),
             sport: filter.sport.into_iter().collect(),
             dport: filter.dport.into_iter().collect(),
             port: filter.port.into_iter().collect(),
+            ..Self::default()
         })
     }
 

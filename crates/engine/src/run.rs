@@ -184,8 +184,7 @@ impl Running {
             // silence says that a core stands still
             if reported.elapsed() >= REPORT && self.workers.go_on() && self.dispatch.goes_on() {
                 reported = Instant::now();
-                let counts = self.counts();
-                self.tell(&Said::Counts(counts));
+                self.tell_counts();
                 for classes in self.workers.class_counts() {
                     self.tell(&Said::Classes(classes));
                 }
@@ -208,8 +207,7 @@ impl Running {
                 if let Err(why) = self.dispatch.change(change, &self.lanes, &self.workers) {
                     eprintln!("freeway-engine: {why}");
                 }
-                let counts = self.counts();
-                self.tell(&Said::Counts(counts));
+                self.tell_counts();
                 return Ok(());
             }
             Some(Heard::Framings(framings)) => {
@@ -322,9 +320,13 @@ impl Running {
             number: mirrors.number,
             refused,
         }));
+        self.tell_counts();
+        Ok(())
+    }
+
+    fn tell_counts(&mut self) {
         let counts = self.counts();
         self.tell(&Said::Counts(counts));
-        Ok(())
     }
 
     fn counts(&mut self) -> EngineCounts {

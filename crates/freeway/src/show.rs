@@ -217,20 +217,25 @@ pub fn steer(args: &ShowArgs, change: Option<&SteerChange>) -> Result<(), Stop> 
 
 /// `freeway steer add`.
 pub fn steer_add(args: SteerAddArgs) -> Result<(), Stop> {
-    let usage = |what| Stop::new(Exit::Usage, what);
-    let filter = freeway_api::filter::parse(&args.filter).map_err(usage)?;
-    let rule = SteerRule::of(args.path, filter).map_err(usage)?;
-    let at = args.at;
-    steer(&args.show, Some(&SteerChange::Add { rule, at }))
+    let rule = |filter| SteerRule::of(args.path, filter);
+    add_rule(&args.show, &args.filter, args.at, rule)
 }
 
 /// `freeway steer mirror`.
 pub fn steer_mirror(args: SteerMirrorArgs) -> Result<(), Stop> {
-    let usage = |what| Stop::new(Exit::Usage, what);
-    let filter = freeway_api::filter::parse(&args.filter).map_err(usage)?;
-    let rule = SteerRule::to_mirror(args.mirror, filter).map_err(usage)?;
-    let at = args.at;
-    steer(&args.show, Some(&SteerChange::Add { rule, at }))
+    let rule = |filter| SteerRule::to_mirror(args.mirror, filter);
+    add_rule(&args.show, &args.filter, args.at, rule)
+}
+
+fn add_rule(
+    args: &ShowArgs,
+    filter: &[String],
+    at: Option<usize>,
+    rule: impl FnOnce(FlowFilter) -> Result<SteerRule, String>,
+) -> Result<(), Stop> {
+    let rule = freeway_api::filter::parse(filter).and_then(rule);
+    let rule = rule.map_err(|what| Stop::new(Exit::Usage, what))?;
+    steer(args, Some(&SteerChange::Add { rule, at }))
 }
 
 /// `freeway engine dispatch`.

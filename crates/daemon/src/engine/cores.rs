@@ -6,17 +6,20 @@ mod dispatch;
 mod framings;
 mod heard;
 mod mirrors;
+mod numbers;
 mod schedules;
 mod shapers;
 mod shared;
 
 use std::collections::BTreeMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use freeway_abi::{fw_framed, fw_framing};
-use freeway_api::engine::EngineStatus;
+use freeway_api::engine::{Answer, EngineStatus};
+use freeway_api::handover;
 use freeway_api::schedule::ClassCounts;
 use freeway_cmm::Served;
 
@@ -57,6 +60,14 @@ struct There {
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 
 impl There {
+    /// Tells it something; why it could not be told.
+    fn tell(&self, answer: &Answer) -> io::Result<()> {
+        let sent = handover::send(self.socket.as_fd(), answer, &[]);
+        sent.inspect_err(|error| {
+            tracing::warn!("the engine (process {}): {error}", self.status.pid);
+        })
+    }
+
     /// Ports at which XDP hands frames over.
     fn shares(&self) -> impl Iterator<Item = u32> {
         let shared = self.shared.iter().filter(|_| !self.silent);

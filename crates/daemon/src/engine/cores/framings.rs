@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use freeway_abi::{Pod, fw_framed, fw_framing};
 use freeway_api::engine::Framings;
 
+use super::numbers::Numbers;
+
 /// Of a VLAN or session: how its frames come in, and whose they are.
 pub(super) type Record = (Vec<u8>, Vec<u8>);
 
@@ -16,9 +18,7 @@ pub(super) fn record(framing: &fw_framing, framed: &fw_framed) -> Record {
 /// What an engine was told. One message at a time is under way.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    number: u64,
-    /// Of the last one that it goes by.
-    taken: u64,
+    numbers: Numbers,
     told: BTreeSet<Record>,
     /// Of these it surely goes by.
     held: BTreeSet<Record>,
@@ -34,13 +34,12 @@ impl Told {
 
     /// What is to be said now.
     pub(super) fn next(&mut self) -> Option<Framings> {
-        if self.taken != self.number || self.told == self.wanted {
+        if self.numbers.is_under_way() || self.told == self.wanted {
             return None;
         }
-        self.number += 1;
         self.told.clone_from(&self.wanted);
         Some(Framings {
-            number: self.number,
+            number: self.numbers.next(),
             framings: self.told.iter().cloned().collect(),
         })
     }
@@ -52,8 +51,7 @@ impl Told {
 
     /// It goes by those of that number.
     pub(super) fn taken(&mut self, number: u64) {
-        if number == self.number {
-            self.taken = number;
+        if self.numbers.taken(number) {
             let still = |record: &&Record| self.wanted.contains(*record);
             self.held = self.told.iter().filter(still).cloned().collect();
         }

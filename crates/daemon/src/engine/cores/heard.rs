@@ -133,10 +133,8 @@ impl Engine {
         };
         there.framings.want(wanted);
         if let Some(framings) = there.framings.next() {
-            let sent = handover::send(there.socket.as_fd(), &Answer::Framings(framings), &[]);
-            if let Err(error) = sent {
-                tracing::warn!("the engine (process {}): {error}", there.status.pid);
-            }
+            // one that has gone is heard of
+            let _ = there.tell(&Answer::Framings(framings));
         }
     }
 
@@ -163,9 +161,7 @@ impl Engine {
         };
         if let Some(schedules) = there.schedules.next() {
             let (number, ports) = (schedules.number, ports_of(&schedules));
-            let sent = handover::send(there.socket.as_fd(), &Answer::Schedules(schedules), &[]);
-            if let Err(error) = sent {
-                tracing::warn!("the engine (process {}): {error}", there.status.pid);
+            if let Err(error) = there.tell(&Answer::Schedules(schedules)) {
                 // with others it is told again
                 let why = format!("it cannot be told: {error}");
                 let refused = ports.into_iter().map(|port| (port, why.clone()));
@@ -185,12 +181,10 @@ impl Engine {
         let Some(there) = &mut self.cores.there else {
             return;
         };
-        if let Some(mirrors) = there.mirrors.next(wanted) {
-            let sent = handover::send(there.socket.as_fd(), &Answer::Mirrors(mirrors), &[]);
-            if let Err(error) = sent {
-                tracing::warn!("the engine (process {}): {error}", there.status.pid);
-                there.mirrors.failed();
-            }
+        if let Some(mirrors) = there.mirrors.next(wanted)
+            && there.tell(&Answer::Mirrors(mirrors)).is_err()
+        {
+            there.mirrors.failed();
         }
     }
 

@@ -4,12 +4,12 @@
 use freeway_api::SteerRule;
 use freeway_api::engine::{Mirrored, Mirrors};
 
+use super::numbers::Numbers;
+
 /// What an engine was told. One message at a time is under way.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    number: u64,
-    /// Of the last one that it goes by.
-    taken: u64,
+    numbers: Numbers,
     /// None: what another daemon has told it.
     told: Option<Vec<SteerRule>>,
     /// By these it does not copy: the rule and why.
@@ -19,21 +19,19 @@ pub(super) struct Told {
 impl Told {
     /// What is to be said now for it to go by these.
     pub(super) fn next(&mut self, wanted: Vec<SteerRule>) -> Option<Mirrors> {
-        if self.taken != self.number || self.told.as_ref() == Some(&wanted) {
+        if self.numbers.is_under_way() || self.told.as_ref() == Some(&wanted) {
             return None;
         }
-        self.number += 1;
         self.told = Some(wanted.clone());
         Some(Mirrors {
-            number: self.number,
+            number: self.numbers.next(),
             rules: wanted,
         })
     }
 
     /// What it made of those of that number.
     pub(super) fn taken(&mut self, mirrored: Mirrored) {
-        if mirrored.number == self.number {
-            self.taken = mirrored.number;
+        if self.numbers.taken(mirrored.number) {
             self.refused = mirrored.refused;
         }
     }
@@ -45,7 +43,7 @@ impl Told {
 
     /// It could not be told, and knows as much as before.
     pub(super) fn failed(&mut self) {
-        self.taken = self.number;
+        self.numbers.failed();
         self.told = None;
     }
 }

@@ -8,6 +8,8 @@ use freeway_api::engine::{Scheduled, Schedules};
 use freeway_api::schedule::Schedule;
 use freeway_cmm::Classes;
 
+use super::numbers::Numbers;
+
 /// What an output is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -22,9 +24,7 @@ pub struct Wanted {
 /// What an engine was told. One message at a time is under way.
 #[derive(Debug, Default)]
 pub struct Told {
-    number: u64,
-    /// Of the last one that it goes by.
-    taken: u64,
+    numbers: Numbers,
     told: BTreeMap<u32, Wanted>,
     /// By these it surely goes.
     held: BTreeMap<u32, Wanted>,
@@ -44,14 +44,13 @@ impl Told {
     /// What is to be said now. What flows still go by is not what is taken from the engine: those of `held` are in it, or
     /// have left the table.
     pub fn next(&mut self) -> Option<Schedules> {
-        if self.taken != self.number || self.told == self.wanted {
+        if self.numbers.is_under_way() || self.told == self.wanted {
             return None;
         }
-        self.number += 1;
         self.told.clone_from(&self.wanted);
         let schedules = self.told.values().map(|wanted| wanted.schedule.clone());
         Some(Schedules {
-            number: self.number,
+            number: self.numbers.next(),
             schedules: schedules.collect(),
         })
     }
@@ -68,10 +67,9 @@ impl Told {
 
     /// What it made of those of that number.
     pub fn taken(&mut self, scheduled: Scheduled) {
-        if scheduled.number != self.number {
+        if !self.numbers.taken(scheduled.number) {
             return;
         }
-        self.taken = scheduled.number;
         self.refused.clear();
         self.refused.extend(scheduled.refused);
         let goes_by = self.told.iter().filter(|(port, told)| {
