@@ -147,7 +147,7 @@ impl Engine {
     }
 
     /// Flows and paths of these ports leave, before their programs may. They are learned anew.
-    fn withdraw(&mut self, concerned: &BTreeSet<u32>) -> Result<(), DaemonError> {
+    pub(super) fn withdraw(&mut self, concerned: &BTreeSet<u32>) -> Result<(), DaemonError> {
         let (now_tick, mut ops) = (self.now_tick()?, Vec::new());
         for ifindex in concerned {
             let link = self.mirror.links().get(ifindex);

@@ -48,6 +48,8 @@ impl Engine {
         self.withdraw_from_bonds(now_tick, &mut ops);
         // no flow may name a slot that leads elsewhere
         self.execute(std::mem::take(&mut ops))?;
+        // taking programs off waits for the kernel
+        self.withdraw(&self.moved())?;
         for ifindex in gone {
             let Some(mut port) = self.ports.by_index.remove(&ifindex) else {
                 continue;
@@ -316,6 +318,16 @@ impl Engine {
         };
         self.manager.set_port(managed, now_tick, ops);
         self.ports.by_index.insert(link.ifindex, port);
+    }
+
+    /// Ports that have become parts of another device, or are none any more.
+    fn moved(&self) -> BTreeSet<u32> {
+        let links = self.mirror.links();
+        let moved = |(ifindex, port): (&u32, &Port)| {
+            let link = links.get(ifindex)?;
+            (Within::of(link) != port.within).then_some(*ifindex)
+        };
+        self.ports.by_index.iter().filter_map(moved).collect()
     }
 
     /// XDP sends nothing more through bonds whose parts change, until they are judged.
