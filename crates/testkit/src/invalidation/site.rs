@@ -367,6 +367,9 @@ impl Site {
         let tracked = name == "nat";
         let connections = VICTIM + trials() as u32 * 4;
         if tracked {
+            // the last rows come minutes after the connections
+            let path = "net/netfilter/nf_conntrack_udp_timeout_stream";
+            lab.router().sysctl(path, "3600").unwrap();
             let old = connections + OLDER;
             lab.prime(Proto::Udp, old, Some(0)).unwrap();
         }
