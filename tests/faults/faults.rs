@@ -391,7 +391,8 @@ fn clock_set() {
         set(offset);
         assert!((year() - today - years).abs() <= 1, "{offset}");
         // the deadline is two seconds
-        let share = bench.kernel_share(Duration::from_millis(700));
+        thread::sleep(Duration::from_millis(700));
+        let share = bench.kernel_share_of_arrivals();
         assert!(share < 0.5, "{offset}: the kernel has {share}");
     }
     let after = router.status();
@@ -597,8 +598,11 @@ fn table_full() {
     let stayed = first.intersection(&ports()).count();
     // flows alike: only one of which two frames came close together takes a place
     assert!(stayed as u64 >= ROOM * 7 / 8, "{stayed} stayed in");
-    let share = bench.kernel_share(Duration::from_millis(500));
-    assert!((0.5..0.9).contains(&share), "the kernel has {share}");
+    until("the kernel has the others", PATIENCE, || {
+        let share = bench.kernel_share_of_arrivals();
+        eprintln!("the kernel has {share}");
+        (0.5..0.9).contains(&share).then_some(())
+    });
     let sent = bench.end(load);
     bench.check(&sent, 0);
     let refused = router.stats().0["refused"].as_array().unwrap().clone();

@@ -55,7 +55,7 @@ fn busy_time() -> Duration {
 }
 
 /// Between two learned packets, and until a change is obeyed: only a fault takes so long.
-const LEARNED: Duration = Duration::from_secs(30);
+const LEARNED: Duration = Duration::from_secs(60);
 /// A case is tried so often if what differs is a matter of time.
 const ATTEMPTS: usize = 3;
 
@@ -363,17 +363,15 @@ fn one_way_udp(site: &Site, record: &mut Record) {
 fn udp_both_ways(site: &Site, record: &mut Record) {
     let start = Instant::now();
     let mut lost = 0;
-    while start.elapsed() < busy_time() {
+    let fast = || site.fast(UDP, 20_003).iter().all(|packets| *packets > 20);
+    while start.elapsed() < busy_time() || !fast() {
+        assert!(start.elapsed() < LEARNED, "it is not fast");
         for from in [Near, Far] {
             lost += u32::from(!site.wire.deliver(from, &datagram(20_003, b"ping or pong")));
         }
         thread::sleep(Duration::from_millis(30));
     }
     record.is("lost", lost);
-    if site.router.is_some() {
-        let fast = site.fast(UDP, 20_003);
-        assert!(fast.iter().all(|packets| *packets > 50), "{fast:?}");
-    }
     site.look(record, "busy", UDP, 20_003);
     let id = site.connection(UDP, 20_003).map(|c| c.id);
     record.pause("after a pause", || {
@@ -776,7 +774,7 @@ fn neighbours(freeway: bool) -> Record {
     let start = Instant::now();
     let fast = || {
         let router = router.as_ref();
-        router.is_none_or(|router| router.stats().fast() > 100)
+        router.is_none_or(|router| router.stats().fast() > 20)
     };
     while start.elapsed() < busy_time() || !fast() {
         assert!(start.elapsed() < LEARNED, "it is not fast");
