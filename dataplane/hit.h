@@ -34,7 +34,14 @@ enum fw_missed {
 #define fw_hit_quick(ctx) 0
 #endif
 
+#ifndef FW_TARGET_KNOWS_OUTPUT
+#define fw_hit_nexthop(ctx, index) fw_nexthop_get(index)
+#endif
+
 #ifndef FW_TARGET_KNOWS_GATE
+#define fw_hit_gate(now)        fw_hit_left(now)
+#define fw_hit_until(tick, now) ((tick) - (now) - 1)
+
 /* Ticks until the deadline. */
 static __always_inline __u32 fw_hit_left(__u32 now)
 {
@@ -55,9 +62,9 @@ static __always_inline __u64 fw_hit_on(void)
 static __always_inline __u32 fw_hit_room(fw_ctx *ctx, const struct fw_state *st, __u32 len_l3,
 					 __u32 len_min, __u32 now)
 {
-	__u32 room = fw_hit_left(now);
+	__u32 room = fw_hit_gate(now);
 
-	FW_GATHER(room, st->due_tick - now - 1);
+	FW_GATHER(room, fw_hit_until(st->due_tick, now));
 	FW_GATHER(room, st->len_max - len_l3);
 	FW_GATHER(room, fw_frame_len(ctx) - FW_ETH_LEN - len_l3);
 	FW_GATHER(room, len_l3 - len_min);
@@ -188,7 +195,7 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 					ip->ttl, differs, now);
 		return NULL;
 	}
-	nh = fw_nexthop_get(f->nexthop);
+	nh = fw_hit_nexthop(ctx, f->nexthop);
 	if (!nh)
 		return NULL;
 	len = fw_ntohs(ip->tot_len_be);
@@ -203,6 +210,8 @@ static __always_inline const struct fw_nexthop *fw_hit4(fw_ctx *ctx, void *data,
 	    (differs || fw_hit_quick(ctx) ||
 	     !fw_hit_room_framed(ctx, nh, &data, &end, FW_IP4_LEN + len_l4_min)))
 		return NULL;
+	if (fw_hit_quick(ctx))
+		__builtin_assume(!framed);
 	if (proto == FW_PROTO_TCP && FW_TARGET_NOTES(ctx))
 		fw_said_note(&f->state, data + FW_ETH_LEN + FW_IP4_LEN, len_data);
 	fw_rewrite4(data, f, nh, proto);
@@ -237,7 +246,7 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 					differs, now);
 		return NULL;
 	}
-	nh = fw_nexthop_get(f->nexthop);
+	nh = fw_hit_nexthop(ctx, f->nexthop);
 	if (!nh)
 		return NULL;
 	head_in = (const void *)f->l2_in;
@@ -255,6 +264,8 @@ static __always_inline const struct fw_nexthop *fw_hit6(fw_ctx *ctx, void *data,
 	    (differs || fw_hit_quick(ctx) ||
 	     !fw_hit_room_framed(ctx, nh, &data, &end, FW_IP6_LEN + len_l4_min)))
 		return NULL;
+	if (fw_hit_quick(ctx))
+		__builtin_assume(!framed);
 	if (proto == FW_PROTO_TCP && FW_TARGET_NOTES(ctx))
 		fw_said_note(&f->state, data + FW_ETH_LEN + FW_IP6_LEN, len_data);
 	fw_rewrite6(data, f, nh, proto);

@@ -42,19 +42,6 @@ __noinline __u32 fw_search6(const struct fw_words6 *key, __u64 home)
 	return FW_INDEX_NONE;
 }
 
-/* The flow of a key if it is the one at its home, which that is, or NULL. */
-static __always_inline FW_UNUSED struct fw_flow *fw_find4_at(const struct fw_words4 *key,
-							     struct fw_flow *home)
-{
-	return fw_key4_differs(home, key) ? NULL : home;
-}
-
-static __always_inline FW_UNUSED struct fw_flow *fw_find6_at(const struct fw_words6 *key,
-							     struct fw_flow *home)
-{
-	return fw_key6_differs(home, key) ? NULL : home;
-}
-
 /* The flow of a key whose home is that, or NULL. */
 static __always_inline struct fw_flow *fw_find4_from(const struct fw_words4 *key, __u64 home)
 {

@@ -29,9 +29,10 @@ enum fwe_hit_way {
  */
 typedef __u64 fwe_outcome;
 
-static __always_inline fwe_outcome fwe_forwarded(const struct fw_nexthop *nh, enum fwe_hit_way way)
+static __always_inline fwe_outcome fwe_forwarded(const struct fw_nexthop *nh, int output,
+						 enum fwe_hit_way way)
 {
-	return (__u64)way << 48 | (__u32)nh->leaf << 16 | (__u16)fw_env.output;
+	return (__u64)way << 48 | (__u32)nh->leaf << 16 | (__u16)output;
 }
 
 static __always_inline fwe_outcome fwe_not_forwarded(enum fw_reason reason)
@@ -243,13 +244,16 @@ static __noinline fwe_outcome fwe_no_hit(struct rte_mbuf *frame, fw_ctx *ctx, en
 			way = FWE_HIT_FRAMED;
 		}
 	}
-	if (!nh)
+	if (!nh) {
 		reason = fwe_step_by_step(ctx, port, missed, &nh);
+		ctx->output = fw_env.output;
+	}
 	if (within && reason != FW_R_FAST && !fwe_is_dropped(reason))
 		(void)fw_reframe(ctx, &head);
 	fw_count(reason);
 	fwe_settle(frame, ctx);
-	return reason == FW_R_FAST && nh ? fwe_forwarded(nh, way) : fwe_not_forwarded(reason);
+	return reason == FW_R_FAST && nh ? fwe_forwarded(nh, ctx->output, way)
+					 : fwe_not_forwarded(reason);
 }
 
 /* What is quick has one segment. */
@@ -279,7 +283,23 @@ static __noinline fwe_outcome fwe_handle_any(struct rte_mbuf *frame, const struc
 	if (fw_unlikely(!nh))
 		return fwe_no_hit(frame, &ctx, missed);
 	fwe_settle(frame, &ctx);
-	return fwe_forwarded(nh, FWE_HIT_PLAIN);
+	return fwe_forwarded(nh, ctx.output, FWE_HIT_PLAIN);
+}
+
+/* 0 if the flow that is at home there is the frame's. */
+static __always_inline __u64 fwe_not_home(const void *data, __u32 port, const struct fw_flow *home,
+					  const enum fwe_kind kind)
+{
+	const __u8 proto = kind == FWE_UDP4 || kind == FWE_UDP6 ? FW_PROTO_UDP : FW_PROTO_TCP;
+	struct fw_words4 key4;
+	struct fw_words6 key6;
+
+	if (kind >= FWE_UDP6) {
+		key6 = fw_key6_of(data, port, proto);
+		return fw_key6_differs(home, &key6);
+	}
+	key4 = fw_key4_of(data, port, proto);
+	return fw_key4_differs(home, &key4);
 }
 
 /*
@@ -296,6 +316,8 @@ static __always_inline fwe_outcome fwe_handle_quick(struct rte_mbuf *frame,
 	enum fw_missed missed;
 	__u32 len;
 
+	if (fw_unlikely(fwe_not_home(ctx.data, ifindex, home, kind)))
+		return fwe_unsure;
 	/* as fwe_look() has seen */
 	__builtin_assume(frame->data_len >= FW_ETH_LEN + len_ip + FW_UDP_LEN);
 	nh = fwe_hit(&ctx, kind, &missed);
@@ -307,7 +329,7 @@ static __always_inline fwe_outcome fwe_handle_quick(struct rte_mbuf *frame,
 		frame->data_len = len;
 		frame->pkt_len = len;
 	}
-	return fwe_forwarded(nh, FWE_HIT_PLAIN);
+	return fwe_forwarded(nh, ctx.output, FWE_HIT_PLAIN);
 }
 
 static __always_inline fwe_outcome fwe_handle_udp4(struct rte_mbuf *frame,
@@ -335,18 +357,15 @@ static __noinline fwe_outcome fwe_handle_tcp6(struct rte_mbuf *frame, const stru
 	return fwe_handle_quick(frame, port, port->ifindex, home, FWE_TCP6);
 }
 
-/* `ifindex` is the port's, in a register. */
-static __always_inline fwe_outcome fwe_handle(struct rte_mbuf *frame, const struct fwe_port *port,
-					      __u32 ifindex, enum fwe_kind kind,
-					      struct fw_flow *home)
+/* What is no datagram of IPv4, or was unsure. */
+static __noinline fwe_outcome fwe_handle_other(struct rte_mbuf *frame, const struct fwe_port *port,
+					       enum fwe_kind kind, struct fw_flow *home)
 {
 	fwe_outcome outcome = fwe_unsure;
 
 	/* one of several segments may be cut, which the quick way does not */
 	if (fw_likely(frame->nb_segs == 1)) {
-		if (fw_likely(kind == FWE_UDP4))
-			outcome = fwe_handle_udp4(frame, port, ifindex, home);
-		else if (kind == FWE_TCP4)
+		if (kind == FWE_TCP4)
 			outcome = fwe_handle_tcp4(frame, port, home);
 		else if (kind == FWE_UDP6)
 			outcome = fwe_handle_udp6(frame, port, home);
@@ -355,6 +374,84 @@ static __always_inline fwe_outcome fwe_handle(struct rte_mbuf *frame, const stru
 	}
 	if (fw_unlikely(outcome == fwe_unsure))
 		outcome = fwe_handle_any(frame, port, kind, home);
+	return outcome;
+}
+
+/* `ifindex` is the port's, in a register. */
+static __always_inline fwe_outcome fwe_handle(struct rte_mbuf *frame, const struct fwe_port *port,
+					      __u32 ifindex, enum fwe_kind kind,
+					      struct fw_flow *home)
+{
+	fwe_outcome outcome = fwe_unsure;
+
+	if (fw_likely(kind == FWE_UDP4 && frame->nb_segs == 1))
+		outcome = fwe_handle_udp4(frame, port, ifindex, home);
+	if (fw_unlikely(outcome == fwe_unsure))
+		outcome = fwe_handle_other(frame, port, kind, home);
+	return outcome;
+}
+
+static __noinline fwe_outcome fwe_look_and_handle(struct rte_mbuf *frame,
+						  const struct fwe_port *port)
+{
+	struct fw_flow *home;
+	enum fwe_kind kind = fwe_look(rte_pktmbuf_mtod(frame, const void *), frame->data_len,
+				      port->ifindex, &home);
+
+	return fwe_handle_other(frame, port, kind, home);
+}
+
+static __always_inline struct fw_flow *fwe_home4(const void *data, __u32 port, const __u8 proto)
+{
+	struct fw_words4 key = fw_key4_of(data, port, proto);
+
+	return fw_flow_get(fw_home4(&key, &fw_cfg));
+}
+
+static __noinline fwe_outcome fwe_handle_at_once6(struct rte_mbuf *frame,
+						  const struct fwe_port *port)
+{
+	const void *data = rte_pktmbuf_mtod(frame, const void *);
+	__u8 proto = fw_ip6_at(data)->next_header;
+	struct fw_words6 key;
+
+	if (frame->data_len < FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN || !fw_has_ports(proto))
+		return fwe_unsure;
+	key = fw_key6_of(data, port->ifindex, proto);
+	if (proto == FW_PROTO_UDP)
+		return fwe_handle_udp6(frame, port, fw_flow_get(fw_home6(&key, &fw_cfg)));
+	return fwe_handle_tcp6(frame, port, fw_flow_get(fw_home6(&key, &fw_cfg)));
+}
+
+/*
+ * Of a burst whose flows need not be fetched ahead: a frame is handled while its key is in
+ * registers.
+ */
+static __always_inline fwe_outcome fwe_handle_at_once(struct rte_mbuf *frame,
+						      const struct fwe_port *port, __u32 ifindex)
+{
+	const void *data = rte_pktmbuf_mtod(frame, const void *);
+	fwe_outcome outcome = fwe_unsure;
+	struct fw_flow *home;
+
+	if (fw_likely(frame->nb_segs == 1 &&
+		      frame->data_len >= FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN)) {
+		__u16 ethertype_be = *(const fw_u16_any *)(data + FW_ETH_MAC2);
+		__u8 proto = fw_ip4_at(data)->proto;
+
+		if (fw_unlikely(ethertype_be != fw_htons(FW_ETH_IP))) {
+			if (ethertype_be == fw_htons(FW_ETH_IP6))
+				outcome = fwe_handle_at_once6(frame, port);
+		} else if (fw_likely(proto == FW_PROTO_UDP)) {
+			home = fwe_home4(data, ifindex, FW_PROTO_UDP);
+			outcome = fwe_handle_udp4(frame, port, ifindex, home);
+		} else if (proto == FW_PROTO_TCP) {
+			home = fwe_home4(data, ifindex, FW_PROTO_TCP);
+			outcome = fwe_handle_tcp4(frame, port, home);
+		}
+	}
+	if (fw_unlikely(outcome == fwe_unsure))
+		outcome = fwe_look_and_handle(frame, port);
 	return outcome;
 }
 

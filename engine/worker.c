@@ -710,25 +710,34 @@ static __noinline enum fwe_path fwe_part(struct fwe_worker *worker, const struct
 	return hits || others_count ? FWE_PATHS : FWE_PATH_OTHER;
 }
 
-/* The path that all of them took, or FWE_PATHS. `charged`: frames have buckets. */
-static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
+/* Handles frames one by one; 0 if what became of them is the same. */
+static __always_inline __u64 fwe_handle_each(const struct fwe_port *port, struct rte_mbuf **frames,
+					     __u32 count, fwe_outcome *outcomes)
+{
+	const __u32 ifindex = port->ifindex;
+	__u64 differs = 0;
+
+	for (__u32 i = 0; i < count; i++) {
+		outcomes[i] = fwe_handle_at_once(frames[i], port, ifindex);
+		differs |= outcomes[i] ^ outcomes[0];
+	}
+	return differs;
+}
+
+/* The same, once the homes of all are known, whose flows may be fetched ahead. `charged`: frames
+ * have buckets. */
+static __always_inline __u64 fwe_handle_in_steps(struct fwe_worker *worker,
 						 const struct fwe_port *port,
-						 struct rte_mbuf **frames, __u32 count, int ahead,
+						 struct rte_mbuf **frames, __u32 count,
+						 fwe_outcome *outcomes, int ahead, int watched,
 						 const int charged)
 {
 	__u32 buckets[FWE_BURST_MAX], extra[FWE_BURST_MAX];
 	struct fw_flow *homes[FWE_BURST_MAX];
-	fwe_outcome outcomes[FWE_BURST_MAX];
 	__u8 kinds[FWE_BURST_MAX];
-	__u32 ifindex = port->ifindex, watched;
+	const __u32 ifindex = port->ifindex;
 	__u64 differs = 0;
-	int output;
 
-	fwe_mirror_look(worker, port->number, frames, count);
-	fwe_fetch_frames(frames, count);
-	fw_engine_gate();
-	/* a watched tuple is looked for step by step */
-	watched = FW_READ_ONCE(fw_ctl.watch) != 0;
 	for (__u32 i = 0; i < count; i++) {
 		kinds[i] = fwe_look(rte_pktmbuf_mtod(frames[i], const void *), frames[i]->data_len,
 				    ifindex, &homes[i]);
@@ -756,6 +765,29 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 		outcomes[i] = outcome;
 		differs |= outcome ^ outcomes[0];
 	}
+	return differs;
+}
+
+/* The path that all of them took, or FWE_PATHS. `charged`: frames have buckets. */
+static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
+						 const struct fwe_port *port,
+						 struct rte_mbuf **frames, __u32 count, int ahead,
+						 const int charged)
+{
+	fwe_outcome outcomes[FWE_BURST_MAX];
+	__u64 differs;
+	int output, watched;
+
+	fwe_mirror_look(worker, port->number, frames, count);
+	fwe_fetch_frames(frames, count);
+	fw_engine_gate();
+	/* a watched tuple is looked for step by step */
+	watched = FW_READ_ONCE(fw_ctl.watch) != 0;
+	if (fw_likely(!ahead && !charged && !watched))
+		differs = fwe_handle_each(port, frames, count, outcomes);
+	else
+		differs = fwe_handle_in_steps(worker, port, frames, count, outcomes, ahead, watched,
+					      charged);
 	output = fwe_output_of(outcomes[0]);
 	/* most bursts are hits that leave at one port */
 	if (fw_unlikely(differs || fwe_way_of(outcomes[0]) != FWE_HIT_PLAIN ||

@@ -41,9 +41,11 @@ typedef struct fw_engine_ctx {
 	__u32 more; /* octets in other segments */
 	__u32 port;
 	__u32 noted; /* XDP had it before, and noted what a TCP segment says */
-	__u32 quick; /* a hit that is not as most are is left as it is */
+	/* the flow at home is the frame's; a hit that is not as most are is left as it is */
+	__u32 quick;
 	/* where the flow of a plain frame's key is at home */
 	struct fw_flow *home;
+	int output; /* of a hit's next hop */
 } fw_ctx;
 #include "wire.h"
 #include "../guard.h"
@@ -56,11 +58,9 @@ typedef struct fw_engine_ctx {
 /* Homes of a burst's flows are known before its first frame is handled. */
 #define FW_TARGET_KNOWS_HOME 1
 #define fw_hit_find4(ctx, key)                                                                     \
-	((ctx)->quick ? fw_find4_at(key, (ctx)->home)                                              \
-		      : fw_find4_from(key, (ctx)->home - fw_env.flows))
+	((ctx)->quick ? (ctx)->home : fw_find4_from(key, (ctx)->home - fw_env.flows))
 #define fw_hit_find6(ctx, key)                                                                     \
-	((ctx)->quick ? fw_find6_at(key, (ctx)->home)                                              \
-		      : fw_find6_from(key, (ctx)->home - fw_env.flows))
+	((ctx)->quick ? (ctx)->home : fw_find6_from(key, (ctx)->home - fw_env.flows))
 
 #define fw_hit_quick(ctx) ((ctx)->quick)
 
@@ -68,10 +68,19 @@ typedef struct fw_engine_ctx {
 #define FW_TARGET_KNOWS_GATE 1
 #define fw_hit_left(now)     ((void)(now), fw_env.left)
 #define fw_hit_on()          (fw_env.on)
+/* it is off once its time is over */
+#define fw_hit_gate(now)        ((void)(now), 0u)
+#define fw_hit_until(tick, now) ((void)(now), (tick) + fw_env.not_now)
+
+/* Where a next hop leads is known with it. */
+#define FW_TARGET_KNOWS_OUTPUT     1
+#define fw_hit_nexthop(ctx, index) fw_engine_nexthop(index, &(ctx)->output)
 
 enum {
 	/* Of ifindex to output, a power of two and more than there are ports. */
 	FW_ENGINE_OUTPUTS = 1024,
+	/* of a worker, at most */
+	FW_ENGINE_PORTS = 64,
 	FW_ENGINE_EVENTS = 1024,
 };
 
@@ -121,7 +130,8 @@ struct fw_engine {
 	/* of the control page, as they were when the burst began: see hit.h */
 	__u64 on;
 	__u32 left;
-	int output; /* of the next hop that was asked for last */
+	__u32 not_now; /* ~now_tick */
+	int output;    /* of the next hop that was asked for last */
 	struct fw_config config;
 	struct fw_engine_output outputs[FW_ENGINE_OUTPUTS];
 	struct fw_policer policers[FW_REASONS_MAX];
@@ -156,8 +166,10 @@ static __always_inline __u64 fw_hit_head4(const fw_u64_any *head, const struct f
 /* Ahead of a burst. */
 static __always_inline void fw_engine_gate(void)
 {
-	fw_env.left = fw_ctl.deadline_tick - fw_env.now_tick - 1;
-	fw_env.on = *(const volatile fw_u64_any *)&fw_ctl.on;
+	fw_env.not_now = ~fw_env.now_tick;
+	fw_env.left = fw_ctl.deadline_tick + fw_env.not_now;
+	/* of no flow if the time is over */
+	fw_env.on = fw_env.left >> 31 ? ~0ULL : *(const volatile fw_u64_any *)&fw_ctl.on;
 }
 
 static __always_inline void *fw_data(const fw_ctx *ctx)
@@ -272,27 +284,36 @@ static __always_inline struct fw_flow *fw_flow_get(__u64 index)
 /* The port's number among the engine's, or -1. */
 static __always_inline int fw_engine_output(__u32 ifindex)
 {
-	struct fw_engine_output output;
+	const fw_u64_any *outputs = (const void *)fw_env.outputs;
 
 	for (__u32 at = ifindex;; at++) {
-		output = fw_env.outputs[at % FW_ENGINE_OUTPUTS];
-		if (fw_likely(output.ifindex == ifindex))
-			return output.number;
-		if (!output.ifindex)
+		/* both fields in one load: its lower half is the interface */
+		__u64 output = outputs[at % FW_ENGINE_OUTPUTS];
+
+		if (fw_likely((__u32)output == ifindex)) {
+			__builtin_assume(output >> 32 < FW_ENGINE_PORTS);
+			return output >> 32;
+		}
+		if (!(__u32)output)
 			return -1;
 	}
 }
 
 /* None that leads to a port of somebody else's: such a frame stays as it is, and the kernel's. */
-static __always_inline const struct fw_nexthop *fw_nexthop_get(__u64 index)
+static __always_inline const struct fw_nexthop *fw_engine_nexthop(__u64 index, int *output)
 {
 	const struct fw_nexthop *nh = &fw_env.nexthops[index];
 
 	if (fw_unlikely(index > fw_env.nexthops_max))
 		return NULL;
 	__builtin_assume(nh != NULL);
-	fw_env.output = fw_engine_output(nh->port);
-	return fw_likely(fw_env.output >= 0) ? nh : NULL;
+	*output = fw_engine_output(nh->port);
+	return fw_likely(*output >= 0) ? nh : NULL;
+}
+
+static __always_inline const struct fw_nexthop *fw_nexthop_get(__u64 index)
+{
+	return fw_engine_nexthop(index, &fw_env.output);
 }
 
 /* There is no slow path here whose segments could be noted. */

@@ -340,4 +340,5 @@ fn a_worker_does_what_the_pipeline_does() {
     alone(move |rings| random_frames(rings, 1, ffi::FWE_AHEAD_NEVER, seed));
     alone(move |rings| random_frames(rings, BURST, ffi::FWE_AHEAD_ALWAYS, seed));
     alone(move |rings| random_frames(rings, BURST, ffi::FWE_AHEAD_AUTO, seed + 1));
+    alone(move |rings| random_frames(rings, BURST, ffi::FWE_AHEAD_NEVER, seed + 2));
 }

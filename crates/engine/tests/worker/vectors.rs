@@ -102,11 +102,14 @@ impl Target for Worker {
 
 #[test]
 fn engine() {
-    alone(|rings| {
-        let mut worker = Worker {
-            between: Between::new(rings, 1, ffi::FWE_AHEAD_NEVER),
-            places: [0; FLOWS_MAX as usize + 1],
-        };
-        run_all(&mut worker);
-    });
+    // at once, and in steps
+    for ahead in [ffi::FWE_AHEAD_NEVER, ffi::FWE_AHEAD_ALWAYS] {
+        alone(move |rings| {
+            let mut worker = Worker {
+                between: Between::new(rings, 1, ahead),
+                places: [0; FLOWS_MAX as usize + 1],
+            };
+            run_all(&mut worker);
+        });
+    }
 }
