@@ -236,7 +236,12 @@ const WRONG: &[Wrong] = &[
         "`exports`",
     ),
     ("[[policy.exclude]]", &[], "", "policy.exclude"),
-    ("[[policy.steer]]", &["proto = \"tcp\""], "", "`path`"),
+    (
+        "[[policy.steer]]",
+        &["proto = \"tcp\""],
+        "",
+        "neither path nor mirror",
+    ),
     (
         "[[scrub.limit]]",
         &["proto = \"tcp\""],
