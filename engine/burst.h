@@ -14,6 +14,8 @@
 #include "../dataplane/pipeline.h"
 #include "../dataplane/police.h"
 
+_Static_assert((int)FWE_PORTS_MAX <= (int)FW_ENGINE_PORTS, "outputs are a worker's ports");
+
 /* How a hit went. */
 enum fwe_hit_way {
 	FWE_HIT_PLAIN = 0,
@@ -109,12 +111,25 @@ static __always_inline enum fwe_kind fwe_look_no_further(struct fw_flow **home)
 	return FWE_OTHER;
 }
 
+/* Where the flow of a frame's key is at home. */
+static __always_inline struct fw_flow *fwe_home4(const void *data, __u32 port, __u8 proto)
+{
+	struct fw_words4 key = fw_key4_of(data, port, proto);
+
+	return fw_flow_get(fw_home4(&key, &fw_cfg));
+}
+
+static __always_inline struct fw_flow *fwe_home6(const void *data, __u32 port, __u8 proto)
+{
+	struct fw_words6 key = fw_key6_of(data, port, proto);
+
+	return fw_flow_get(fw_home6(&key, &fw_cfg));
+}
+
 /* Reads a frame's key, and finds where its flow is at home. */
 static __always_inline enum fwe_kind fwe_look(const void *data, __u32 len, __u32 port,
 					      struct fw_flow **home)
 {
-	struct fw_words4 key4;
-	struct fw_words6 key6;
 	__u16 ethertype_be;
 	__u8 proto;
 
@@ -126,8 +141,7 @@ static __always_inline enum fwe_kind fwe_look(const void *data, __u32 len, __u32
 		proto = fw_ip4_at(data)->proto;
 		if (fw_unlikely(!fw_has_ports(proto)))
 			return fwe_look_no_further(home);
-		key4 = fw_key4_of(data, port, proto);
-		*home = fw_flow_get(fw_home4(&key4, &fw_cfg));
+		*home = fwe_home4(data, port, proto);
 		return proto == FW_PROTO_UDP ? FWE_UDP4 : FWE_TCP4;
 	}
 	if (ethertype_be != fw_htons(FW_ETH_IP6) || len < FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN)
@@ -135,8 +149,7 @@ static __always_inline enum fwe_kind fwe_look(const void *data, __u32 len, __u32
 	proto = fw_ip6_at(data)->next_header;
 	if (fw_unlikely(!fw_has_ports(proto)))
 		return fwe_look_no_further(home);
-	key6 = fw_key6_of(data, port, proto);
-	*home = fw_flow_get(fw_home6(&key6, &fw_cfg));
+	*home = fwe_home6(data, port, proto);
 	return proto == FW_PROTO_UDP ? FWE_UDP6 : FWE_TCP6;
 }
 
@@ -357,15 +370,18 @@ static __noinline fwe_outcome fwe_handle_tcp6(struct rte_mbuf *frame, const stru
 	return fwe_handle_quick(frame, port, port->ifindex, home, FWE_TCP6);
 }
 
-/* What is no datagram of IPv4, or was unsure. */
-static __noinline fwe_outcome fwe_handle_other(struct rte_mbuf *frame, const struct fwe_port *port,
-					       enum fwe_kind kind, struct fw_flow *home)
+/* `ifindex` is the port's, in a register. */
+static __always_inline fwe_outcome fwe_handle(struct rte_mbuf *frame, const struct fwe_port *port,
+					      __u32 ifindex, enum fwe_kind kind,
+					      struct fw_flow *home)
 {
 	fwe_outcome outcome = fwe_unsure;
 
 	/* one of several segments may be cut, which the quick way does not */
 	if (fw_likely(frame->nb_segs == 1)) {
-		if (kind == FWE_TCP4)
+		if (fw_likely(kind == FWE_UDP4))
+			outcome = fwe_handle_udp4(frame, port, ifindex, home);
+		else if (kind == FWE_TCP4)
 			outcome = fwe_handle_tcp4(frame, port, home);
 		else if (kind == FWE_UDP6)
 			outcome = fwe_handle_udp6(frame, port, home);
@@ -377,35 +393,14 @@ static __noinline fwe_outcome fwe_handle_other(struct rte_mbuf *frame, const str
 	return outcome;
 }
 
-/* `ifindex` is the port's, in a register. */
-static __always_inline fwe_outcome fwe_handle(struct rte_mbuf *frame, const struct fwe_port *port,
-					      __u32 ifindex, enum fwe_kind kind,
-					      struct fw_flow *home)
-{
-	fwe_outcome outcome = fwe_unsure;
-
-	if (fw_likely(kind == FWE_UDP4 && frame->nb_segs == 1))
-		outcome = fwe_handle_udp4(frame, port, ifindex, home);
-	if (fw_unlikely(outcome == fwe_unsure))
-		outcome = fwe_handle_other(frame, port, kind, home);
-	return outcome;
-}
-
-static __noinline fwe_outcome fwe_look_and_handle(struct rte_mbuf *frame,
-						  const struct fwe_port *port)
+static __noinline fwe_outcome fwe_look_and_handle_any(struct rte_mbuf *frame,
+						      const struct fwe_port *port)
 {
 	struct fw_flow *home;
 	enum fwe_kind kind = fwe_look(rte_pktmbuf_mtod(frame, const void *), frame->data_len,
 				      port->ifindex, &home);
 
-	return fwe_handle_other(frame, port, kind, home);
-}
-
-static __always_inline struct fw_flow *fwe_home4(const void *data, __u32 port, const __u8 proto)
-{
-	struct fw_words4 key = fw_key4_of(data, port, proto);
-
-	return fw_flow_get(fw_home4(&key, &fw_cfg));
+	return fwe_handle_any(frame, port, kind, home);
 }
 
 static __noinline fwe_outcome fwe_handle_at_once6(struct rte_mbuf *frame,
@@ -413,14 +408,13 @@ static __noinline fwe_outcome fwe_handle_at_once6(struct rte_mbuf *frame,
 {
 	const void *data = rte_pktmbuf_mtod(frame, const void *);
 	__u8 proto = fw_ip6_at(data)->next_header;
-	struct fw_words6 key;
+	struct fw_flow *home;
 
 	if (frame->data_len < FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN || !fw_has_ports(proto))
 		return fwe_unsure;
-	key = fw_key6_of(data, port->ifindex, proto);
-	if (proto == FW_PROTO_UDP)
-		return fwe_handle_udp6(frame, port, fw_flow_get(fw_home6(&key, &fw_cfg)));
-	return fwe_handle_tcp6(frame, port, fw_flow_get(fw_home6(&key, &fw_cfg)));
+	home = fwe_home6(data, port->ifindex, proto);
+	return proto == FW_PROTO_UDP ? fwe_handle_udp6(frame, port, home)
+				     : fwe_handle_tcp6(frame, port, home);
 }
 
 /*
@@ -451,7 +445,7 @@ static __always_inline fwe_outcome fwe_handle_at_once(struct rte_mbuf *frame,
 		}
 	}
 	if (fw_unlikely(outcome == fwe_unsure))
-		outcome = fwe_look_and_handle(frame, port);
+		outcome = fwe_look_and_handle_any(frame, port);
 	return outcome;
 }
 

@@ -281,13 +281,16 @@ static __always_inline struct fw_flow *fw_flow_get(__u64 index)
 	return flow;
 }
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && sizeof(struct fw_engine_output) == 8,
+	       "an output is one word, and its lower half the interface");
+
 /* The port's number among the engine's, or -1. */
 static __always_inline int fw_engine_output(__u32 ifindex)
 {
 	const fw_u64_any *outputs = (const void *)fw_env.outputs;
 
 	for (__u32 at = ifindex;; at++) {
-		/* both fields in one load: its lower half is the interface */
+		/* both fields in one load */
 		__u64 output = outputs[at % FW_ENGINE_OUTPUTS];
 
 		if (fw_likely((__u32)output == ifindex)) {

@@ -144,9 +144,9 @@ impl Drawn {
         until("nothing changes any more", PATIENCE, || {
             let now = self.state();
             let same = now == before;
-            let looked_at = !now["ports"].to_string().contains("it is new, ");
+            let judged = !now["ports"].to_string().contains("it is new, ");
             before = now;
-            (same && looked_at).then_some(())
+            (same && judged).then_some(())
         });
         before
     }

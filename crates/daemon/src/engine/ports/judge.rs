@@ -32,6 +32,8 @@ impl Engine {
     ) -> Result<(), DaemonError> {
         self.ports.attach_until = Some(Instant::now() + time);
         self.ports.waiting.clear();
+        // taking programs off waits for the kernel
+        self.withdraw(&self.moved())?;
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
         let mut links: Vec<Link> = self.business().cloned().collect();
@@ -41,15 +43,13 @@ impl Engine {
         }
         // a VLAN or session is as fit for XDP as the device below
         links.sort_by_cached_key(|link| (self.carriers(link), link.ifindex));
+        self.withdraw_from_bonds(now_tick, &mut ops);
         for ifindex in &gone {
             self.forget_bridged(*ifindex, now_tick, &mut ops);
             self.manager.remove_port(*ifindex, now_tick, &mut ops);
         }
-        self.withdraw_from_bonds(now_tick, &mut ops);
         // no flow may name a slot that leads elsewhere
         self.execute(std::mem::take(&mut ops))?;
-        // taking programs off waits for the kernel
-        self.withdraw(&self.moved())?;
         for ifindex in gone {
             let Some(mut port) = self.ports.by_index.remove(&ifindex) else {
                 continue;
