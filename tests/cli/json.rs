@@ -37,8 +37,7 @@ fn every_command_prints_what_is_documented() {
     let listener = listen(lab.server(), to);
     let from = "192.0.2.2:40001".parse().unwrap();
     let mut ends = pair((lab.client(), from), to, &listener);
-    exchange_blocks(&mut ends, 8);
-    router.wait_fast("proto tcp", 2, 1);
+    router.wait_fast_while("proto tcp", 2, 1, || exchange_blocks(&mut ends, 8));
 
     for command in [
         "status", "stats", "drops", "hosts", "routes", "flows", "doctor",

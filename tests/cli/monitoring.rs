@@ -176,8 +176,7 @@ fn prometheus_answers_what_the_dashboard_asks() {
     let to = address("198.51.100.2:5001");
     let listener = listen(lab.server(), to);
     let mut ends = pair((lab.client(), address("192.0.2.2:40001")), to, &listener);
-    exchange_blocks(&mut ends, 8);
-    router.wait_fast("proto tcp", 2, 1);
+    router.wait_fast_while("proto tcp", 2, 1, || exchange_blocks(&mut ends, 8));
 
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--fail", &format!("http://{METRICS}/metrics")]);

@@ -140,8 +140,7 @@ fn an_archive_tells_of_daemon_and_machine() {
     let listener = listen(case.lab.server(), to);
     let from = "192.0.2.2:40001".parse().unwrap();
     let mut ends = pair((case.lab.client(), from), to, &listener);
-    exchange_blocks(&mut ends, 8);
-    router.wait_fast("proto tcp", 2, 1);
+    router.wait_fast_while("proto tcp", 2, 1, || exchange_blocks(&mut ends, 8));
 
     let files = case.gather("plain.tar.gz", &[]);
     check_there(&files, &ALWAYS);

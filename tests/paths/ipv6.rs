@@ -79,8 +79,9 @@ fn plain_tcp_and_udp_are_fast() {
     let listener = listen(lab.server(), address(SERVER, 7000));
     let from = (lab.client(), address(CLIENT, 30_000));
     let mut ends = pair(from, address(SERVER, 7000), &listener);
-    exchange_blocks(&mut ends, 400);
-    let flows = router.wait_fast("family 6 proto tcp", 2, 10_000);
+    let flows = router.wait_fast_while("family 6 proto tcp", 2, 10_000, || {
+        exchange_blocks(&mut ends, 400)
+    });
     assert_eq!(flows.len(), 2);
     assert!(
         flows.iter().all(|flow| flow["connection"] == false),

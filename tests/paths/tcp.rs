@@ -441,9 +441,20 @@ fn text(flow: &serde_json::Value, ip: &str, port: &str) -> String {
 }
 
 /// Both directions are in the table, with the right actions.
-fn check_flows(router: &Router, path: &Path<'_>, proto: &str, packets: u64) {
+fn check_flows(
+    router: &Router,
+    path: &Path<'_>,
+    proto: &str,
+    packets: u64,
+    mut traffic: impl FnMut(),
+) {
     let sport = address(path.from.1).port();
-    let flows = router.wait_fast(&format!("proto {proto} sport {sport}"), 1, packets);
+    let flows = router.wait_fast_while(
+        &format!("proto {proto} sport {sport}"),
+        1,
+        packets,
+        &mut traffic,
+    );
     let there = &flows[0];
     assert_eq!(flows.len(), 1, "{}: {flows:#?}", path.what);
     assert_eq!(text(there, "src", "sport"), path.from.1, "{}", path.what);
@@ -466,7 +477,12 @@ fn check_flows(router: &Router, path: &Path<'_>, proto: &str, packets: u64) {
         "{}",
         path.what
     );
-    let flows = router.wait_fast(&format!("proto {proto} dport {sport}"), 1, packets);
+    let flows = router.wait_fast_while(
+        &format!("proto {proto} dport {sport}"),
+        1,
+        packets,
+        &mut traffic,
+    );
     let back = &flows[0];
     assert_eq!(text(back, "src", "sport"), path.at.1, "{}", path.what);
     assert_eq!(text(back, "dst", "dport"), path.seen, "{}", path.what);
@@ -498,8 +514,9 @@ fn travel(lab: &Lab, router: &Router, paths: &[Path<'_>]) {
             "{}",
             path.what
         );
-        exchange_blocks(&mut ends, 128);
-        check_flows(router, path, "tcp", 1000);
+        check_flows(router, path, "tcp", 1000, || {
+            exchange_blocks(&mut ends, 128)
+        });
         close(ends.1, ends.0);
         datagrams.push((udp(from.0, from.1), udp(path.at.0, address(path.at.1))));
     }
@@ -513,13 +530,14 @@ fn travel(lab: &Lab, router: &Router, paths: &[Path<'_>]) {
         thread::sleep(Duration::from_millis(20));
     }
     for (path, (near, far)) in paths.iter().zip(&datagrams) {
-        for round in 0..300u32 {
-            let payload: Vec<u8> = (0..(round as usize * 37) % 1473)
-                .map(|i| (i as u32 ^ round) as u8)
-                .collect();
-            echo(near, far, address(path.to), &payload);
-        }
-        check_flows(router, path, "udp", 100);
+        check_flows(router, path, "udp", 100, || {
+            for round in 0..300u32 {
+                let payload: Vec<u8> = (0..(round as usize * 37) % 1473)
+                    .map(|i| (i as u32 ^ round) as u8)
+                    .collect();
+                echo(near, far, address(path.to), &payload);
+            }
+        });
         eprintln!("{}: fast", path.what);
     }
 }

@@ -170,8 +170,7 @@ fn window_tracking_stays_liberal() {
     let router = Router::start(&lab);
     let mut ends = pair((lab.client(), address("192.0.2.2:40001")), to, &listener);
     assert_eq!(flags(), [false, false]);
-    exchange_blocks(&mut ends, 8);
-    router.wait_fast("proto tcp", 2, 1);
+    router.wait_fast_while("proto tcp", 2, 1, || exchange_blocks(&mut ends, 8));
     assert_eq!(flags(), [true, true]);
     router.json(&["off"]);
     exchange_blocks(&mut ends, 8);

@@ -62,8 +62,7 @@ fn a_flood_is_held_to_its_limit() {
     let listener = listen(lab.server(), to);
     let from = "192.0.2.2:40001".parse().unwrap();
     let mut ends = pair((lab.client(), from), to, &listener);
-    exchange_blocks(&mut ends, 8);
-    router.wait_fast("proto tcp", 2, 1);
+    router.wait_fast_while("proto tcp", 2, 1, || exchange_blocks(&mut ends, 8));
 
     let before = router.stats();
     let [fragments, pings] = flood(&lab);

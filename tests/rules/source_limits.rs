@@ -94,8 +94,7 @@ fn a_source_is_held_to_its_limit_and_named() {
     let from = "192.0.2.2:40001".parse().unwrap();
     let to = "198.51.100.2:5001".parse().unwrap();
     let mut ends = pair((lab.client(), from), to, &listener);
-    exchange_blocks(&mut ends, 8);
-    router.wait_fast("proto tcp", 2, 1);
+    router.wait_fast_while("proto tcp", 2, 1, || exchange_blocks(&mut ends, 8));
 
     // one sends too much; one no more than it may; and TCP of the first is none of the limit's
     let frames = [from4(66, UDP), from4(66, TCP)];
@@ -104,8 +103,9 @@ fn a_source_is_held_to_its_limit_and_named() {
     assert!((BURST..FLOOD / 2).contains(&there[0]), "{there:?}");
     assert_eq!(there[1], FLOOD);
     assert_eq!(arrived(&lab, &[from4(67, UDP)], BURST), [BURST]);
-    exchange_blocks(&mut ends, 8);
-    router.wait_fast("proto tcp dport 5001", 1, 1);
+    router.wait_fast_while("proto tcp dport 5001", 1, 1, || {
+        exchange_blocks(&mut ends, 8)
+    });
 
     let drops = until("the source is named", PATIENCE, || {
         let drops = router.json(&["drops"]);
