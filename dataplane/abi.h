@@ -834,6 +834,32 @@ struct fw_clock {
 	__u32 pad;
 };
 
+enum fw_hooked_const {
+	/* NFPROTO_ numbers, NF_INET_NUMHOOKS. */
+	FW_NF_IPV4 = 2,
+	FW_NF_BRIDGE = 7,
+	FW_NF_IPV6 = 10,
+	FW_HOOKS = 5,
+	FW_HOOKED_MAX = 32,
+	FW_HOOKED_NAME = 64,
+};
+
+/* Context of the programs that tell who is hooked in: a device, or a hook of netfilter. */
+struct fw_hooked_at {
+	__u32 ifindex;
+	__u32 family; /* FW_NF_* */
+	__u32 hook;
+	__u32 pad;
+};
+
+/* Their answer. */
+struct fw_hooked {
+	__u32 count; /* there may be more than have a place */
+	__u32 pad;
+	/* Functions as "%ps" prints them: with their module, if they are of one. */
+	__u8 names[FW_HOOKED_MAX][FW_HOOKED_NAME];
+};
+
 /* What was observed at egress lately. */
 struct fw_observation {
 	__u32 tag; /* of key, action and epoch, odd; 0: none */
@@ -1175,6 +1201,8 @@ FW_ABI_SIZE(fw_route_count, 16);
 FW_ABI_SIZE(fw_route_config, 8);
 FW_ABI_SIZE(fw_route_hint, 8);
 FW_ABI_SIZE(fw_strayed, 80);
+FW_ABI_SIZE(fw_hooked_at, 16);
+FW_ABI_SIZE(fw_hooked, 2056);
 FW_ABI_SIZE(fw_source, 12);
 FW_ABI_SIZE(fw_cpu, 3248);
 FW_ABI_SIZE(fw_conn, 92);

@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "tc",
         "raw",
         "watchdog",
+        "hooked",
         "drops",
         "scrub",
         "ratelimit",

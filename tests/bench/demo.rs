@@ -494,7 +494,7 @@ fn an_interrupted_demo_cleans_up() {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             stat.is_empty() || stat.contains(") Z ") || !Path::new(&format!("/proc/{pid}")).exists()
         };
-        let patience = Moment::now() + Duration::from_secs(5);
+        let patience = Moment::now() + Duration::from_secs(30);
         while !inside.iter().all(gone) {
             assert!(Moment::now() < patience, "{inside:?} still run");
             std::thread::sleep(Duration::from_millis(50));
@@ -712,7 +712,10 @@ fn the_rfc2544_bench_holds_together() {
         for size in measured {
             let ceiling_pps = size["ceiling_pps"].as_f64().unwrap();
             assert!(ceiling_pps > 0.0, "{size:#}");
-            check_latency(&size["tester_latency"]);
+            // of a tester that was held up in each trial there is none
+            if !size["tester_latency"].is_null() {
+                check_latency(&size["tester_latency"]);
+            }
             let label = match size["name"].as_str() {
                 Some("imix") => "IMIX".to_owned(),
                 name => format!("{} bytes", name.unwrap()),

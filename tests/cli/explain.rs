@@ -96,7 +96,7 @@ impl Situation {
                     thread::sleep(Duration::from_millis(10));
                 }
             });
-            let end = Moment::now() + Duration::from_secs(6);
+            let end = Moment::now() + Duration::from_secs(30);
             let mut json = self.router.json(&question);
             while Moment::now() < end && !json["summary"].as_str().unwrap().contains(words) {
                 json = self.router.json(&question);

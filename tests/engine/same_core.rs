@@ -508,10 +508,17 @@ fn a_source_has_one_port() {
     // of two with the same first port another one comes first
     send(5001, sources.into_iter().rev().collect());
     let mut ports: BTreeMap<(IpAddr, u16), BTreeSet<u16>> = BTreeMap::new();
-    let counted = number(&lab, "nf_conntrack_count");
     let all = connections(&lab, UDP);
     assert_eq!(all.len(), 2 * count);
-    assert!(counted <= 2 * count + precedents_max(), "{counted}");
+    // what was taken away may be counted until the kernel has freed it
+    until(
+        "no more precedents than CPUs have",
+        Duration::from_secs(30),
+        || {
+            let counted = number(&lab, "nf_conntrack_count");
+            (counted <= 2 * count + precedents_max()).then_some(())
+        },
+    );
     for of in &all {
         let source = (of.orig.src, of.orig.sport);
         ports.entry(source).or_default().insert(of.reply.dport);

@@ -29,7 +29,10 @@ impl Site {
     }
 
     fn of(lab: Lab, steer: &str) -> Site {
-        let config = share_ports(&lab) + steer;
+        let mut config = share_ports(&lab) + steer;
+        if steer.contains("routes = true") {
+            config = config.replace("routes = false", "routes = true");
+        }
         let router = Self::daemon(&lab, &config);
         let engine = Engine::spawn(lab.router(), &config);
         let site = Site {

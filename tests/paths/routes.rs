@@ -7,6 +7,7 @@
 
 mod frr;
 mod routes6;
+mod unsaid;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

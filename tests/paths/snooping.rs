@@ -341,7 +341,7 @@ impl Site {
 }
 
 /// A machine that pauses has the kernel send more: tried again, so often.
-const TRIES: usize = 3;
+const TRIES: usize = 20;
 
 impl Site {
     /// Checks copies, which are XDP's.

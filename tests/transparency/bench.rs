@@ -146,10 +146,8 @@ impl Bench {
             By::Path(path) => path,
             By::Engine | By::Routes => "auto",
         };
-        let mut config = twins.config_toml(&format!("path = \"{path}\"\n"));
-        if by == By::Routes {
-            config += "[policy]\nroutes = true\n";
-        }
+        let routes = by == By::Routes;
+        let config = twins.config_toml(&format!("path = \"{path}\"\nroutes = {routes}\n"));
         let links = twins.links();
         let links: Vec<&str> = links.iter().map(String::as_str).collect();
         let daemon = match by {

@@ -51,6 +51,8 @@ pod!(
     fw_watch,
     fw_config,
     fw_clock,
+    fw_hooked_at,
+    fw_hooked,
     fw_slot,
     fw_tuple,
     fw_conn,

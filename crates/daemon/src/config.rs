@@ -111,14 +111,22 @@ pub struct Policy {
     pub bridging: bool,
     /// What rules of the firewall drop by sets of addresses may be dropped in XDP.
     pub drops: bool,
-    /// Packets without a flow may leave by the kernel's routes where nothing but the destination decides.
-    pub routes: bool,
+    /// Packets without a flow may leave by the kernel's routes where nothing but the destination decides. Absent: where the kernel
+    /// tells all that may decide.
+    pub routes: Option<bool>,
     /// UDP without answers may be fast where no reachable rule must see each packet.
     pub udp_one_way: bool,
     /// Conversations that stay in the kernel.
     pub exclude: Vec<Selection>,
     /// Whose conversations are at ports that XDP and the engine share.
     pub steer: Vec<SteerRule>,
+}
+
+impl Policy {
+    /// Packets without a flow are all the kernel's.
+    pub fn without_routes(&self) -> bool {
+        self.routes == Some(false)
+    }
 }
 
 impl Default for Policy {
@@ -131,7 +139,7 @@ impl Default for Policy {
             multicast: true,
             bridging: true,
             drops: true,
-            routes: false,
+            routes: None,
             udp_one_way: true,
             exclude: Vec::new(),
             steer: Vec::new(),
@@ -148,13 +156,25 @@ pub struct Punts {
 }
 
 /// `[port.NAME]`: one network port.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Port {
     /// The peer of this veth behaves as a wire: no merged frames, no unfinished checksums. XDP may then run on it.
     pub wire_true: bool,
     /// Who forwards what comes in here.
     pub path: PathChoice,
+    /// What comes in here may leave by the kernel's routes without a flow, if `policy.routes` lets it.
+    pub routes: bool,
+}
+
+impl Default for Port {
+    fn default() -> Self {
+        Port {
+            wire_true: false,
+            path: PathChoice::default(),
+            routes: true,
+        }
+    }
 }
 
 /// `[daemon]`: the process.
@@ -364,6 +384,7 @@ mod tests {
             [port.lan0]
             wire_true = true
             path = "kernel"
+            routes = false
             [accounting]
             active_s = 30
             [[export]]
@@ -397,7 +418,8 @@ mod tests {
             config.port["lan0"],
             Port {
                 wire_true: true,
-                path: PathChoice::Kernel
+                path: PathChoice::Kernel,
+                routes: false
             }
         );
         let limits: Vec<_> = config.punts.limits.iter().collect();

@@ -312,7 +312,7 @@ impl Engine {
                 .map(|(limited, rate)| (limited.0, rate.0))
                 .collect(),
             sockets: config.engine.has_sockets(),
-            routes: config.policy.routes,
+            routes: !config.policy.without_routes(),
             precedents: config.engine.same_core,
             ..LoadOptions::default()
         };
@@ -371,7 +371,8 @@ impl Engine {
         control.set_offer_budget(per_tick(CANDIDATES_PER_S));
         control.set_sample_budget(per_tick(SAMPLES_PER_S));
         control.set_epoch(engine.manager.epoch());
-        engine.polled = Polled::read(engine.question());
+        let question = engine.question();
+        engine.polled = engine.poller.read(question);
         engine.look_at_sessions();
         engine.set_tcp_timeouts();
         engine.read_neighbours();

@@ -9,6 +9,7 @@ mod engine;
 mod error;
 pub mod fuzz;
 mod gate;
+pub mod hooked;
 mod journal;
 pub mod kinds;
 mod listing;

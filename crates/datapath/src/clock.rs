@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The data plane's time: jiffies, 32 bits, as its programs read them.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use freeway_abi::{Pod, fw_clock};
+use freeway_abi::fw_clock;
 
-use crate::DatapathError;
+use crate::{DatapathError, syscall};
 
 /// Asks a BPF program for the time.
 pub struct Clock {
@@ -53,22 +53,12 @@ impl Clock {
 
     fn ask(&self) -> Result<fw_clock, DatapathError> {
         let mut clock = fw_clock::default();
-        let mut opts = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-            ctx_in: std::ptr::from_mut(&mut clock).cast(),
-            ctx_size_in: size_of_val(clock.as_bytes()) as u32,
-            ..Default::default()
-        };
-        // SAFETY: a syscall program whose context is the structure above.
-        let rc = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.prog.as_raw_fd(), &mut opts) };
-        if rc == 0 {
-            return Ok(clock);
-        }
-        Err(DatapathError::Object {
+        syscall::run(&self.prog, &mut clock).map_err(|source| DatapathError::Object {
             object: "watchdog",
             what: "running freeway_clock",
-            source: libbpf_rs::Error::from_raw_os_error(-rc),
-        })
+            source,
+        })?;
+        Ok(clock)
     }
 }
 

@@ -12,6 +12,7 @@ mod edges;
 mod error;
 mod events;
 mod grace;
+mod hooked;
 mod load;
 mod object;
 mod packed;
@@ -21,6 +22,7 @@ mod ratelimit;
 mod routes;
 mod scrub;
 mod shared;
+mod syscall;
 mod tap;
 pub mod user;
 mod warnings;
@@ -29,6 +31,7 @@ pub use attach::{Attachment, Hook, XdpFd, raise_descriptor_limit};
 pub use clock::Clock;
 pub use error::DatapathError;
 pub use events::{DataplaneEvent, Events};
+pub use hooked::{Function, Hooked};
 pub use load::MapMemory;
 pub use object::{
     Datapath, FLOWS_DEFAULT, FLOWS_MAX, LoadOptions, PortFault, ProgramSize, has_builtin_kfunc,

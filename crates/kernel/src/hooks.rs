@@ -20,7 +20,7 @@ const NFNLA_HOOK_CHAIN_INFO: u16 = 6;
 /// NFNL_HOOK_TYPE_NFTABLES.
 const TYPE_NFTABLES: u32 = 1;
 /// Hooks that forwarded packets pass, by NFPROTO_.
-const FORWARDING: [(u8, &[u32]); 3] = [
+pub const FORWARDING: [(u8, &[u32]); 3] = [
     (nft::NFPROTO_IPV4, &[0, 2, 4]),
     (nft::NFPROTO_IPV6, &[0, 2, 4]),
     (nft::NFPROTO_BRIDGE, &[0, 1, 2, 3, 4]),
@@ -70,10 +70,31 @@ const KNOWN: [&str; 22] = [
     "apparmor_ip_postroute",
 ];
 
+/// Of base chains of nftables: `nft_do_chain_ipv4`, `nft_do_chain_inet` and others.
+const OF_NFTABLES: &str = "nft_do_chain";
+/// Of tables of the legacy iptables, which are read: `ipt_do_table`, and before it `iptable_filter_hook` and others.
+const OF_LEGACY: [&str; 4] = ["ipt_do_table", "ip6t_do_table", "iptable_", "ip6table_"];
+
 impl HookedFunction {
-    /// True if it is neither a chain of nftables, which has an analysis of its own, nor known to be harmless.
+    /// One of which no more is known than its name, as kernels have it that do not list their hooks.
+    #[must_use]
+    pub fn named(family: u8, hook: u32, function: String, module: String) -> Self {
+        Self {
+            family,
+            hook,
+            priority: 0,
+            nftables: function.starts_with(OF_NFTABLES),
+            function,
+            module,
+        }
+    }
+
+    /// True if it is neither a chain of nftables or a table of iptables, which have an analysis of their own, nor known to be
+    /// harmless.
     pub fn is_foreign(&self) -> bool {
-        !self.nftables && !KNOWN.contains(&self.function.as_str())
+        let function = self.function.as_str();
+        let legacy = OF_LEGACY.iter().any(|legacy| function.starts_with(legacy));
+        !self.nftables && !legacy && !KNOWN.contains(&function)
     }
 }
 

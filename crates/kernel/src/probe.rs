@@ -147,17 +147,6 @@ pub const PROBES: &[Probe] = &[
         check: nftables,
     },
     Probe {
-        name: "nfnetlink_hook",
-        needed_for: "finding foreign netfilter hooks (CONFIG_NETFILTER_NETLINK_HOOK)",
-        required: false,
-        since: (5, 14),
-        check: || match crate::hooks::forwarding_hooks() {
-            Ok(Some(_)) => Outcome::Present,
-            Ok(None) => Outcome::Missing("the kernel does not list them".into()),
-            Err(error) => unknown(&error),
-        },
-    },
-    Probe {
         name: "netdev netlink",
         needed_for: "knowing what drivers can do with XDP before trying",
         required: false,

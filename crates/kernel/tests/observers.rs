@@ -202,7 +202,7 @@ fn a_new_kernel_has_what_it_should() {
     in_namespace(|| {
         let version = kernel_version().unwrap();
         for result in probe_all() {
-            let optional = ["nfnetlink_hook", "conntrack events"].contains(&result.name);
+            let optional = result.name == "conntrack events";
             match &result.outcome {
                 Outcome::Present => {}
                 Outcome::Missing(_) if version < result.since || optional => {

@@ -279,10 +279,19 @@ impl Lab {
 
 /// The Freeway daemon's configuration of ports that a wire ends at.
 pub(crate) fn ports_toml(interfaces: &[String], keys: &str) -> String {
+    let keys = of_flows(keys);
     let interfaces = interfaces.iter();
     interfaces
         .map(|name| format!("[port.\"{name}\"]\nwire_true = true\n{keys}\n"))
         .collect()
+}
+
+/// Keys of a port, without prefix paths unless they say so: what a lab is for are flows.
+pub(crate) fn of_flows(keys: &str) -> String {
+    match keys.contains("routes = ") {
+        true => keys.to_owned(),
+        false => format!("routes = false\n{keys}"),
+    }
 }
 
 /// Memory ahead of a frame that the router makes longer: the octets of a session's header, and more than those of a tag, so that
@@ -514,7 +523,7 @@ fn set_addresses(hosts: &Hosts, topology: &Topology, options: &Options) -> Resul
 
 /// The kernel announces a veth's carrier from a work queue, some time after both ends are up.
 pub(crate) fn wait_for_carrier(hosts: &[&Netns]) -> Result<(), LabError> {
-    let patience = Instant::now() + Duration::from_secs(5);
+    let patience = Instant::now() + Duration::from_secs(60);
     for netns in hosts {
         while netns
             .tool("ip -o link show up type veth")?

@@ -18,7 +18,7 @@ use std::fs;
 
 use crate::error::{Context, LabError};
 use crate::frame::mac_text;
-use crate::lab::{batch, wait_for_carrier};
+use crate::lab::{batch, of_flows, wait_for_carrier};
 use crate::netns::Netns;
 use crate::port::Port;
 use crate::pppoe::{self, Session};
@@ -312,6 +312,7 @@ impl Twins {
     /// The Freeway daemon's configuration for one of the routers: a plain veth is not fit for XDP, these are.
     /// `keys` are further lines for each port.
     pub fn config_toml(&self, keys: &str) -> String {
+        let keys = of_flows(keys);
         let links = self.links().into_iter();
         links
             .map(|link| format!("[port.{link}]\nwire_true = true\n{keys}\n"))

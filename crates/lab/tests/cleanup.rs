@@ -28,7 +28,7 @@ fn drop_removes_everything() {
     assert_eq!(namespaces_of(own).len(), 6);
     assert!(
         lab.config_toml("")
-            .contains("[port.\"lan0\"]\nwire_true = true\n")
+            .contains("[port.\"lan0\"]\nwire_true = true\nroutes = false\n")
     );
     let mut sleeper = lab
         .router()

@@ -40,7 +40,8 @@ impl RouterDaemon {
 
     /// The same, with its ports on a path.
     pub fn start_on(lab: &Lab, path: PathChoice, extra: &str) -> Result<RouterDaemon, Stop> {
-        let keys = format!("path = \"{}\"\n", path.name());
+        let routes = extra.contains("routes = true");
+        let keys = format!("path = \"{}\"\nroutes = {routes}\n", path.name());
         let config = format!("{}\n{extra}", lab.config_toml(&keys));
         Self::start_in(lab.router(), &lab.interfaces(), &config)
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Routes as they are read.
 
+use std::collections::BTreeSet;
+
 use freeway_prefix::Prefix;
 
 use crate::alias::Alias;
@@ -16,6 +18,8 @@ pub struct Load<A: Ip> {
     staged: Vec<(Place, Prefix<A>, Alias)>,
     terms: Terms<A>,
     heard: Vec<(Place, Change<A>, bool)>,
+    /// Of type local, by whoever added them.
+    pub locals: BTreeSet<Prefix<A>>,
 }
 
 impl<A: Ip> Default for Load<A> {
@@ -24,6 +28,7 @@ impl<A: Ip> Default for Load<A> {
             staged: Vec::new(),
             terms: Terms::default(),
             heard: Vec::new(),
+            locals: BTreeSet::new(),
         }
     }
 }
@@ -33,6 +38,9 @@ impl<A: Ip> Load<A> {
         let Some(place) = Place::of::<A>(route.table) else {
             return;
         };
+        if route.added_local {
+            self.locals.insert(route.prefix);
+        }
         let alias = Alias {
             priority: route.priority,
             term: self.terms.take(Term::of(route)),

@@ -8,8 +8,11 @@ use freeway_prefix::Prefix;
 
 use crate::ip::Ip;
 
-/// RTN_UNICAST.
+/// RTN_UNICAST, RTN_LOCAL.
 const UNICAST: u8 = 1;
+const LOCAL: u8 = 2;
+/// RTPROT_KERNEL.
+const BY_KERNEL: u8 = 2;
 
 /// What a route says, in few bytes. Addresses are in host order, 0 is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +31,8 @@ pub struct Told<A> {
     pub prefsrc: A,
     /// Nexthop object.
     pub nexthop_id: u32,
+    /// Of type local, and somebody added it: `fib_has_custom_local_routes`.
+    pub added_local: bool,
     /// Differs, as good as always, if anything else does. So routes of one prefix and rank are told apart.
     pub rest: u32,
 }
@@ -85,6 +90,7 @@ impl<A: Ip> Told<A> {
             way: way(route),
             prefsrc: route.prefsrc.and_then(A::of).unwrap_or_default(),
             nexthop_id: route.nexthop_id.unwrap_or(0),
+            added_local: route.kind == LOCAL && route.protocol != BY_KERNEL,
             rest: hasher.finish() as u32,
         })
     }

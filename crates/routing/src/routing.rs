@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The whole: what is told, and what is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use freeway_kernel::model::{Addr, Event, Link, Neigh, Source};
 use freeway_prefix::Prefix;
@@ -29,6 +29,8 @@ pub struct Routing<A: Ip> {
     table: Table<A>,
     hops: Hops<A>,
     load: Option<Load<A>>,
+    /// Of type local, by whoever added them.
+    locals: BTreeSet<Prefix<A>>,
     /// What went since the last call of [`Routing::changes`]. Events of routes come by another socket: what is heard of a
     /// route now may be from before.
     sweeps: Vec<Sweep<A>>,
@@ -62,6 +64,7 @@ impl<A: Ip> Routing<A> {
             table: Table::default(),
             hops: Hops::default(),
             load: None,
+            locals: BTreeSet::new(),
             sweeps: Vec::new(),
         };
         for prefix in reserved() {
@@ -91,7 +94,7 @@ impl<A: Ip> Routing<A> {
 
     /// All were read; `whole` is false if some may be missing (NLM_F_DUMP_INTR, an error): nothing is taken over then.
     pub fn end_load(&mut self, whole: bool) {
-        let Some(load) = self.load.take() else {
+        let Some(mut load) = self.load.take() else {
             return;
         };
         if !whole {
@@ -101,6 +104,7 @@ impl<A: Ip> Routing<A> {
         if !self.doubts.settle() {
             return;
         }
+        self.locals = std::mem::take(&mut load.locals);
         let (fib, unclear) = load.finish();
         self.fib = fib;
         for prefix in unclear {
@@ -216,10 +220,22 @@ impl<A: Ip> Routing<A> {
         }
     }
 
-    /// The addresses of this machine, in order: the kernel takes no packets from them.
+    /// Addresses from which the kernel may take no packets, in order: this machine's, and all that its local table has.
     #[must_use]
     pub fn own_addresses(&self) -> Vec<A> {
-        self.reach.addresses()
+        let local = self.fib.table(Place::Local).iter();
+        let local = local.filter(|(prefix, _)| prefix.is_host());
+        let mut all = self.reach.addresses();
+        all.extend(local.map(|(prefix, _)| prefix.first()));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// A prefix of type local that somebody added, if there is one: the kernel looks for it whatever the source.
+    #[must_use]
+    pub fn added_local(&self) -> Option<Prefix<A>> {
+        self.locals.first().copied()
     }
 
     fn route(&mut self, kind: Kind, route: Option<Told<A>>) {
@@ -227,6 +243,15 @@ impl<A: Ip> Routing<A> {
         let Some(place) = Place::of::<A>(route.table) else {
             return;
         };
+        if route.added_local {
+            let load = self.load.as_mut().map(|load| &mut load.locals);
+            for locals in load.into_iter().chain([&mut self.locals]) {
+                match kind {
+                    Kind::Gone => locals.remove(&route.prefix),
+                    Kind::New | Kind::Replaced => locals.insert(route.prefix),
+                };
+            }
+        }
         let change = Change { kind, route };
         let clear = self.fib.apply(place, &change, Mode::Now);
         let term = Term::of(&route);

@@ -10,6 +10,7 @@ use freeway_lab::{
     Generator, Lab, Load, MeasureSpec, Options, Proto, Sent, Sink, SinkSpec, Until, measure,
 };
 
+use crate::until::LEAST;
 use crate::{Moment, build, build_with, dropped, forwarded, paced, until};
 
 /// Of a bench at half the kernel's capacity.
@@ -168,6 +169,7 @@ impl Bench {
 
     #[track_caller]
     pub fn wait_share(&self, patience: Duration, enough: impl Fn(f64) -> bool) -> Duration {
+        let patience = patience.max(LEAST);
         let start = Moment::now();
         let mut share = f64::NAN;
         while start.elapsed() < patience + Duration::from_millis(30) {

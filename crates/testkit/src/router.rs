@@ -10,12 +10,14 @@ use std::thread;
 use std::time::Duration;
 
 use freeway_lab::{Lab, Netns};
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::log::Log;
+use crate::until::LEAST;
 use crate::{Moment, POLL, Stats, freeway, until};
 
 /// Loading programs takes a second or two where the machine is busy, attaching to hundreds of ports many.
@@ -52,7 +54,11 @@ impl Router {
 
     /// As [`Router::start_with`], with a program that ends up being `freeway`, and for these ports.
     pub fn start_as(lab: &Lab, extra: &str, program: Command, ports: &[&str]) -> Router {
-        let config = format!("{}\n{extra}", lab.config_toml(""));
+        let keys = match extra.contains("routes = true") {
+            true => "routes = true\n",
+            false => "",
+        };
+        let config = format!("{}\n{extra}", lab.config_toml(keys));
         Self::start_in(lab.router(), &config, program, ports)
     }
 
@@ -183,7 +189,7 @@ impl Router {
         packets: u64,
         mut traffic: impl FnMut(),
     ) -> Vec<Value> {
-        let end = Moment::now() + Duration::from_secs(10);
+        let end = Moment::now() + LEAST;
         loop {
             traffic();
             let flows = self.flows(filter);
@@ -205,7 +211,7 @@ impl Router {
     #[track_caller]
     pub fn wait_in_step(&self) {
         let mut changes = Vec::new();
-        let end = Moment::now() + Duration::from_secs(5);
+        let end = Moment::now() + LEAST;
         while changes.last() != Some(&0) {
             assert!(
                 Moment::now() < end,
@@ -247,10 +253,12 @@ impl Router {
             return self.child.try_wait().unwrap();
         };
         if ended.is_none() {
-            *ended = match waitpid(*pid, Some(WaitPidFlag::WNOHANG)).unwrap() {
-                WaitStatus::Exited(_, code) => Some(ExitStatus::from_raw(code << 8)),
-                WaitStatus::Signaled(_, signal, _) => Some(ExitStatus::from_raw(signal as i32)),
-                _ => None,
+            *ended = match waitpid(*pid, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(_, code)) => Some(ExitStatus::from_raw(code << 8)),
+                Ok(WaitStatus::Signaled(_, signal, _)) => Some(ExitStatus::from_raw(signal as i32)),
+                // its parent has not ended yet
+                Ok(_) | Err(Errno::ECHILD) => None,
+                Err(error) => panic!("{error}"),
             };
         }
         *ended

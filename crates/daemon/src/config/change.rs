@@ -59,6 +59,7 @@ fn without_table(path: &[String]) -> Option<String> {
     match parts(path)[..] {
         ["port", _, "path"] => Some(format!("\"{}\"", PathChoice::default().name())),
         ["port", _, "wire_true"] => Some("false".into()),
+        ["port", _, "routes"] => Some("true".into()),
         _ => None,
     }
 }

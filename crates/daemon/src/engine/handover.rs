@@ -8,7 +8,6 @@ use freeway_api::{Failure, TakenOver, Upgraded};
 use freeway_cmm::{Around, FlowKey};
 
 use super::kernel::ROUNDS;
-use super::poll::Polled;
 use super::ports::attach;
 use super::{ATTACH_START, Engine, failure};
 use crate::DaemonError;
@@ -44,7 +43,8 @@ impl Engine {
             self.datapath.inherit(legacy.links);
             self.ports.inherit_clsact(legacy.estate.clsact);
             // programs that make room for ours are not in the way
-            self.polled = Polled::read(self.question());
+            let question = self.question();
+            self.polled = self.poller.read(question);
         }
         self.update_ports_within(ATTACH_START)?;
         if let Some(refused) = self.datapath.refused() {

@@ -5,7 +5,7 @@ mod follow;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::mpsc as ask;
+use std::sync::{Arc, mpsc as ask};
 
 use freeway_api::{Feature, FeatureState};
 use freeway_cmm::{ConnKey, FlowKey};
@@ -17,11 +17,12 @@ use freeway_kernel::nft::{self, LegacyTable};
 use freeway_kernel::probe::{Outcome, ProbeResult};
 use freeway_kernel::sockets::{PacketSocket, packet_sockets};
 use freeway_kernel::sysctl::Sysctls;
-use freeway_kernel::{Memberships, hooks, pppoe, progs};
+use freeway_kernel::{Memberships, hooks::HookedFunction, pppoe, progs};
 use tokio::sync::mpsc;
 
 use super::ports::Carried;
 use super::sample::{self, Frames};
+use crate::hooked::{Hooks, Untold};
 use crate::{DaemonError, kinds};
 
 /// What is asked about.
@@ -38,8 +39,8 @@ const UNBRIDGED: [u16; 4] = [0x888e, 0x88cc, 0x8809, 0x0806];
 
 /// The thread that asks. It was made by the daemon's main thread, which never changes its network namespace, and so
 /// is in the same one.
-#[derive(Debug)]
 pub(super) struct Poller {
+    hooks: Arc<Hooks>,
     questions: ask::Sender<Question>,
     answers: mpsc::Receiver<Polled>,
     /// A question is under way.
@@ -52,9 +53,14 @@ impl Poller {
     pub(super) fn start() -> Result<Self, DaemonError> {
         let (questions, asked) = ask::channel::<Question>();
         let (sender, answers) = mpsc::channel(1);
+        let hooks = Arc::new(Hooks::open());
+        let known = Arc::clone(&hooks);
         let work = move || {
             while let Ok(question) = asked.recv() {
-                if sender.blocking_send(Polled::read(question)).is_err() {
+                if sender
+                    .blocking_send(Polled::read(question, &known))
+                    .is_err()
+                {
                     break;
                 }
             }
@@ -62,11 +68,17 @@ impl Poller {
         let thread = std::thread::Builder::new().name("freeway-poll".into());
         thread.spawn(work).map_err(crate::error::failure)?;
         Ok(Self {
+            hooks,
             questions,
             answers,
             busy: false,
             again: false,
         })
+    }
+
+    /// The same at once, by the thread that calls.
+    pub(super) fn read(&self, question: Question) -> Polled {
+        Polled::read(question, &self.hooks)
     }
 
     /// True if it may be asked now; otherwise it is to be asked once more after the answer that is under way.
@@ -128,6 +140,10 @@ pub(super) struct Polled {
     pub foreign_hooks: Vec<String>,
     /// The same on the hooks of bridges.
     pub bridge_hooks: Vec<String>,
+    /// The kernel tells which functions there are.
+    pub hooks_told: bool,
+    /// Who takes a link's frames ahead of IP; links that nobody does are not here.
+    pub takers: BTreeMap<u32, Result<String, Untold>>,
     /// Links that take all frames, and of which nothing tells.
     pub promiscuous: BTreeSet<u32>,
     features: Option<BTreeMap<u32, XdpFeatures>>,
@@ -159,7 +175,7 @@ impl Polled {
     }
 
     /// What cannot be read counts as absent; it is logged.
-    pub(super) fn read(question: Question) -> Self {
+    fn read(question: Question, hooks: &Hooks) -> Self {
         let Question {
             places,
             ours,
@@ -173,17 +189,14 @@ impl Polled {
             tracing::debug!("listing XDP features: {error}");
             None
         });
-        let hooks = hooks::forwarding_hooks().unwrap_or_else(|error| {
-            tracing::debug!("listing netfilter hooks: {error}");
-            None
-        });
-        let listed = hooks.is_some();
-        let foreign = hooks.into_iter().flatten();
-        let foreign = foreign.filter(hooks::HookedFunction::is_foreign);
+        let functions = hooks.forwarding();
+        let hooks_told = functions.is_some();
+        let foreign = functions.into_iter().flatten();
+        let foreign = foreign.filter(HookedFunction::is_foreign);
         let (of_bridges, foreign): (Vec<_>, Vec<_>) =
             foreign.partition(|hook| hook.family == nft::NFPROTO_BRIDGE);
         let mut bridge_hooks: Vec<_> = of_bridges.into_iter().map(|h| h.function).collect();
-        if !listed {
+        if !hooks_told {
             bridge_hooks.extend(ebtables());
         }
         let promiscuous = netdev::promiscuous().unwrap_or_else(|error| {
@@ -199,11 +212,15 @@ impl Polled {
         let look = |link| Obstacles::of(link, &ours, ethtool.as_ref(), &sysctls);
         let mut obstacles = BTreeMap::new();
         obstacles.extend(places.iter().map(|link| (link.ifindex, look(link))));
+        let takers = |link: &Link| Some((link.ifindex, hooks.taker(link.ifindex).transpose()?));
+        let takers = places.iter().filter_map(takers).collect();
         Self {
             sniffers: sockets.into_iter().filter(|s| s.protocol != 0).collect(),
             legacy: nft::legacy_tables(),
             foreign_hooks: foreign.into_iter().map(|h| h.function).collect(),
             bridge_hooks,
+            hooks_told,
+            takers,
             promiscuous: places
                 .iter()
                 .filter(|link| link.is_bridge())
@@ -227,6 +244,7 @@ impl Polled {
         self.features != other.features
             || self.obstacles != other.obstacles
             || self.bridge_hooks != other.bridge_hooks
+            || self.takers != other.takers
             || self.promiscuous != other.promiscuous
     }
 

@@ -18,6 +18,7 @@ use freeway_datapath::{MapMemory, RouteTable};
 use freeway_kernel::model::{Event, Family};
 use freeway_kernel::nft::Ruleset;
 use freeway_kernel::reachability::{Passage, passage};
+use freeway_prefix::Prefix;
 
 use self::grounds::{Device6, Reasons};
 use self::side::Side;
@@ -32,6 +33,8 @@ pub(super) struct Routes {
     ports_kept: BTreeMap<String, String>,
     /// IP versions that some port has prefix paths of: `fw_route_here.families`.
     families: u32,
+    /// Some port forwards IPv4 without `rp_filter`.
+    unfiltered: bool,
     /// The firewall as it was last read.
     rules: Option<Arc<Ruleset>>,
     /// It may let packets pass conntrack by.
@@ -83,6 +86,12 @@ impl Routes {
             Family::Ipv6 => FW_ROUTES_IPV6,
         };
         self.table.is_some() && self.families & bit != 0
+    }
+
+    /// A local route that somebody added: the kernel takes no packets from there, which is looked up with `rp_filter` alone.
+    fn refused_sources(&self) -> Option<Prefix<u32>> {
+        let table = self.table.as_ref().filter(|_| self.unfiltered)?;
+        table.v4.routing().added_local()
     }
 
     /// Everything is the kernel's, for now.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use freeway_api::Client;
 use freeway_console::Stop;
 use freeway_daemon::config::Config;
+use freeway_daemon::hooked::Hooks;
 
 use report::Report;
 
@@ -38,8 +39,9 @@ pub fn examine(config: Option<&Path>, interfaces: &[String]) -> Result<Report, S
     let daemon = Client::new(socket.as_deref())
         .and_then(|client| client.patience(PATIENCE).status())
         .ok();
-    ports::examine(&mut report, &config, interfaces, daemon.as_ref())?;
-    rules::examine(&mut report);
+    let hooks = Hooks::open();
+    ports::examine(&mut report, &config, interfaces, daemon.as_ref(), &hooks)?;
+    rules::examine(&mut report, &hooks);
     conntrack::examine(&mut report, &config);
     limits::examine(&mut report, &config, daemon.as_ref());
     engine::examine(&mut report, &config, daemon.as_ref());

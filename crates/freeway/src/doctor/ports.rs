@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use freeway_api::{PathChoice, PortState, Status};
 use freeway_console::{Exit, Stop};
 use freeway_daemon::config::{Config, Port};
+use freeway_daemon::hooked::Hooks;
 use freeway_daemon::kinds;
 use freeway_kernel::ethtool::Ethtool;
 use freeway_kernel::model::{Family, Framing, Link};
@@ -31,6 +32,7 @@ pub fn examine(
     config: &Config,
     asked: &[String],
     daemon: Option<&Status>,
+    functions: &Hooks,
 ) -> Result<(), Stop> {
     let Some(machine) = Machine::look(report) else {
         return Ok(());
@@ -71,6 +73,7 @@ pub fn examine(
             None => {
                 let settings = config.port.get(&link.name).cloned().unwrap_or_default();
                 examine_port(report, &machine, link, &settings);
+                examine_taker(report, link, functions);
             }
         }
     }
@@ -269,6 +272,16 @@ fn examine_programs(report: &mut Report, area: &str, machine: &Machine, link: &L
     }
     for words in found {
         report.advise(area, Severity::Warning, words, keeps);
+    }
+}
+
+/// Who has a port's frames ahead of IP, from whatever network namespace; of bridges, bonds and VRFs links tell.
+fn examine_taker(report: &mut Report, link: &Link, functions: &Hooks) {
+    if let (Ok(Some(function)), None) = (functions.taker(link.ifindex), link.master) {
+        let words = format!(
+            "{function}() takes some of its frames: nothing is dropped or forwarded by prefixes in XDP there"
+        );
+        report.add(&format!("port {}", link.name), Severity::Note, words);
     }
 }
 

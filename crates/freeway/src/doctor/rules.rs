@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ruleset: what must see every packet.
 
+use freeway_daemon::hooked::Hooks;
+use freeway_kernel::analyse;
 use freeway_kernel::nft::Ruleset;
-use freeway_kernel::{analyse, hooks};
 
 use super::report::{Report, Severity};
 
 const AREA: &str = "rules";
 
 /// Looks at the nftables ruleset, and at what else hooks into forwarding.
-pub fn examine(report: &mut Report) {
+pub fn examine(report: &mut Report, hooks: &Hooks) {
     match Ruleset::read() {
         Ok(ruleset) => examine_nft(report, &ruleset),
         Err(error) => report.unread(AREA, "the nftables ruleset", Severity::Warning, &error),
     }
-    for hook in hooks::forwarding_hooks().ok().flatten().unwrap_or_default() {
+    let functions = hooks.forwarding();
+    if functions.is_none() && report.complete {
+        let words = "this kernel does not tell which functions hook into forwarding";
+        report.add(AREA, Severity::Note, words);
+    }
+    for hook in functions.unwrap_or_default() {
         if hook.is_foreign() {
             report.advise(
                 AREA,

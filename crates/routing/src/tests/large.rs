@@ -44,6 +44,7 @@ fn many_routes() {
             },
             prefsrc: 0,
             nexthop_id: 0,
+            added_local: false,
             rest: 0,
         }
     };

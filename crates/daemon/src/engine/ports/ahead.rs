@@ -37,6 +37,10 @@ impl Engine {
         if let Some(upper) = self.mirror.links().values().find(above) {
             return Some(format!("{} takes some of its frames", upper.name));
         }
+        // and one that is in another namespace only the kernel's own structures show
+        if let Some(Ok(function)) = self.polled.takers.get(&link.ifindex) {
+            return Some(format!("{function}() takes some of its frames"));
+        }
         let socket = self
             .polled
             .taker(|port| port.is_none_or(|port| port == link.ifindex));

@@ -82,7 +82,7 @@ impl Engine {
 
     /// Why a port has no prefix paths; `None`: it has.
     pub(in crate::engine) fn unrouted_at(&self, ifindex: u32, name: &str) -> Option<String> {
-        if !self.config.policy.routes {
+        if self.config.policy.without_routes() {
             return Some("policy.routes is false in the configuration".into());
         }
         let routed = self.ports.by_index.get(&ifindex);
@@ -97,7 +97,7 @@ impl Engine {
     pub(in crate::engine) fn routes(&self, query: &RoutesQuery) -> Routes {
         let known = &self.routes;
         let mut routes = Routes {
-            enabled: self.config.policy.routes,
+            enabled: !self.config.policy.without_routes(),
             contradicted: known.strayed,
             ..Routes::default()
         };
@@ -127,6 +127,13 @@ impl Engine {
         routes.routed = self.routed();
         routes.ipv4.reason.clone_from(&known.reasons.ipv4);
         routes.ipv6.reason.clone_from(&known.reasons.ipv6);
+        let refused = known.refused_sources().map(|prefix| {
+            format!(
+                "rp_filter is 0, and {} is a local route, from which the kernel takes no packets",
+                prefix_words(&prefix)
+            )
+        });
+        routes.ipv4.reason = routes.ipv4.reason.or(refused);
         routes.answer = query.address.map(|address| self.route_of(address));
         routes
     }

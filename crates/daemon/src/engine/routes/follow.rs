@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 
-use freeway_abi::{FW_AF_INET6, fw_route_here, fw_strayed};
+use freeway_abi::{FW_AF_INET6, FW_ROUTES_IPV4, FW_RP_OFF, fw_route_here, fw_strayed};
 use freeway_datapath::Hook;
 use freeway_kernel::model::{Event, Family};
 use freeway_kernel::reachability::Passage;
@@ -22,7 +22,7 @@ use crate::error::failure;
 impl Engine {
     /// Judges rules and ports anew.
     pub(in crate::engine) fn update_routes(&mut self) -> Result<(), DaemonError> {
-        if !self.config.policy.routes {
+        if self.config.policy.without_routes() {
             return Ok(());
         }
         self.routes.invalidate();
@@ -76,6 +76,9 @@ impl Engine {
         self.routes.reasons = reasons;
         let families = wanted.values().map(|here| here.families);
         self.routes.families = families.fold(0, |all, here| all | here);
+        self.routes.unfiltered = wanted.values().any(|here| {
+            here.families & FW_ROUTES_IPV4 != 0 && u32::from(here.rp_filter) == FW_RP_OFF
+        });
         self.place_routes(&wanted);
         if wanted.is_empty() {
             self.routes.past = self.routed();
@@ -186,6 +189,7 @@ impl Engine {
     pub(in crate::engine) fn carry_routes(&mut self) {
         let slots = |oif: u32| self.ports.by_index.get(&oif).and_then(|port| port.slot);
         let [ipv4, ipv6] = [Family::Ipv4, Family::Ipv6].map(|family| self.routes.has(family));
+        let ipv4 = ipv4 && self.routes.refused_sources().is_none();
         let Some(table) = &mut self.routes.table else {
             return;
         };
@@ -209,7 +213,7 @@ impl Engine {
 
     /// What nothing tells of, and what waits.
     pub(in crate::engine) fn look_at_routes(&mut self) -> Result<(), DaemonError> {
-        if !self.config.policy.routes {
+        if self.config.policy.without_routes() {
             return Ok(());
         }
         let reasons = Reasons {
@@ -277,8 +281,9 @@ impl Engine {
     pub(in crate::engine) fn may_change_routed(&self, event: &Event) -> bool {
         match event {
             Event::RuleChanged(_) => true,
-            // a device that has none left may not have the family any more
-            Event::AddrGone(address) => address.local.is_ipv6(),
+            // a device that has none left may not have the family any more, or is strict about sources
+            Event::AddrGone(_) => true,
+            Event::AddrChanged(address) => address.local.is_ipv4(),
             _ => false,
         }
     }

@@ -2,8 +2,11 @@
 //! Where nothing but the destination decides.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 
-use freeway_abi::{FW_ROUTES_IPV4, FW_ROUTES_IPV6, FW_RP_LOOSE, FW_RP_OFF, fw_route_here};
+use freeway_abi::{
+    FW_ROUTES_IPV4, FW_ROUTES_IPV6, FW_RP_LOOSE, FW_RP_OFF, FW_RP_STRICT, fw_route_here,
+};
 use freeway_cmm::Served;
 use freeway_kernel::model::{Family, Link, Netconf, Rule};
 use freeway_kernel::reachability::Passage;
@@ -13,6 +16,7 @@ use freeway_routing::Exit;
 use super::super::Engine;
 use super::super::ports::{Port, Within};
 use super::grounds::{Device6, Reasons};
+use crate::hooked::Untold;
 
 /// FR_ACT_TO_TBL.
 const TO_TABLE: u8 = 1;
@@ -28,6 +32,7 @@ fn ordinary(family: Family) -> &'static [(u32, u32)] {
 }
 
 const TRACKED: &str = "connections are tracked";
+const ANYWAY: &str = "with policy.routes = true there are prefix paths all the same";
 
 fn is_ordinary(rule: &Rule) -> bool {
     let plain = Rule {
@@ -70,6 +75,11 @@ impl Engine {
         }
         if self.ruleset_tracks(family) && !self.routes.bypasses {
             return Some(TRACKED.into());
+        }
+        if policy.routes.is_none() && !self.polled.hooks_told {
+            return Some(format!(
+                "this kernel does not tell which functions hook into forwarding; {ANYWAY}"
+            ));
         }
         if let Some(function) = self.polled.foreign_hooks.first() {
             return Some(format!(
@@ -166,8 +176,21 @@ impl Engine {
 
     /// Why a port can have none of either family, or its MAC address.
     fn nothing_here(&self, link: &Link, port: &Port) -> Result<[u8; 6], String> {
+        let settings = self.config.port.get(&link.name);
+        if settings.is_some_and(|settings| !settings.routes) {
+            return Err(format!(
+                "port.{}.routes is false in the configuration",
+                link.name
+            ));
+        }
         if let Some(why) = self.nothing_ahead(link, port) {
             return Err(why);
+        }
+        let untold = self.polled.takers.get(&link.ifindex) == Some(&Err(Untold));
+        if untold && self.config.policy.routes.is_none() {
+            return Err(format!(
+                "this kernel does not tell who takes its frames ahead of IP; {ANYWAY}"
+            ));
         }
         if self.cores.served(link.ifindex, true) != Served::No {
             return Err("the engine on cores of its own has some of its frames".into());
@@ -210,8 +233,17 @@ impl Engine {
             rp_filter if rp_filter > FW_RP_LOOSE => {
                 Err(format!("rp_filter {rp_filter} is not known"))
             }
+            // __fib_validate_source()
+            FW_RP_LOOSE if !self.has_ipv4_address(link.ifindex) => Ok(FW_RP_STRICT),
             rp_filter => Ok(rp_filter),
         }
+    }
+
+    fn has_ipv4_address(&self, ifindex: u32) -> bool {
+        let first = (ifindex, IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        let mut from = self.mirror.addrs().range(first..);
+        from.next()
+            .is_some_and(|((at, address, _), _)| *at == ifindex && address.is_ipv4())
     }
 
     fn routed6_at(&self, link: &Link) -> Result<(), String> {

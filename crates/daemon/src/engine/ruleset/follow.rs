@@ -99,7 +99,7 @@ impl Engine {
         }
         self.set_tracking(before.tracks)?;
         let read = read.map(Arc::new);
-        let routes = self.config.policy.routes;
+        let routes = !self.config.policy.without_routes();
         self.routes.set_rules(read.clone().filter(|_| routes));
         self.scrub_by(read)?;
         self.update_routes()

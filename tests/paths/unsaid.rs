@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Without a word in the configuration there are prefix paths, and what might be hidden keeps ports from them.
+
+use super::*;
+
+/// A daemon whose ports have prefix paths of its own accord.
+fn start(lab: &Lab) -> Router {
+    Router::start_in(
+        lab.router(),
+        &lab.config_toml("routes = true\n"),
+        freeway(),
+        &["lan0", "wan0"],
+    )
+}
+
+/// Packets of a network behind the client.
+fn foreign() -> Vec<Vec<u8>> {
+    let dst = Ipv4Addr::new(203, 0, 113, 9);
+    (0..100)
+        .map(|n| packet(Ipv4Addr::new(10, 9, 9, n as u8), dst, n))
+        .collect()
+}
+
+/// Where all of them arrive.
+fn station_of(lab: &Lab, frames: &[Vec<u8>]) -> Option<[u8; 6]> {
+    stations(&left(lab, frames)).into_keys().next()
+}
+
+#[test]
+fn who_takes_frames_unseen_keeps_a_port_from_it() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    let router = start(&lab);
+    wait(&router, "prefix paths", active);
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    let frames = strangers(200);
+    confirm(&lab, &router, &frames);
+
+    // in the client's namespace, with the port's own MAC address: no link above the port is seen here
+    let elsewhere = lab.server().name();
+    let line = format!("link add mv0 link lan0 netns {elsewhere} type macvlan mode passthru");
+    ip(&lab, &line);
+    wait(&router, "the macvlan is seen", |routes| {
+        kept_at(routes, "lan0").contains("macvlan_handle_frame() takes some of its frames")
+            && routes["ports"] == serde_json::json!(["wan0"])
+    });
+    let page = String::from_utf8(router.run(&["routes"]).stdout).unwrap();
+    assert!(page.contains("macvlan_handle_frame()"), "{page}");
+    // all of it is the macvlan's
+    lab.server().tool("ip link set mv0 up").unwrap();
+    assert_eq!(left(&lab, &frames), Left::new());
+    lab.server().tool("ip link del mv0").unwrap();
+    wait(&router, "prefix paths again", active);
+    confirm(&lab, &router, &frames);
+    router.stop();
+}
+
+/// With `rp_filter` 0 the kernel looks sources up all the same, once somebody has added a route of type local.
+#[test]
+fn sources_that_are_local_by_a_route_are_the_kernels() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    let router = start(&lab);
+    wait(&router, "prefix paths", active);
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    let foreign = foreign();
+    confirm(&lab, &router, &foreign);
+    let server = station_of(&lab, &foreign);
+    assert!(server.is_some());
+
+    ip(&lab, "route add local 10.9.9.0/24 dev lo");
+    all_to(&lab, &foreign, "the kernel refuses them", None);
+    wait_for_reason(&router, "ipv4", "10.9.9.0/24 is a local route");
+    // it stays so while all routes are read again
+    assert!(router.run(&["resync"]).status.success());
+    assert_eq!(left(&lab, &foreign), Left::new());
+
+    ip(&lab, "route del local 10.9.9.0/24 dev lo");
+    all_to(&lab, &foreign, "they are forwarded", server);
+    wait(&router, "prefix paths again", active);
+    confirm(&lab, &router, &foreign);
+    router.stop();
+}
+
+/// `rp_filter` 2 is 1 at a port without an IPv4 address.
+#[test]
+fn a_port_without_an_address_is_strict() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    for name in ["all", "lan0"] {
+        let path = format!("net/ipv4/conf/{name}/rp_filter");
+        lab.router().sysctl(&path, "2").unwrap();
+    }
+    let router = start(&lab);
+    wait(&router, "prefix paths", active);
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    // the way back is another one
+    ip(&lab, "route add 10.9.9.0/24 via 198.51.100.2");
+    let foreign = foreign();
+    confirm(&lab, &router, &foreign);
+    let server = station_of(&lab, &foreign);
+
+    let shown = lab.router().tool("ip -o -4 addr show dev lan0").unwrap();
+    let address = shown.split_whitespace().nth(3).unwrap().to_owned();
+    ip(&lab, &format!("addr del {address} dev lan0"));
+    all_to(&lab, &foreign, "the kernel refuses them", None);
+    wait(&router, "prefix paths", active);
+    assert_eq!(left(&lab, &foreign), Left::new());
+
+    ip(&lab, &format!("addr add {address} dev lan0"));
+    all_to(&lab, &foreign, "they are forwarded", server);
+    confirm(&lab, &router, &foreign);
+    router.stop();
+}
