@@ -74,7 +74,8 @@ static __always_inline void name(__u32 at, const void *function)
 	__u64 args[] = {(__u64)function};
 
 	if (at < FW_HOOKED_MAX)
-		bpf_snprintf((char *)fw_hooked.names[at], FW_HOOKED_NAME, "%ps", args, sizeof(args));
+		bpf_snprintf((char *)fw_hooked.names[at], FW_HOOKED_NAME, "%ps", args,
+			     sizeof(args));
 }
 
 SEC("syscall")

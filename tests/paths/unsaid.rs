@@ -36,7 +36,7 @@ fn who_takes_frames_unseen_keeps_a_port_from_it() {
     let frames = strangers(200);
     confirm(&lab, &router, &frames);
 
-    // in the client's namespace, with the port's own MAC address: no link above the port is seen here
+    // in another namespace, with the port's own MAC address: no link above the port is seen here
     let elsewhere = lab.server().name();
     let line = format!("link add mv0 link lan0 netns {elsewhere} type macvlan mode passthru");
     ip(&lab, &line);
@@ -110,5 +110,38 @@ fn a_port_without_an_address_is_strict() {
     ip(&lab, &format!("addr add {address} dev lan0"));
     all_to(&lab, &foreign, "they are forwarded", server);
     confirm(&lab, &router, &foreign);
+    router.stop();
+}
+
+/// Whoever wants flows at a port, to see them, says so; a running daemon takes it.
+#[test]
+fn a_port_may_be_left_out() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let write = |routes: bool| {
+        let last = lab.config_toml("routes = true\n");
+        let (lan, wan) = last.split_once("[port.\"wan0\"]").unwrap();
+        let wan = wan.replace("routes = true", &format!("routes = {routes}"));
+        std::fs::write(file.path(), format!("{lan}[port.\"wan0\"]{wan}")).unwrap();
+    };
+    let at =
+        |ports: &'static [&str]| move |routes: &Value| routes["ports"] == serde_json::json!(ports);
+    write(false);
+    let router = Router::start_by(lab.router(), file.path(), |status| {
+        let ports = status["ports"].as_array().unwrap();
+        ports.iter().filter(|port| port["state"] == "fast").count() == 2
+    });
+    let routes = wait(&router, "one port", at(&["lan0"]));
+    assert_eq!(
+        kept_at(&routes, "wan0"),
+        "port.wan0.routes is false in the configuration"
+    );
+    write(true);
+    router.json(&["reload"]);
+    wait(&router, "both ports", at(&["lan0", "wan0"]));
+    write(false);
+    router.json(&["reload"]);
+    wait(&router, "one port again", at(&["lan0"]));
     router.stop();
 }
