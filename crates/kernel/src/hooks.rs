@@ -44,7 +44,7 @@ pub struct HookedFunction {
 }
 
 /// The kernel's own functions that do nothing but what conntrack and NAT show.
-const KNOWN: [&str; 22] = [
+const KNOWN: [&str; 23] = [
     "ipv4_conntrack_defrag",
     "ipv6_defrag",
     "ipv4_conntrack_in",
@@ -61,6 +61,7 @@ const KNOWN: [&str; 22] = [
     "nf_nat_ipv6_out",
     // Bridged packets, handed to the IP hooks.
     "br_nf_pre_routing",
+    "br_nf_local_in",
     "br_nf_forward",
     "br_nf_forward_ip",
     "br_nf_forward_arp",
