@@ -54,8 +54,8 @@ struct task_struct {
 enum {
 	/* NETDEV_HASHENTRIES */
 	DEV_HASH = 256,
-	/* Devices that may have one hash. */
-	DEV_CHAIN_MAX = 1024,
+	/* Devices of one hash that are looked at. */
+	DEV_CHAIN_MAX = 64,
 };
 
 /* One question at a time. */
@@ -78,6 +78,7 @@ static __always_inline void name(__u32 at, const void *function)
 			     sizeof(args));
 }
 
+/* 0: there is no such device, or too many have its hash. */
 SEC("syscall")
 int freeway_rx_handler(struct fw_hooked_at *asked)
 {
@@ -126,6 +127,7 @@ static __always_inline const struct nf_hook_entries *entries_of(const struct net
 	return entries;
 }
 
+/* 1: of a hook without functions as well. */
 SEC("syscall")
 int freeway_nf_hooks(struct fw_hooked_at *asked)
 {
@@ -134,7 +136,7 @@ int freeway_nf_hooks(struct fw_hooked_at *asked)
 
 	fw_hooked.count = 0;
 	if (!entries)
-		return 0;
+		return 1;
 	count = BPF_CORE_READ(entries, num_hook_entries);
 	for (__u32 i = 0; i < FW_HOOKED_MAX && i < count; i++) {
 		const struct nf_hook_entry *entry =

@@ -269,29 +269,29 @@ fn what_is_refused_changes_nothing() {
         (
             "[flows]\ntcp_idle_s = 0\n",
             78,
-            ":11:14: key `tcp_idle_s`: 0 is out of range",
+            ":13:14: key `tcp_idle_s`: 0 is out of range",
         ),
-        ("[flow]\n", 78, ":10:2: unknown field `flow`"),
-        ("[flows\n", 78, ":10:"),
+        ("[flow]\n", 78, ":12:2: unknown field `flow`"),
+        ("[flows\n", 78, ":12:"),
         (
             "[port.lan9]\npath = \"tc\"\n",
             78,
-            ":10:7: key `port.lan9`: lan9: no such",
+            ":12:7: key `port.lan9`: lan9: no such",
         ),
         (
             "[daemon]\nmetrics = \"192.0.2.1:9100\"\n",
             78,
-            ":11:1: key `daemon.metrics`: cannot serve",
+            ":13:1: key `daemon.metrics`: cannot serve",
         ),
         (
             "[flows]\nmax = 9\n[daemon]\nsocket = \"/x\"\nlog = \"debug\"\n",
             1,
-            ": needs a restart: daemon.socket (line 13), flows.max (line 11)",
+            ": needs a restart: daemon.socket (line 15), flows.max (line 13)",
         ),
         (
             "[punts.limits]\nicmp = 9\n",
             1,
-            ": needs a restart: punts.limits.icmp (line 11)",
+            ": needs a restart: punts.limits.icmp (line 13)",
         ),
     ] {
         let (exit, line) = case.refused(&format!("{kernel}{text}"));
@@ -305,7 +305,7 @@ fn what_is_refused_changes_nothing() {
     let line = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(78), "{line}");
     assert!(
-        line.contains(&format!("{name}:8:7: key `port.lan9`")),
+        line.contains(&format!("{name}:10:7: key `port.lan9`")),
         "{line}"
     );
     let output = case.router.run(&["config", "check", "--elsewhere", &name]);

@@ -150,7 +150,7 @@ fn hundreds_of_ports_take_part() {
     connect(&lab, 0, ports + UNFIT);
     let mut config = lab.config_toml("");
     for i in 0..ports {
-        writeln!(config, "[port.p{i}]\nwire_true = true").unwrap();
+        writeln!(config, "[port.p{i}]\nwire_true = true\nroutes = false").unwrap();
     }
     for i in ports..ports + UNFIT {
         writeln!(config, "[port.p{i}]\npath = \"kernel\"").unwrap();

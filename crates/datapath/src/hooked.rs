@@ -58,6 +58,7 @@ impl Hooked {
     }
 
     /// Who takes a device's frames before IP has them: a bridge, a bond, a macvlan, an ipvlan, in whatever network namespace that is.
+    /// An error: there is no such device.
     pub fn rx_handler(&self, ifindex: u32) -> Result<Option<Function>, DatapathError> {
         let mut at = fw_hooked_at {
             ifindex,
@@ -78,7 +79,11 @@ impl Hooked {
 
     fn ask(&self, prog: &OwnedFd, at: &mut fw_hooked_at) -> Result<Vec<Function>, DatapathError> {
         let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
-        syscall::run(prog, at).map_err(error("running a program"))?;
+        let found = syscall::run(prog, at).map_err(error("running a program"))?;
+        if found == 0 {
+            let gone = libbpf_rs::Error::from_raw_os_error(libc::ENODEV);
+            return Err(error("finding the device")(gone));
+        }
         let value = answer.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
         drop(answer);
         let value = value

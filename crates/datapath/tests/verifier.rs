@@ -5,7 +5,9 @@
 use freeway_abi::{
     FW_R_FRAGMENT, fw_ratelimit_here, fw_route_here, fw_scrub_here, fw_tap_filter, fw_watch,
 };
-use freeway_datapath::{Datapath, Hook, LoadOptions, RateLimiter, RouteTable, Scrubber, Tap};
+use freeway_datapath::{
+    Datapath, Hook, Hooked, LoadOptions, RateLimiter, RouteTable, Scrubber, Tap,
+};
 use libbpf_rs::query::ProgInfoIter;
 
 /// The verifier gives up at a million, and start-up waits for it, most on small CPUs.
@@ -89,6 +91,26 @@ fn programs_load() {
                 prog.verified_insns
             );
             assert!(prog.verified_insns < INSTRUCTIONS_MAX, "{name}");
+        }
+    }
+}
+
+/// The kernel's structures are as the programs read them.
+#[test]
+fn who_is_hooked_in_can_be_read() {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: loading BPF programs needs root");
+        return;
+    }
+    let hooked = Hooked::load().unwrap();
+    let loopback = nix::net::if_::if_nametoindex("lo").unwrap();
+    assert_eq!(hooked.rx_handler(loopback).unwrap(), None);
+    assert!(hooked.rx_handler(0).is_err());
+    for family in [2, 7, 10] {
+        for hook in 0..5 {
+            for function in hooked.nf_hooks(family, hook).unwrap() {
+                assert_ne!(function.name, "unnamed");
+            }
         }
     }
 }

@@ -68,6 +68,12 @@ impl Engine {
         for (family, words) in [(Family::Ipv4, u32::NAME), (Family::Ipv6, u128::NAME)] {
             if self.routes.reasons.of(family) != reasons.of(family) {
                 match reasons.of(family) {
+                    // most routers track connections, and nobody asked
+                    Some(reason)
+                        if self.config.policy.routes.is_none() && !self.routes.has(family) =>
+                    {
+                        tracing::debug!("no prefix paths for {words}: {reason}");
+                    }
                     Some(reason) => tracing::info!("no prefix paths for {words}: {reason}"),
                     None => tracing::info!("prefix paths for {words} where ports allow it"),
                 }
