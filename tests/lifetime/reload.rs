@@ -348,8 +348,8 @@ fn what_is_refused_changes_nothing() {
     assert!(case.router.wait().success());
     let log = case.router.log();
     for words in [
-        ":9:14: key `udp_idle_s`: 0 is out of range",
-        "needs a restart: flows.max (line 9)",
+        ":11:14: key `udp_idle_s`: 0 is out of range",
+        "needs a restart: flows.max (line 11)",
         "configuration: flows.udp_idle_s: 30 -> 31",
     ] {
         assert!(log.contains(words), "{words}: {log}");
