@@ -840,7 +840,7 @@ enum fw_hooked_const {
 	FW_NF_BRIDGE = 7,
 	FW_NF_IPV6 = 10,
 	FW_HOOKS = 5,
-	FW_HOOKED_MAX = 32,
+	FW_HOOKED_MAX = 64,
 	FW_HOOKED_NAME = 64,
 };
 
@@ -1202,7 +1202,7 @@ FW_ABI_SIZE(fw_route_config, 8);
 FW_ABI_SIZE(fw_route_hint, 8);
 FW_ABI_SIZE(fw_strayed, 80);
 FW_ABI_SIZE(fw_hooked_at, 16);
-FW_ABI_SIZE(fw_hooked, 2056);
+FW_ABI_SIZE(fw_hooked, 4104);
 FW_ABI_SIZE(fw_source, 12);
 FW_ABI_SIZE(fw_cpu, 3248);
 FW_ABI_SIZE(fw_conn, 92);

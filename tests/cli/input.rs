@@ -103,6 +103,7 @@ fn ports_and_configurations() {
             "[port.lan0]\nwire_true = 7\n",
             &[":2:13", "wire_true", "boolean"],
         ),
+        ("[port.lan0]\nroutes = 7\n", &[":2:10", "routes", "boolean"]),
         ("[flows]\n\nmax = \"many\"\n", &[":3:7", "max"]),
         ("[flows]\nmax = 0\n", &[":2:7", "max"]),
         ("[policy]\ntcp = true\ntcp = false\n", &[":3:", "tcp"]),

@@ -88,6 +88,7 @@ freeway.@port[0]=port
 freeway.@port[0].path='tc'
 freeway.@port[0].name='eth0.7'
 freeway.@port[0].wire_true='0'
+freeway.@port[0].routes='1'
 freeway.accounting=accounting
 freeway.accounting.active_s='60'
 freeway.accounting.idle_s='30'

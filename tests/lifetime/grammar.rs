@@ -85,6 +85,7 @@ const WRONG: &[Wrong] = &[
     ("[policy]", &[], "udp_one_way = \"no\"", "`udp_one_way`"),
     ("[policy]", &[], "bridging = []", "`bridging`"),
     ("[policy]", &[], "drops = 0.5", "`drops`"),
+    ("[policy]", &[], "routes = \"auto\"", "`routes`"),
     ("[[policy.exclude]]", &[], "dst = \"192.0.2.1\"", "`dst`"),
     ("[[policy.exclude]]", &[], "proto = 17", "`proto`"),
     (
@@ -312,7 +313,7 @@ const ELSEWHERE: &[Wrong] = &[
 /// Of these a restart is needed; the key.
 const RESTART: &[Wrong] = &[
     ("[flows]", &[], "max = 4096", "flows.max"),
-    ("[policy]", &[], "routes = true", "policy.routes"),
+    ("[policy]", &[], "routes = false", "policy.routes"),
     ("[punts.limits]", &[], "icmp = 1000", "punts.limits.icmp"),
     (
         "[punts.limits]",
@@ -475,6 +476,8 @@ impl Configuration {
                 if !path.is_empty() {
                     own.set("path", format!("\"{path}\""));
                 }
+                // what is sent is looked for among flows
+                own.set("routes", false);
                 table(own);
                 path
             })
@@ -494,8 +497,10 @@ impl Configuration {
                     format!("\"{}\"", rng.of(&["auto", "xdp", "tc", "kernel"])),
                 );
             }
-            if rng.permille(500) {
-                spare.set("wire_true", rng.permille(500));
+            for key in ["wire_true", "routes"] {
+                if rng.permille(500) {
+                    spare.set(key, rng.permille(500));
+                }
             }
             table(spare);
         }

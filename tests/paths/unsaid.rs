@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Without a word in the configuration there are prefix paths, and what might be hidden keeps ports from them.
 
+use freeway_lab::frame::mac_text;
+
 use super::*;
 
 /// A daemon whose ports have prefix paths of its own accord.
@@ -19,6 +21,24 @@ fn foreign() -> Vec<Vec<u8>> {
     (0..100)
         .map(|n| packet(Ipv4Addr::new(10, 9, 9, n as u8), dst, n))
         .collect()
+}
+
+/// The kernel refuses foreign ones, while others keep their next hop confirmed.
+#[track_caller]
+fn refused(lab: &Lab, foreign: &[Vec<u8>]) {
+    all_to(lab, foreign, "the kernel refuses them", None);
+    for _ in 0..5 {
+        let others = strangers(200);
+        assert_eq!(left(lab, &others).values().sum::<usize>(), others.len());
+        assert_eq!(left(lab, foreign), Left::new());
+    }
+}
+
+fn set_rp_filter(lab: &Lab, value: &str) {
+    for name in ["all", "lan0"] {
+        let path = format!("net/ipv4/conf/{name}/rp_filter");
+        lab.router().sysctl(&path, value).unwrap();
+    }
 }
 
 /// Where all of them arrive.
@@ -60,6 +80,7 @@ fn who_takes_frames_unseen_keeps_a_port_from_it() {
 fn sources_that_are_local_by_a_route_are_the_kernels() {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
+    set_rp_filter(&lab, "0");
     let router = start(&lab);
     wait(&router, "prefix paths", active);
     ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
@@ -69,16 +90,30 @@ fn sources_that_are_local_by_a_route_are_the_kernels() {
     assert!(server.is_some());
 
     ip(&lab, "route add local 10.9.9.0/24 dev lo");
-    all_to(&lab, &foreign, "the kernel refuses them", None);
-    wait_for_reason(&router, "ipv4", "10.9.9.0/24 is a local route");
+    wait_for_reason(&router, "ipv4", "no packets from 10.9.9.0/24");
+    refused(&lab, &foreign);
     // it stays so while all routes are read again
     assert!(router.run(&["resync"]).status.success());
-    assert_eq!(left(&lab, &foreign), Left::new());
+    refused(&lab, &foreign);
+
+    // of two that differ by their metric one is left
+    ip(&lab, "route add local 10.9.9.0/24 dev lo metric 5");
+    ip(&lab, "route del local 10.9.9.0/24 dev lo metric 5");
+    assert!(router.run(&["resync"]).status.success());
+    refused(&lab, &foreign);
 
     ip(&lab, "route del local 10.9.9.0/24 dev lo");
     all_to(&lab, &foreign, "they are forwarded", server);
     wait(&router, "prefix paths again", active);
     confirm(&lab, &router, &foreign);
+
+    // from now on the kernel looks all sources up, and takes none from a network of its own either
+    ip(&lab, "address add 10.9.9.200/24 dev lo");
+    wait_for_reason(&router, "ipv4", "no packets from 10.9.9.0/24");
+    refused(&lab, &foreign);
+    ip(&lab, "address del 10.9.9.200/24 dev lo");
+    all_to(&lab, &foreign, "they are forwarded", server);
+    wait(&router, "prefix paths again", active);
     router.stop();
 }
 
@@ -87,10 +122,7 @@ fn sources_that_are_local_by_a_route_are_the_kernels() {
 fn a_port_without_an_address_is_strict() {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
-    for name in ["all", "lan0"] {
-        let path = format!("net/ipv4/conf/{name}/rp_filter");
-        lab.router().sysctl(&path, "2").unwrap();
-    }
+    set_rp_filter(&lab, "2");
     let router = start(&lab);
     wait(&router, "prefix paths", active);
     ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
@@ -103,9 +135,15 @@ fn a_port_without_an_address_is_strict() {
     let shown = lab.router().tool("ip -o -4 addr show dev lan0").unwrap();
     let address = shown.split_whitespace().nth(3).unwrap().to_owned();
     ip(&lab, &format!("addr del {address} dev lan0"));
-    all_to(&lab, &foreign, "the kernel refuses them", None);
+    // with it the client's network has gone, and the client
+    ip(&lab, "route add 192.0.2.0/24 dev lan0");
+    let station = mac_text(MAC_CLIENT);
+    let client = format!("neigh replace 192.0.2.2 lladdr {station} nud permanent dev lan0");
+    ip(&lab, &client);
     wait(&router, "prefix paths", active);
-    assert_eq!(left(&lab, &foreign), Left::new());
+    let before = routed(&router);
+    refused(&lab, &foreign);
+    assert!(routed(&router) > before, "others leave by prefixes");
 
     ip(&lab, &format!("addr add {address} dev lan0"));
     all_to(&lab, &foreign, "they are forwarded", server);

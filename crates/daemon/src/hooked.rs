@@ -55,7 +55,36 @@ impl Hooks {
         let taker = taker.map_err(|_| Untold)?;
         Ok(taker.map(|function| function.name))
     }
+
+    /// Functions on a device's own hooks of netfilter that nobody has judged, where they can be read.
+    #[must_use]
+    pub fn foreign_at(&self, ifindex: u32) -> Vec<String> {
+        let programs = self.programs.as_ref();
+        let functions = programs.and_then(|programs| {
+            let functions = programs.netdev_hooks(ifindex);
+            functions.inspect_err(unread).ok()
+        });
+        let functions = functions.into_iter().flatten();
+        let named = functions.map(|f| HookedFunction::named(NETDEV, 0, f.name, f.module));
+        let foreign = named.filter(HookedFunction::is_foreign);
+        foreign.map(|function| function.function).collect()
+    }
+
+    /// The kernel may look up the source of each IPv4 packet, whatever `rp_filter` says.
+    #[must_use]
+    pub fn checks_sources(&self) -> bool {
+        let programs = self.programs.as_ref();
+        programs.is_none_or(|programs| {
+            programs
+                .checks_sources()
+                .inspect_err(unread)
+                .unwrap_or(true)
+        })
+    }
 }
+
+/// Families of netfilter: NFPROTO_NETDEV.
+const NETDEV: u8 = 5;
 
 /// The kernel does not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -58,4 +58,27 @@ fn who_is_hooked_in_is_named() {
     assert_eq!(handlers, [None, None]);
     lab.client().tool("ip link del mv0").unwrap();
     assert_eq!(here(&lab).0, None);
+
+    let netdev = || {
+        let hooks = hooked.netdev_hooks(index).unwrap();
+        (hooks, hooked.checks_sources().unwrap())
+    };
+    assert_eq!(lab.router().enter(netdev).unwrap(), (Vec::new(), false));
+    let rules =
+        "table netdev t { chain c { type filter hook ingress device wan0 priority 0; }; }\n";
+    let hooks_there = lab.router().tool_with_input("nft -f -", rules).is_ok();
+    let route = "ip route add local 10.9.9.0/24 dev lo";
+    lab.router().tool(route).unwrap();
+    lab.router().tool(&route.replace("add", "del")).unwrap();
+    let (hooks, checks) = lab.router().enter(netdev).unwrap();
+    // a kernel may be without CONFIG_NETFILTER_INGRESS
+    let wanted: &[&str] = if hooks_there {
+        &["nft_do_chain_netdev"]
+    } else {
+        &[]
+    };
+    assert_eq!(names(&hooks), wanted);
+    assert!(checks, "once is for ever");
+    let elsewhere = || hooked.checks_sources().unwrap();
+    assert!(!lab.server().enter(elsewhere).unwrap());
 }

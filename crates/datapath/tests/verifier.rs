@@ -106,11 +106,11 @@ fn who_is_hooked_in_can_be_read() {
     let loopback = nix::net::if_::if_nametoindex("lo").unwrap();
     assert_eq!(hooked.rx_handler(loopback).unwrap(), None);
     assert!(hooked.rx_handler(0).is_err());
+    assert_eq!(hooked.netdev_hooks(loopback).unwrap(), []);
+    hooked.checks_sources().unwrap();
     for family in [2, 7, 10] {
         for hook in 0..5 {
-            for function in hooked.nf_hooks(family, hook).unwrap() {
-                assert_ne!(function.name, "unnamed");
-            }
+            hooked.nf_hooks(family, hook).unwrap();
         }
     }
 }

@@ -48,8 +48,8 @@ pub enum Command {
     Drops(StatusArgs),
     /// Show what is forwarded by the kernel's routes, without flows, and why not elsewhere
     ///
-    /// At ports where nothing but the destination decides, XDP looks it up in the kernel's routes (policy.routes). With an
-    /// address: what becomes of packets to it, and whether that is what the kernel says.
+    /// At ports where nothing but the destination decides, XDP looks it up in the kernel's routes (policy.routes,
+    /// port.NAME.routes). With an address: what becomes of packets to it, and whether that is what the kernel says.
     Routes(RoutesArgs),
     /// Show what hosts sent and received, and networks: what the kernel and what the fast path forwarded
     ///

@@ -44,7 +44,7 @@ pub struct HookedFunction {
 }
 
 /// The kernel's own functions that do nothing but what conntrack and NAT show.
-const KNOWN: [&str; 23] = [
+const KNOWN: [&str; 25] = [
     "ipv4_conntrack_defrag",
     "ipv6_defrag",
     "ipv4_conntrack_in",
@@ -68,11 +68,14 @@ const KNOWN: [&str; 23] = [
     "br_nf_post_routing",
     "ip_sabotage_in",
     "selinux_ip_forward",
+    "selinux_ip_postroute",
     "apparmor_ip_postroute",
+    // In place of one that is being removed.
+    "accept_all",
 ];
 
-/// Of base chains of nftables: `nft_do_chain_ipv4`, `nft_do_chain_inet` and others.
-const OF_NFTABLES: &str = "nft_do_chain";
+/// Of base chains of nftables: `nft_do_chain_ipv4`, `nft_do_chain_inet` and others; of its flowtables.
+const OF_NFTABLES: [&str; 2] = ["nft_do_chain", "nf_flow_offload_"];
 /// Of tables of the legacy iptables, which are read: `ipt_do_table`, and before it `iptable_filter_hook` and others.
 const OF_LEGACY: [&str; 4] = ["ipt_do_table", "ip6t_do_table", "iptable_", "ip6table_"];
 
@@ -84,7 +87,7 @@ impl HookedFunction {
             family,
             hook,
             priority: 0,
-            nftables: function.starts_with(OF_NFTABLES),
+            nftables: false,
             function,
             module,
         }
@@ -95,7 +98,9 @@ impl HookedFunction {
     pub fn is_foreign(&self) -> bool {
         let function = self.function.as_str();
         let legacy = OF_LEGACY.iter().any(|legacy| function.starts_with(legacy));
-        !self.nftables && !legacy && !KNOWN.contains(&function)
+        // of a chain that is being added or removed no more is told than its function
+        let nftables = self.nftables || OF_NFTABLES.iter().any(|of| function.starts_with(of));
+        !nftables && !legacy && !KNOWN.contains(&function)
     }
 }
 

@@ -24,6 +24,7 @@ mod lead;
 mod load;
 mod longest;
 mod reach;
+mod refused;
 mod route;
 mod routing;
 mod sweep;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Routes as they are read.
 
-use std::collections::BTreeSet;
-
 use freeway_prefix::Prefix;
 
 use crate::alias::Alias;
 use crate::change::Change;
 use crate::fib::{Fib, Mode, Place};
 use crate::ip::Ip;
+use crate::refused::Refused;
 use crate::route::Told;
 use crate::term::{Term, Terms};
 
@@ -18,8 +17,7 @@ pub struct Load<A: Ip> {
     staged: Vec<(Place, Prefix<A>, Alias)>,
     terms: Terms<A>,
     heard: Vec<(Place, Change<A>, bool)>,
-    /// Of type local, by whoever added them.
-    pub locals: BTreeSet<Prefix<A>>,
+    pub refused: Refused<A>,
 }
 
 impl<A: Ip> Default for Load<A> {
@@ -28,7 +26,7 @@ impl<A: Ip> Default for Load<A> {
             staged: Vec::new(),
             terms: Terms::default(),
             heard: Vec::new(),
-            locals: BTreeSet::new(),
+            refused: Refused::default(),
         }
     }
 }
@@ -38,9 +36,7 @@ impl<A: Ip> Load<A> {
         let Some(place) = Place::of::<A>(route.table) else {
             return;
         };
-        if route.added_local {
-            self.locals.insert(route.prefix);
-        }
+        self.refused.hear(place, route);
         let alias = Alias {
             priority: route.priority,
             term: self.terms.take(Term::of(route)),

@@ -31,7 +31,7 @@ pub struct Told<A> {
     pub prefsrc: A,
     /// Nexthop object.
     pub nexthop_id: u32,
-    /// Of type local, and somebody added it: `fib_has_custom_local_routes`.
+    /// Of type local, and not the kernel's own.
     pub added_local: bool,
     /// Differs, as good as always, if anything else does. So routes of one prefix and rank are told apart.
     pub rest: u32,

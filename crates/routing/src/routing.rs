@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The whole: what is told, and what is asked.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use freeway_kernel::model::{Addr, Event, Link, Neigh, Source};
 use freeway_prefix::Prefix;
@@ -15,6 +15,7 @@ use crate::ip::Ip;
 use crate::lead::{View, reserved};
 use crate::load::Load;
 use crate::reach::{Exit, LinkState, Reach};
+use crate::refused::Refused;
 use crate::route::{Told, Way};
 use crate::sweep::Sweep;
 use crate::table::Table;
@@ -29,8 +30,9 @@ pub struct Routing<A: Ip> {
     table: Table<A>,
     hops: Hops<A>,
     load: Option<Load<A>>,
-    /// Of type local, by whoever added them.
-    locals: BTreeSet<Prefix<A>>,
+    refused: Refused<A>,
+    /// The addresses that are told as this machine's are others since they were taken.
+    own_changed: bool,
     /// What went since the last call of [`Routing::changes`]. Events of routes come by another socket: what is heard of a
     /// route now may be from before.
     sweeps: Vec<Sweep<A>>,
@@ -64,7 +66,8 @@ impl<A: Ip> Routing<A> {
             table: Table::default(),
             hops: Hops::default(),
             load: None,
-            locals: BTreeSet::new(),
+            refused: Refused::default(),
+            own_changed: true,
             sweeps: Vec::new(),
         };
         for prefix in reserved() {
@@ -104,7 +107,8 @@ impl<A: Ip> Routing<A> {
         if !self.doubts.settle() {
             return;
         }
-        self.locals = std::mem::take(&mut load.locals);
+        self.refused = std::mem::take(&mut load.refused);
+        self.own_changed = true;
         let (fib, unclear) = load.finish();
         self.fib = fib;
         for prefix in unclear {
@@ -143,7 +147,10 @@ impl<A: Ip> Routing<A> {
                 self.hops.changed_link(*ifindex);
                 self.sweep(Sweep::Link(*ifindex));
             }
-            Event::AddrChanged(addr) => self.reach.add_address(addr),
+            Event::AddrChanged(addr) => {
+                self.reach.add_address(addr);
+                self.own_changed = true;
+            }
             Event::AddrGone(addr) => self.address_gone(addr),
             Event::NeighChanged(neigh) => self.neighbour(neigh, true),
             Event::NeighGone(neigh) => self.neighbour(neigh, false),
@@ -220,6 +227,12 @@ impl<A: Ip> Routing<A> {
         }
     }
 
+    /// As [`Routing::own_addresses`], if they are others than the last time.
+    pub fn take_own_addresses(&mut self) -> Option<Vec<A>> {
+        let changed = std::mem::take(&mut self.own_changed);
+        changed.then(|| self.own_addresses())
+    }
+
     /// Addresses from which the kernel may take no packets, in order: this machine's, and all that its local table has.
     #[must_use]
     pub fn own_addresses(&self) -> Vec<A> {
@@ -232,10 +245,11 @@ impl<A: Ip> Routing<A> {
         all
     }
 
-    /// A prefix of type local that somebody added, if there is one: the kernel looks for it whatever the source.
+    /// A network from which the kernel takes no packets, if it looks sources up where nothing filters them. `looked_up`: it
+    /// is known to (`fib_has_custom_local_routes`); otherwise it does if somebody has added a route of type local.
     #[must_use]
-    pub fn added_local(&self) -> Option<Prefix<A>> {
-        self.locals.first().copied()
+    pub fn refused(&self, looked_up: bool) -> Option<Prefix<A>> {
+        self.refused.first(looked_up)
     }
 
     fn route(&mut self, kind: Kind, route: Option<Told<A>>) {
@@ -243,14 +257,15 @@ impl<A: Ip> Routing<A> {
         let Some(place) = Place::of::<A>(route.table) else {
             return;
         };
-        if route.added_local {
-            let load = self.load.as_mut().map(|load| &mut load.locals);
-            for locals in load.into_iter().chain([&mut self.locals]) {
-                match kind {
-                    Kind::Gone => locals.remove(&route.prefix),
-                    Kind::New | Kind::Replaced => locals.insert(route.prefix),
-                };
-            }
+        self.own_changed |= place == Place::Local;
+        let replaced = kind == Kind::Replaced && self.refused.has(&route.prefix);
+        if replaced || kind == Kind::Gone && Refused::is(place, &route) {
+            // there may be another one, with another metric
+            self.doubts.stale();
+        } else if self.refused.hear(place, &route)
+            && let Some(load) = &mut self.load
+        {
+            load.refused.hear(place, &route);
         }
         let change = Change { kind, route };
         let clear = self.fib.apply(place, &change, Mode::Now);
@@ -293,6 +308,7 @@ impl<A: Ip> Routing<A> {
         let Some((address, bare)) = self.reach.remove_address(addr) else {
             return;
         };
+        self.own_changed = true;
         self.sweep(Sweep::Source(address));
         // with its last address an interface loses all its routes (fib_disable_ip)
         if bare {
@@ -315,6 +331,9 @@ impl<A: Ip> Routing<A> {
 
     /// Doubts all routes that may have gone with it, from now on.
     fn sweep(&mut self, sweep: Sweep<A>) {
+        if !self.refused.is_empty() {
+            self.doubts.stale();
+        }
         self.sweeps.push(sweep);
         for prefix in self.mark(|term| sweep.meets(term)) {
             self.settle_around(prefix);

@@ -72,10 +72,9 @@ fn parts(path: &[String]) -> Vec<&str> {
 pub fn needs_restart(path: &[String], before: &Config, after: &Config) -> bool {
     let engines = [before, after].map(|config| &config.engine.port);
     match parts(path)[..] {
-        ["flows", "max"]
-        | ["policy", "routes"]
-        | ["punts" | "engine", ..]
-        | ["daemon", "socket" | "rcvbuf_bytes"] => true,
+        ["flows", "max"] | ["punts" | "engine", ..] | ["daemon", "socket" | "rcvbuf_bytes"] => true,
+        // a data plane that has none at all was loaded so
+        ["policy", "routes"] => before.policy.without_routes() != after.policy.without_routes(),
         // the engine has sockets and devices there that it was given when it came
         ["port", name, ..] => engines.iter().any(|ports| ports.contains_key(name)),
         ["daemon", "interfaces"] => engines.iter().any(|ports| !ports.is_empty()),

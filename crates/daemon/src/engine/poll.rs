@@ -20,6 +20,7 @@ use freeway_kernel::sysctl::Sysctls;
 use freeway_kernel::{Memberships, hooks::HookedFunction, pppoe, progs};
 use tokio::sync::mpsc;
 
+use super::Engine;
 use super::ports::Carried;
 use super::sample::{self, Frames};
 use crate::hooked::{Hooks, Untold};
@@ -144,6 +145,8 @@ pub(super) struct Polled {
     pub hooks_told: bool,
     /// Who takes a link's frames ahead of IP; links that nobody does are not here.
     pub takers: BTreeMap<u32, Result<String, Untold>>,
+    /// The kernel looks up the source of each IPv4 packet, with `rp_filter` 0 as well, or nobody knows.
+    pub checks_sources: bool,
     /// Links that take all frames, and of which nothing tells.
     pub promiscuous: BTreeSet<u32>,
     features: Option<BTreeMap<u32, XdpFeatures>>,
@@ -209,7 +212,13 @@ impl Polled {
         });
         let ethtool = Ethtool::open().ok();
         let sysctls = Sysctls::read();
-        let look = |link| Obstacles::of(link, &ours, ethtool.as_ref(), &sysctls);
+        let look = |link: &Link| {
+            let mut obstacles = Obstacles::of(link, &ours, ethtool.as_ref(), &sysctls);
+            let functions = hooks.foreign_at(link.ifindex).into_iter();
+            let words = |function| format!("netfilter hook {function} must see its frames");
+            obstacles.all.extend(functions.map(words));
+            obstacles
+        };
         let mut obstacles = BTreeMap::new();
         obstacles.extend(places.iter().map(|link| (link.ifindex, look(link))));
         let takers = |link: &Link| Some((link.ifindex, hooks.taker(link.ifindex).transpose()?));
@@ -221,6 +230,7 @@ impl Polled {
             bridge_hooks,
             hooks_told,
             takers,
+            checks_sources: hooks.checks_sources(),
             promiscuous: places
                 .iter()
                 .filter(|link| link.is_bridge())
@@ -246,6 +256,15 @@ impl Polled {
             || self.bridge_hooks != other.bridge_hooks
             || self.takers != other.takers
             || self.promiscuous != other.promiscuous
+    }
+
+    /// Somebody else, or nobody any more, takes a port's frames ahead of IP than at another look. False: one of them did not
+    /// look there.
+    fn taken_otherwise(&self, other: &Polled, ifindex: u32) -> bool {
+        let looks = [self, other];
+        let looked = looks.map(|look| look.obstacles.contains_key(&ifindex));
+        let [one, another] = looks.map(|look| look.takers.get(&ifindex));
+        looked == [true, true] && one != another
     }
 
     /// What keeps a port from a path; `None`: it was not looked at yet.
@@ -402,7 +421,7 @@ fn foreign_programs(ifindex: u32, ours: &[u32]) -> Vec<String> {
 }
 
 /// Probes as the API shows them.
-pub(super) fn feature(probe: &ProbeResult) -> Feature {
+fn feature(probe: &ProbeResult) -> Feature {
     Feature {
         name: probe.name.into(),
         state: match probe.outcome {
@@ -412,6 +431,22 @@ pub(super) fn feature(probe: &ProbeResult) -> Feature {
         },
         needed_for: probe.needed_for.into(),
         minimum_kernel: format!("{}.{}", probe.since.0, probe.since.1),
+    }
+}
+
+impl Engine {
+    /// What this kernel has, and what it does not tell.
+    pub(super) fn features(&self) -> Vec<Feature> {
+        let mut features: Vec<Feature> = self.probes.iter().map(feature).collect();
+        if !self.polled.hooks_told {
+            features.push(Feature {
+                name: "functions on netfilter's hooks".into(),
+                state: FeatureState::Missing,
+                needed_for: "finding modules that must see every packet".into(),
+                minimum_kernel: "5.14".into(),
+            });
+        }
+        features
     }
 }
 

@@ -11,7 +11,7 @@ use super::Engine;
 use super::ports::Within;
 use super::ports::judge::managed;
 use crate::DaemonError;
-use crate::config::{Change, Config, changes, needs_restart};
+use crate::config::{Change, Config, Port, changes, needs_restart};
 
 /// What is to be done about a refusal.
 const UNCHANGED: &str = "nothing was changed";
@@ -101,6 +101,8 @@ impl Engine {
             self.update_ruleset()?;
             self.update_ports()?;
             self.ask_poller();
+        } else if changed(&["port"]) {
+            self.update_routes()?;
         }
         if changed(&["scrub"]) {
             self.update_limits()?;
@@ -111,7 +113,11 @@ impl Engine {
     /// Links whose programs or paths another configuration may change, and those that lead through them.
     fn concerned(&self, config: &Config, changes: &[Change]) -> BTreeSet<u32> {
         let tables = |link: &Link| {
-            let of = |config: &Config| config.port.get(&link.name).cloned().unwrap_or_default();
+            // prefix paths come and go beside flows
+            let of = |config: &Config| Port {
+                routes: true,
+                ..config.port.get(&link.name).cloned().unwrap_or_default()
+            };
             of(&self.config) != of(config)
         };
         let takes_part = |config: &Config, link: &Link| {

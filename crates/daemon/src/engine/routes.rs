@@ -9,7 +9,7 @@ mod judge;
 mod loader;
 mod side;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use freeway_abi::{FW_ROUTES_IPV4, FW_ROUTES_IPV6};
@@ -35,6 +35,10 @@ pub(super) struct Routes {
     families: u32,
     /// Some port forwards IPv4 without `rp_filter`.
     unfiltered: bool,
+    /// Sources that keep all of IPv4 from prefix paths.
+    refused: Option<Prefix<u32>>,
+    /// Ports without an IPv4 address, as they were last judged.
+    bare: BTreeSet<u32>,
     /// The firewall as it was last read.
     rules: Option<Arc<Ruleset>>,
     /// It may let packets pass conntrack by.
@@ -88,10 +92,11 @@ impl Routes {
         self.table.is_some() && self.families & bit != 0
     }
 
-    /// A local route that somebody added: the kernel takes no packets from there, which is looked up with `rp_filter` alone.
-    fn refused_sources(&self) -> Option<Prefix<u32>> {
+    /// From there the kernel takes no packets, and where nothing filters sources they are not looked up here. `looked_up`: the
+    /// kernel does.
+    fn refused_sources(&self, looked_up: bool) -> Option<Prefix<u32>> {
         let table = self.table.as_ref().filter(|_| self.unfiltered)?;
-        table.v4.routing().added_local()
+        table.v4.routing().refused(looked_up)
     }
 
     /// Everything is the kernel's, for now.

@@ -115,7 +115,7 @@ impl Engine {
             ruleset: self.ruleset.status.clone(),
             limits: self.punt_limits(),
             scrub_limits: self.scrub_limits(),
-            features: self.probes.iter().map(super::poll::feature).collect(),
+            features: self.features(),
             engine: self.cores_status(),
             same_core: self.same_core_status(),
             accounting: self.accounting.status(self.kernel_counts()),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use freeway_api::{PathChoice, PortState, Status};
 use freeway_console::{Exit, Stop};
 use freeway_daemon::config::{Config, Port};
-use freeway_daemon::hooked::Hooks;
+use freeway_daemon::hooked::{Hooks, Untold};
 use freeway_daemon::kinds;
 use freeway_kernel::ethtool::Ethtool;
 use freeway_kernel::model::{Family, Framing, Link};
@@ -277,12 +277,16 @@ fn examine_programs(report: &mut Report, area: &str, machine: &Machine, link: &L
 
 /// Who has a port's frames ahead of IP, from whatever network namespace; of bridges, bonds and VRFs links tell.
 fn examine_taker(report: &mut Report, link: &Link, functions: &Hooks) {
-    if let (Ok(Some(function)), None) = (functions.taker(link.ifindex), link.master) {
-        let words = format!(
+    let words = match functions.taker(link.ifindex) {
+        Ok(Some(function)) if link.master.is_none() => format!(
             "{function}() takes some of its frames: nothing is dropped or forwarded by prefixes in XDP there"
-        );
-        report.add(&format!("port {}", link.name), Severity::Note, words);
-    }
+        ),
+        Err(Untold) if report.complete => {
+            "this kernel does not tell who takes its frames ahead of IP".into()
+        }
+        _ => return,
+    };
+    report.add(&format!("port {}", link.name), Severity::Note, words);
 }
 
 /// Packet sockets: what their filters accept must pass the kernel.

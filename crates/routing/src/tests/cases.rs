@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cases by hand.
 
-use freeway_kernel::model::{Event, Source};
+use freeway_kernel::model::{Event, Route, Source};
 use freeway_prefix::Prefix4;
 
 use super::kernel::{How, Kernel, ip, link, route, way};
@@ -265,6 +265,58 @@ fn own_addresses_are_told_once() {
     routing.event(&kernel.delete_address(0));
     assert_eq!(routing.own_addresses(), [0x0a00_0009]);
     assert_eq!(ip(0x0a00_0009).to_string(), "10.0.0.9");
+}
+
+/// Sources that the kernel takes no packets from stay known until all routes were read without them.
+#[test]
+fn local_networks_are_told() {
+    let (_, mut routing) = world();
+    let local = |length: u8, protocol: u8, priority: u32| {
+        let mut made = route(0x0a09_0900, length);
+        (made.table, made.kind, made.hops) = (255, 2, Vec::new());
+        (made.protocol, made.priority) = (protocol, priority);
+        made
+    };
+    let prefix = Prefix4::new(0x0a09_0900, 24);
+    let gone = |routing: &mut Routing<u32>, routes: &[Route]| {
+        assert!(routing.wants_load());
+        routing.begin_load();
+        routing.load(routes.iter().filter_map(Told::of));
+        routing.end_load(true);
+        assert!(!routing.wants_load());
+    };
+    // single addresses are own ones
+    routing.event(&Event::RouteChanged(local(32, 4, 0), false));
+    assert_eq!(routing.refused(true), None);
+    assert_eq!(routing.own_addresses(), [0x0a09_0900]);
+
+    // one of an address on the loopback matters once the kernel looks sources up
+    routing.event(&Event::RouteChanged(local(24, 2, 0), false));
+    assert_eq!(routing.refused(false), None);
+    assert_eq!(routing.refused(true), prefix);
+    routing.event(&Event::RouteGone(local(24, 2, 0)));
+    assert_eq!(routing.refused(true), prefix);
+    gone(&mut routing, &[]);
+    assert_eq!(routing.refused(true), None);
+
+    // one that was added has it look them up; of two by metric one is left
+    for metric in [0, 5] {
+        routing.event(&Event::RouteChanged(local(24, 4, metric), false));
+    }
+    routing.event(&Event::RouteGone(local(24, 4, 5)));
+    assert_eq!(routing.refused(false), prefix);
+    gone(&mut routing, &[local(24, 4, 0)]);
+    assert_eq!(routing.refused(false), prefix);
+
+    // a route that went while all were read may have been among them
+    routing.begin_load();
+    routing.load(Told::of(&local(24, 4, 0)));
+    routing.event(&Event::RouteGone(local(24, 4, 0)));
+    routing.end_load(true);
+    gone(&mut routing, &[]);
+    assert_eq!(routing.refused(false), None);
+    assert!(routing.take_own_addresses().is_some());
+    assert_eq!(routing.take_own_addresses(), None);
 }
 
 /// 192.0.2.0/24 by gateways on link 1, one after the other.

@@ -2,7 +2,7 @@
 //! What the polling thread is asked, and what follows from what it found.
 
 use freeway_cmm::{ConnKey, Settings};
-use freeway_kernel::model::Connection;
+use freeway_kernel::model::{Connection, Link};
 
 use super::super::Engine;
 use super::{Polled, Question};
@@ -72,6 +72,15 @@ impl Engine {
             self.update_ports()?;
         }
         let mut ops = Vec::new();
+        // of bridges and bonds their links tell
+        let taken = |link: &Link| {
+            link.master.is_none() && before.taken_otherwise(&self.polled, link.ifindex)
+        };
+        if self.business().any(taken) {
+            // what has left so far may be somebody else's
+            self.manager.new_epoch(&mut ops);
+            self.execute(std::mem::take(&mut ops))?;
+        }
         if before.foreign_hooks != self.polled.foreign_hooks || before.legacy != self.polled.legacy
         {
             // as for a commit of nftables

@@ -69,6 +69,13 @@ fn family<A: Sided>(side: &Side<A>, data: &RouteTable) -> FamilyRoutes {
     }
 }
 
+pub(super) fn refused_words(prefix: &Prefix<u32>) -> String {
+    format!(
+        "rp_filter is 0 at a port, and the kernel takes no packets from {}, a local route",
+        prefix_words(prefix)
+    )
+}
+
 impl Engine {
     /// Packets that left by prefixes, ever.
     pub(in crate::engine) fn routed(&self) -> Packets {
@@ -127,12 +134,8 @@ impl Engine {
         routes.routed = self.routed();
         routes.ipv4.reason.clone_from(&known.reasons.ipv4);
         routes.ipv6.reason.clone_from(&known.reasons.ipv6);
-        let refused = known.refused_sources().map(|prefix| {
-            format!(
-                "rp_filter is 0, and {} is a local route, from which the kernel takes no packets",
-                prefix_words(&prefix)
-            )
-        });
+        let refused = self.refused_sources();
+        let refused = refused.map(|prefix| refused_words(&prefix));
         routes.ipv4.reason = routes.ipv4.reason.or(refused);
         routes.answer = query.address.map(|address| self.route_of(address));
         routes

@@ -7,11 +7,11 @@ use std::os::fd::AsFd;
 
 use freeway_abi::{FW_AF_INET6, FW_ROUTES_IPV4, FW_RP_OFF, fw_route_here, fw_strayed};
 use freeway_datapath::Hook;
-use freeway_kernel::model::{Event, Family};
+use freeway_kernel::model::{Addr, Event, Family};
 use freeway_kernel::reachability::Passage;
 
 use super::super::Engine;
-use super::answer::prefix_words;
+use super::answer::{prefix_words, refused_words};
 use super::family::Sided;
 use super::grounds::Reasons;
 use super::side::Side;
@@ -31,6 +31,8 @@ impl Engine {
             ipv6: self.unrouted(Family::Ipv6),
         };
         self.routes.devices6 = self.devices6(&reasons);
+        let ports = self.ports.by_index.keys().copied();
+        self.routes.bare = ports.filter(|port| !self.has_ipv4_address(*port)).collect();
         let (mut wanted, mut kept) = (BTreeMap::new(), BTreeMap::new());
         let passages = match reasons.of_both() {
             Some(_) => BTreeMap::new(),
@@ -186,8 +188,9 @@ impl Engine {
         };
         table.v4.follow();
         table.v6.follow();
-        let own = table.v4.routing().own_addresses().into_iter();
-        table.data.set_own(own.map(Ipv4Addr::from));
+        if let Some(own) = table.v4.own_addresses() {
+            table.data.set_own(own.into_iter().map(Ipv4Addr::from));
+        }
         self.carry_routes();
     }
 
@@ -195,7 +198,17 @@ impl Engine {
     pub(in crate::engine) fn carry_routes(&mut self) {
         let slots = |oif: u32| self.ports.by_index.get(&oif).and_then(|port| port.slot);
         let [ipv4, ipv6] = [Family::Ipv4, Family::Ipv6].map(|family| self.routes.has(family));
-        let ipv4 = ipv4 && self.routes.refused_sources().is_none();
+        let refused = self.refused_sources();
+        let ipv4 = ipv4 && refused.is_none();
+        if refused != self.routes.refused {
+            match &refused {
+                Some(prefix) => {
+                    tracing::info!("no prefix paths for IPv4: {}", refused_words(prefix));
+                }
+                None => tracing::info!("prefix paths for IPv4 again: all sources are taken"),
+            }
+            self.routes.refused = refused;
+        }
         let Some(table) = &mut self.routes.table else {
             return;
         };
@@ -287,9 +300,13 @@ impl Engine {
     pub(in crate::engine) fn may_change_routed(&self, event: &Event) -> bool {
         match event {
             Event::RuleChanged(_) => true,
-            // a device that has none left may not have the family any more, or is strict about sources
-            Event::AddrGone(_) => true,
-            Event::AddrChanged(address) => address.local.is_ipv4(),
+            // a device that has none left may not have the family any more
+            Event::AddrGone(address) if address.local.is_ipv6() => true,
+            // or is strict about sources
+            Event::AddrGone(Addr { ifindex, .. }) | Event::AddrChanged(Addr { ifindex, .. }) => {
+                let bare = !self.has_ipv4_address(*ifindex);
+                bare != self.routes.bare.contains(ifindex)
+            }
             _ => false,
         }
     }

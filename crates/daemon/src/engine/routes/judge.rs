@@ -11,6 +11,7 @@ use freeway_cmm::Served;
 use freeway_kernel::model::{Family, Link, Netconf, Rule};
 use freeway_kernel::reachability::Passage;
 use freeway_kernel::sysctl;
+use freeway_prefix::Prefix;
 use freeway_routing::Exit;
 
 use super::super::Engine;
@@ -239,7 +240,12 @@ impl Engine {
         }
     }
 
-    fn has_ipv4_address(&self, ifindex: u32) -> bool {
+    /// As [`super::Routes::refused_sources`].
+    pub(super) fn refused_sources(&self) -> Option<Prefix<u32>> {
+        self.routes.refused_sources(self.polled.checks_sources)
+    }
+
+    pub(super) fn has_ipv4_address(&self, ifindex: u32) -> bool {
         let first = (ifindex, IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         let mut from = self.mirror.addrs().range(first..);
         from.next()

@@ -60,6 +60,11 @@ impl<A: Sided> Side<A> {
         &self.routing
     }
 
+    /// As [`Routing::take_own_addresses`].
+    pub fn own_addresses(&mut self) -> Option<Vec<A>> {
+        self.routing.take_own_addresses()
+    }
+
     pub fn counts(&self) -> Counts {
         self.routing.counts()
     }
