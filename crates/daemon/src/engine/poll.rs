@@ -20,7 +20,6 @@ use freeway_kernel::sysctl::Sysctls;
 use freeway_kernel::{Memberships, hooks::HookedFunction, pppoe, progs};
 use tokio::sync::mpsc;
 
-use super::Engine;
 use super::ports::Carried;
 use super::sample::{self, Frames};
 use crate::hooked::{Hooks, Untold};
@@ -421,7 +420,7 @@ fn foreign_programs(ifindex: u32, ours: &[u32]) -> Vec<String> {
 }
 
 /// Probes as the API shows them.
-fn feature(probe: &ProbeResult) -> Feature {
+pub(super) fn feature(probe: &ProbeResult) -> Feature {
     Feature {
         name: probe.name.into(),
         state: match probe.outcome {
@@ -431,22 +430,6 @@ fn feature(probe: &ProbeResult) -> Feature {
         },
         needed_for: probe.needed_for.into(),
         minimum_kernel: format!("{}.{}", probe.since.0, probe.since.1),
-    }
-}
-
-impl Engine {
-    /// What this kernel has, and what it does not tell.
-    pub(super) fn features(&self) -> Vec<Feature> {
-        let mut features: Vec<Feature> = self.probes.iter().map(feature).collect();
-        if !self.polled.hooks_told {
-            features.push(Feature {
-                name: "functions on netfilter's hooks".into(),
-                state: FeatureState::Missing,
-                needed_for: "finding modules that must see every packet".into(),
-                minimum_kernel: "5.14".into(),
-            });
-        }
-        features
     }
 }
 

@@ -8,8 +8,9 @@ use freeway_abi::{
     FW_R_FAST, FW_R_RATE_LIMITED, FW_R_ROUTED, FW_R_SCRUB_CONFIRM, FW_R_SCRUBBED, REASONS,
 };
 use freeway_api::{
-    Events, FlowCounts, Flushed, Holder, Latency, Learning, Limit, Netlink, Port, PortPath,
-    PortState, ReasonCount, RefusalCount, Resynced, Shares, Stats, Status, Switched,
+    Events, Feature, FeatureState, FlowCounts, Flushed, Holder, Latency, Learning, Limit, Netlink,
+    Port, PortPath, PortState, ReasonCount, RefusalCount, Resynced, Shares, Stats, Status,
+    Switched,
 };
 use freeway_cmm::{Fitness, Refusal};
 use freeway_kernel::model::Link;
@@ -28,6 +29,20 @@ const HOLDERS_SHOWN: usize = 5;
 const NAMED_MAX: usize = 10;
 
 impl Engine {
+    /// What this kernel has, and what it does not tell.
+    fn features(&self) -> Vec<Feature> {
+        let mut features: Vec<Feature> = self.probes.iter().map(super::poll::feature).collect();
+        if !self.polled.hooks_told {
+            features.push(Feature {
+                name: "functions on netfilter's hooks".into(),
+                state: FeatureState::Missing,
+                needed_for: "finding modules that must see every packet".into(),
+                minimum_kernel: "5.14".into(),
+            });
+        }
+        features
+    }
+
     pub(super) fn answer(&mut self, request: Request) -> Result<(), DaemonError> {
         let now_tick = self.now_tick()?;
         // A failed send means that the asker has left.
