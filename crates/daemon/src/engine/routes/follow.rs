@@ -205,7 +205,9 @@ impl Engine {
                 Some(prefix) => {
                     tracing::info!("no prefix paths for IPv4: {}", refused_words(prefix));
                 }
-                None => tracing::info!("prefix paths for IPv4 again: all sources are taken"),
+                None => tracing::info!(
+                    "prefix paths for IPv4 again: the kernel refuses no network of sources"
+                ),
             }
             self.routes.refused = refused;
         }
