@@ -4,6 +4,9 @@
 use freeway_datapath::{DatapathError, Function, Hooked};
 use freeway_kernel::hooks::{self, FORWARDING, HookedFunction};
 
+/// NFPROTO_NETDEV.
+const NETDEV: u8 = 5;
+
 /// Looks at the network namespace of the thread that asks.
 pub struct Hooks {
     /// None: this kernel's structures cannot be read.
@@ -82,9 +85,6 @@ impl Hooks {
         })
     }
 }
-
-/// Families of netfilter: NFPROTO_NETDEV.
-const NETDEV: u8 = 5;
 
 /// The kernel does not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
