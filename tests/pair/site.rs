@@ -5,10 +5,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use freeway_lab::pair::{OWN, Pair};
-use freeway_testkit::{Router, freeway, until};
+use freeway_testkit::{Moment, Router, freeway, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -54,6 +55,7 @@ struct Daemon {
     child: Child,
     /// The file with the number of a child.
     below: Option<PathBuf>,
+    over: bool,
 }
 
 impl Daemon {
@@ -72,13 +74,20 @@ impl Daemon {
             let _ = kill(number, signal);
         }
     }
+
+    /// Its numbers are others' afterwards.
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.over, true) {
+            self.signal(Signal::SIGSTOP);
+            self.signal(Signal::SIGKILL);
+            let _ = self.child.wait();
+        }
+    }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.signal(Signal::SIGSTOP);
-        self.signal(Signal::SIGKILL);
-        let _ = self.child.wait();
+        self.end();
     }
 }
 
@@ -190,6 +199,8 @@ impl Site {
 
     pub fn restart_keepalived(&mut self, router: usize) {
         let directory = self.directory.path().join(NAMES[router]);
+        // or the new one's numbers would be taken for its
+        self.routers[router].as_mut().unwrap().keepalived.end();
         let keepalived = self.start_keepalived(router, &directory);
         self.routers[router].as_mut().unwrap().keepalived = keepalived;
     }
@@ -239,9 +250,8 @@ impl Site {
     }
 
     pub fn wait_master(&self, router: usize) {
-        let what = format!("router {router} is the master");
-        until(&what, PATIENCE, || {
-            (self.is_master(router) && self.is_ready(router)).then_some(())
+        self.wait(&format!("router {router} is not the master"), || {
+            self.is_master(router) && self.is_ready(router)
         });
     }
 
@@ -266,8 +276,19 @@ impl Site {
     }
 
     pub fn wait_backup(&self, router: usize) {
-        let what = format!("router {router} is the backup");
-        until(&what, PATIENCE, || (!self.is_master(router)).then_some(()));
+        self.wait(&format!("router {router} is not the backup"), || {
+            !self.is_master(router)
+        });
+    }
+
+    /// Waits; `otherwise` is said with what all daemons have logged.
+    #[track_caller]
+    fn wait(&self, otherwise: &str, reached: impl Fn() -> bool) {
+        let end = Moment::now() + PATIENCE;
+        while !reached() {
+            assert!(Moment::now() < end, "{otherwise}:\n{}", self.logs());
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Waits until a router has heard of so many connections of the other one.
@@ -309,7 +330,10 @@ impl Site {
 
     fn start_keepalived(&self, router: usize, directory: &Path) -> Daemon {
         let at = |file: &str| directory.join(file);
-        let _ = fs::remove_file(at("state"));
+        // one that was killed has left its numbers, which another process may have by now
+        for file in ["state", "keepalived.pid", "vrrp.pid"] {
+            let _ = fs::remove_file(at(file));
+        }
         let script = at("pair.sh");
         fs::write(&script, self.script(router)).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
@@ -329,6 +353,7 @@ impl Site {
         Daemon {
             child: self.pair.router(router).spawn(&mut command).unwrap(),
             below: Some(below),
+            over: false,
         }
     }
 
@@ -383,7 +408,11 @@ impl Site {
         let child = self.pair.router(router).spawn(&mut command).unwrap();
         let socket = at("conntrackd.sock");
         until("conntrackd", PATIENCE, || socket.exists().then_some(()));
-        Daemon { child, below: None }
+        Daemon {
+            child,
+            below: None,
+            over: false,
+        }
     }
 
     fn conntrackd_conf(&self, router: usize, directory: &Path) -> String {
