@@ -132,10 +132,7 @@ fn an_archive_tells_of_daemon_and_machine() {
     let config = case.path("freeway.toml");
     let secret = "# the password is geheim\n[flows]\nudp_idle_s = 45\n";
     std::fs::write(&config, format!("{}\n{secret}", case.lab.config_toml(""))).unwrap();
-    let router = Router::start_by(case.lab.router(), &config, |status| {
-        let ports = status["ports"].as_array().unwrap();
-        ports.iter().filter(|port| port["state"] == "fast").count() == 2
-    });
+    let router = Router::start_by(case.lab.router(), &config, |status| fast_ports(status) == 2);
     let to = "198.51.100.2:5001".parse().unwrap();
     let listener = listen(case.lab.server(), to);
     let from = "192.0.2.2:40001".parse().unwrap();

@@ -16,7 +16,6 @@ use freeway_lab::{Lab, Netns, Options};
 use freeway_testkit::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::Value;
 
 /// The port of a server that the firewall may forbid.
 pub const GUARDED: u16 = 7100;
@@ -252,9 +251,7 @@ impl Home {
 
     pub fn start_daemon(&self) -> Router {
         Router::start_by(self.lab.router(), self.file.path(), |status| {
-            let ports = status["ports"].as_array().unwrap();
-            let fast = |port: &&Value| port["state"] == "fast";
-            ports.iter().filter(fast).count() >= 4
+            fast_ports(status) >= 4
         })
     }
 

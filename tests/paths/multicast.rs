@@ -409,18 +409,21 @@ fn unicast_beside_copies_is_what_it_was() {
     router.wait_fast_while("proto udp dst 198.51.100.10", 1, 1, || {
         injector.send(&unicast.frame(0, 0)).unwrap();
     });
-    let before = router.stats().fast();
     let send = |flow: &FlowSpec, cpu| {
         let generator = Arc::new(Generator::new(fanout.source(), flow).unwrap());
         let load = Load::paced(Until::Frames(20_000), 40_000).on_cpu(cpu);
         generator.start(load).unwrap()
     };
-    let running = [send(&group, 0), send(&unicast, 1)];
-    let sent: u64 = running.map(|run| run.wait().unwrap().frames).iter().sum();
-    thread::sleep(SETTLE);
-    let fast = router.stats().fast() - before;
     // a generator that is held up sends much at once, which rings may have no room for
-    assert!(fast > sent / 2, "{fast} of {sent} were fast");
+    until("most of both is fast", Duration::from_secs(60), || {
+        let before = router.stats().fast();
+        let running = [send(&group, 0), send(&unicast, 1)];
+        let sent: u64 = running.map(|run| run.wait().unwrap().frames).iter().sum();
+        thread::sleep(SETTLE);
+        let fast = router.stats().fast() - before;
+        println!("{fast} of {sent} were fast");
+        (fast > sent * 8 / 10).then_some(())
+    });
     let captured = sinks[1].captured().unwrap();
     let mut counts = [0u64; 2];
     for frame in &captured {

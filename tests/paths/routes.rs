@@ -98,6 +98,13 @@ fn ip(lab: &Lab, arguments: &str) {
     lab.router().tool(&format!("ip {arguments}")).unwrap();
 }
 
+fn set_rp_filter(lab: &Lab, value: u32) {
+    for name in ["lan0", "all"] {
+        let path = format!("net/ipv4/conf/{name}/rp_filter");
+        lab.router().sysctl(&path, &value.to_string()).unwrap();
+    }
+}
+
 #[track_caller]
 fn wait(router: &Router, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     until(what, PATIENCE, || {
@@ -571,12 +578,7 @@ fn sources_and_ttls_are_judged_as_the_kernel_judges_them() {
         frames.push(packet(client(), dst.into(), 4000 + n as u16));
     }
     for rp_filter in [0, 2, 1] {
-        let set = |name: &str| {
-            let line = format!("sysctl -qw net.ipv4.conf.{name}.rp_filter={rp_filter}");
-            lab.router().tool(&line).unwrap();
-        };
-        set("lan0");
-        set("all");
+        set_rp_filter(&lab, rp_filter);
         assert!(router.run(&["off"]).status.success());
         let by_kernel = left(&lab, &frames);
         assert!(router.run(&["on"]).status.success());

@@ -5,14 +5,14 @@ use freeway_lab::frame::mac_text;
 
 use super::*;
 
-/// A daemon whose ports have prefix paths of its own accord.
-fn start(lab: &Lab) -> Router {
-    Router::start_in(
-        lab.router(),
-        &lab.config_toml("routes = true\n"),
-        freeway(),
-        &["lan0", "wan0"],
-    )
+/// A daemon whose ports have prefix paths of its own accord, by which such frames leave.
+fn start(lab: &Lab, frames: &[Vec<u8>]) -> Router {
+    ip(lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    let config = lab.config_toml("routes = true\n");
+    let router = Router::start_in(lab.router(), &config, freeway(), &["lan0", "wan0"]);
+    wait(&router, "prefix paths", active);
+    confirm(lab, &router, frames);
+    router
 }
 
 /// Packets of a network behind the client.
@@ -34,13 +34,6 @@ fn refused(lab: &Lab, foreign: &[Vec<u8>]) {
     }
 }
 
-fn set_rp_filter(lab: &Lab, value: &str) {
-    for name in ["all", "lan0"] {
-        let path = format!("net/ipv4/conf/{name}/rp_filter");
-        lab.router().sysctl(&path, value).unwrap();
-    }
-}
-
 /// Where all of them arrive.
 fn station_of(lab: &Lab, frames: &[Vec<u8>]) -> Option<[u8; 6]> {
     stations(&left(lab, frames)).into_keys().next()
@@ -50,11 +43,8 @@ fn station_of(lab: &Lab, frames: &[Vec<u8>]) -> Option<[u8; 6]> {
 fn who_takes_frames_unseen_keeps_a_port_from_it() {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
-    let router = start(&lab);
-    wait(&router, "prefix paths", active);
-    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
     let frames = strangers(200);
-    confirm(&lab, &router, &frames);
+    let router = start(&lab, &frames);
 
     // in another namespace, with the port's own MAC address: no link above the port is seen here
     let elsewhere = lab.server().name();
@@ -80,12 +70,9 @@ fn who_takes_frames_unseen_keeps_a_port_from_it() {
 fn sources_that_are_local_by_a_route_are_the_kernels() {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
-    set_rp_filter(&lab, "0");
-    let router = start(&lab);
-    wait(&router, "prefix paths", active);
-    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    set_rp_filter(&lab, 0);
     let foreign = foreign();
-    confirm(&lab, &router, &foreign);
+    let router = start(&lab, &foreign);
     let server = station_of(&lab, &foreign);
     assert!(server.is_some());
 
@@ -122,14 +109,11 @@ fn sources_that_are_local_by_a_route_are_the_kernels() {
 fn a_port_without_an_address_is_strict() {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
-    set_rp_filter(&lab, "2");
-    let router = start(&lab);
-    wait(&router, "prefix paths", active);
-    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    set_rp_filter(&lab, 2);
     // the way back is another one
     ip(&lab, "route add 10.9.9.0/24 via 198.51.100.2");
     let foreign = foreign();
-    confirm(&lab, &router, &foreign);
+    let router = start(&lab, &foreign);
     let server = station_of(&lab, &foreign);
 
     let shown = lab.router().tool("ip -o -4 addr show dev lan0").unwrap();
@@ -166,10 +150,7 @@ fn a_port_may_be_left_out() {
     let at =
         |ports: &'static [&str]| move |routes: &Value| routes["ports"] == serde_json::json!(ports);
     write(false);
-    let router = Router::start_by(lab.router(), file.path(), |status| {
-        let ports = status["ports"].as_array().unwrap();
-        ports.iter().filter(|port| port["state"] == "fast").count() == 2
-    });
+    let router = Router::start_by(lab.router(), file.path(), |status| fast_ports(status) == 2);
     let routes = wait(&router, "one port", at(&["lan0"]));
     assert_eq!(
         kept_at(&routes, "wan0"),

@@ -75,11 +75,6 @@ fn arrived(lab: &Lab, frames: &[Vec<u8>], times: usize) -> Vec<usize> {
     frames.iter().map(count).collect()
 }
 
-fn fast_ports(status: &Value) -> usize {
-    let ports = status["ports"].as_array().unwrap();
-    ports.iter().filter(|port| port["state"] == "fast").count()
-}
-
 fn dropped(router: &Router) -> u64 {
     let drops = router.json(&["drops"]);
     drops["limits"][0]["dropped"]["packets"].as_u64().unwrap()

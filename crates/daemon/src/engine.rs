@@ -371,8 +371,7 @@ impl Engine {
         control.set_offer_budget(per_tick(CANDIDATES_PER_S));
         control.set_sample_budget(per_tick(SAMPLES_PER_S));
         control.set_epoch(engine.manager.epoch());
-        let question = engine.question();
-        engine.polled = engine.poller.read(question);
+        engine.poll_now();
         engine.look_at_sessions();
         engine.set_tcp_timeouts();
         engine.read_neighbours();

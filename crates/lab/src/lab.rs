@@ -236,6 +236,13 @@ impl Lab {
         ports_toml(&self.interfaces(), keys)
     }
 
+    /// The same, and what is configured beside the ports; they have prefix paths if that asks for them.
+    pub fn config_with(&self, keys: &str, extra: &str) -> String {
+        let routes = extra.contains("routes = true");
+        let ports = self.config_toml(&format!("{keys}routes = {routes}\n"));
+        format!("{ports}\n{extra}")
+    }
+
     /// Flows from the client to the server.
     pub fn flows(&self, proto: Proto, flows: u32, frame_bytes: u32) -> FlowSpec {
         let plan = self.topology.family.plan();

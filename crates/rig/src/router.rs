@@ -40,9 +40,7 @@ impl RouterDaemon {
 
     /// The same, with its ports on a path.
     pub fn start_on(lab: &Lab, path: PathChoice, extra: &str) -> Result<RouterDaemon, Stop> {
-        let routes = extra.contains("routes = true");
-        let keys = format!("path = \"{}\"\nroutes = {routes}\n", path.name());
-        let config = format!("{}\n{extra}", lab.config_toml(&keys));
+        let config = lab.config_with(&format!("path = \"{}\"\n", path.name()), extra);
         Self::start_in(lab.router(), &lab.interfaces(), &config)
     }
 

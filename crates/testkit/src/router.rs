@@ -54,12 +54,7 @@ impl Router {
 
     /// As [`Router::start_with`], with a program that ends up being `freeway`, and for these ports.
     pub fn start_as(lab: &Lab, extra: &str, program: Command, ports: &[&str]) -> Router {
-        let keys = match extra.contains("routes = true") {
-            true => "routes = true\n",
-            false => "",
-        };
-        let config = format!("{}\n{extra}", lab.config_toml(keys));
-        Self::start_in(lab.router(), &config, program, ports)
+        Self::start_in(lab.router(), &lab.config_with("", extra), program, ports)
     }
 
     /// Starts a daemon in a namespace and waits until its ports are fast.
@@ -315,6 +310,12 @@ impl Drop for Router {
         self.signal(Signal::SIGKILL);
         let _ = waitpid(self.pid(), None);
     }
+}
+
+/// How many ports are fast, by the daemon's status.
+pub fn fast_ports(status: &Value) -> usize {
+    let ports = status["ports"].as_array().unwrap();
+    ports.iter().filter(|port| port["state"] == "fast").count()
 }
 
 /// Processes whose parents end are this one's children, to be waited for.

@@ -43,8 +43,7 @@ impl Engine {
             self.datapath.inherit(legacy.links);
             self.ports.inherit_clsact(legacy.estate.clsact);
             // programs that make room for ours are not in the way
-            let question = self.question();
-            self.polled = self.poller.read(question);
+            self.poll_now();
         }
         self.update_ports_within(ATTACH_START)?;
         if let Some(refused) = self.datapath.refused() {

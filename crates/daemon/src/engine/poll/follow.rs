@@ -20,7 +20,13 @@ impl Engine {
         }
     }
 
-    pub(in crate::engine) fn question(&mut self) -> Question {
+    /// Looks at once; what follows is the caller's.
+    pub(in crate::engine) fn poll_now(&mut self) {
+        let question = self.question();
+        self.polled = self.poller.read(question);
+    }
+
+    fn question(&mut self) -> Question {
         Question {
             places: self.business().cloned().collect(),
             ours: self.own_programs(),
