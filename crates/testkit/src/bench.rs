@@ -117,12 +117,16 @@ impl Bench {
         )
     }
 
-    /// The kernel's part of what is sent in the next moment.
+    /// The kernel's part of what is sent in the next moment, or until something is.
+    #[track_caller]
     pub fn kernel_share(&self, time: Duration) -> f64 {
+        const FRAMES_MIN: u64 = 20;
         let before = self.progress();
-        thread::sleep(time);
-        let after = self.progress();
-        (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64
+        let after = until("frames that are sent", LEAST, || {
+            thread::sleep(time);
+            Some(self.progress()).filter(|after| after.0 - before.0 >= FRAMES_MIN)
+        });
+        (after.1 - before.1) as f64 / (after.0 - before.0) as f64
     }
 
     /// The kernel's part of what arrives next, of so many frames that a ring full of others (256) would not show, however late
