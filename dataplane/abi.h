@@ -772,6 +772,8 @@ enum fw_route_const {
 	FW_RP_OFF = 0,
 	FW_RP_STRICT = 1,
 	FW_RP_LOOSE = 2,
+	/* fw_hop.status of one that tc alone may send by. */
+	FW_HOP_TC = 4,
 	/* Families, as bits. */
 	FW_ROUTES_IPV4 = 1,
 	FW_ROUTES_IPV6 = 2,
@@ -783,7 +785,7 @@ struct fw_hop {
 	__u16 len_max; /* longest L3 packet */
 	__u32 port;    /* egress ifindex */
 	__u32 devmap_slot;
-	__u32 status; /* FW_ST_ACTIVE, or 0: nobody's */
+	__u32 status; /* FW_ST_ACTIVE, FW_HOP_TC, or 0: nobody's */
 	__u32 epoch;  /* of the last confirmation; 0: to be confirmed */
 	__u32 due_tick;
 	__u32 confirmed_tick;

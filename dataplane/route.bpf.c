@@ -4,34 +4,35 @@
  * such port, which share the tables; other ports have the fast path alone.
  */
 #include "target/xdp.h"
-#include "prefix4.h"
-#include "prefix6.h"
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} FW_MAP(fw_route_next);
+#include "route_maps.h"
 
-const volatile struct fw_route_config fw_route_cfg SEC(".rodata.route") = {};
-/* Of zeroes, which take no place in the object. */
-struct fw_prefix4 fw_prefixes4 SEC(".bss.prefixes4");
-struct fw_prefix6 fw_prefixes6 SEC(".bss.prefixes6");
-struct fw_routes fw_routes SEC(".data.routes") = {};
-struct fw_route_here fw_route_here SEC(".data.here") = {};
-/* Resized before loading. */
-struct fw_route_count fw_route_counts[1] SEC(".data.counts") = {};
-
-static __always_inline struct fw_route_count *fw_route_count_get(__u64 index)
+/* XDP's frames belong to no class, and have no sum but their headers'. */
+static __always_inline void fw_route_class(fw_ctx *ctx, __u8 tos)
 {
-	struct fw_route_count *base = fw_route_counts;
+	(void)ctx;
+	(void)tos;
+}
 
-	index &= fw_route_cfg.count_mask;
-	/* hide the array's nominal size of one */
-	asm volatile("" : "+r"(base), "+r"(index));
-	__builtin_assume(base + index != NULL);
-	return base + index;
+static __always_inline void fw_route_resum(fw_ctx *ctx, __u8 hop_limit)
+{
+	(void)ctx;
+	(void)hop_limit;
+}
+
+/* The kernel is given the packet with a word ahead of it, if the driver has room for one. */
+static __always_inline enum fw_routing fw_route_ask(fw_ctx *ctx, __u32 record)
+{
+	struct fw_route_hint *hint;
+
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*hint)))
+		return FW_ROUTING_NOT;
+	hint = (void *)(long)ctx->data_meta;
+	if ((void *)(hint + 1) > fw_data(ctx))
+		return FW_ROUTING_NOT;
+	hint->magic = fw_route_magic();
+	hint->hop = record;
+	return FW_ROUTING_ASKS;
 }
 
 #include "route.h"

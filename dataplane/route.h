@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Prefix paths in XDP: a plain packet to the port itself leaves by the kernel's route of its
- * destination, if the kernel has lately sent another one by that next hop. The daemon has seen to
- * it that at this port nothing but the destination decides. Anything else goes on to the fast path.
+ * Prefix paths: a plain packet to the port itself leaves by the kernel's route of its destination,
+ * if the kernel has lately sent another one by that next hop. The daemon has seen to it that at
+ * this port nothing but the destination decides. Anything else goes on to the fast path.
+ *
+ * The target says how the kernel is asked, and what of a packet is not in its octets:
+ * route.bpf.c, route_tc.bpf.c.
  */
 #ifndef FW_ROUTE_H
 #define FW_ROUTE_H
@@ -10,20 +13,14 @@
 #include "abi.h"
 #include "csum.h"
 #include "parse.h"
-#include "prefix4.h"
-#include "prefix6.h"
-
-enum fw_routing {
-	FW_ROUTING_NOT,   /* the fast path has it next */
-	FW_ROUTING_SENDS, /* it is rewritten, and leaves */
-	FW_ROUTING_ASKS,  /* the kernel has it, and what it does with it is compared */
-};
+#include "route_maps.h"
 
 /* What decides on a packet. */
 struct fw_routed {
 	__u32 leaf;
-	__u32 len;   /* L3 */
-	__u32 block; /* of fw_routes.due_tick */
+	__u32 len;         /* L3 */
+	__u32 len_segment; /* the same, of a segment of a merged frame; else len */
+	__u32 block;       /* of fw_routes.due_tick */
 };
 
 /* Sources that the kernel refuses wherever they come from, or judges by what is not known here. */
@@ -68,7 +65,7 @@ static __always_inline __u64 fw_route_elsewhere(const void *data, __u16 type_be)
 }
 
 /* Is the frame a plain one, which the kernel would look up a route for? And what decides on it? */
-static __always_inline int fw_route_read4(struct xdp_md *ctx, const void *data, __u32 now,
+static __always_inline int fw_route_read4(fw_ctx *ctx, const void *data, __u32 now,
 					  struct fw_routed *packet)
 {
 	const struct fw_ip4 *ip = data + FW_ETH_LEN;
@@ -94,7 +91,7 @@ static __always_inline int fw_route_read4(struct xdp_md *ctx, const void *data, 
  * Likewise of IPv6, whatever headers follow but hop-by-hop options, which each router is to read.
  * What only its destination reads is not looked at.
  */
-static __always_inline int fw_route_read6(struct xdp_md *ctx, const void *data, __u32 now,
+static __always_inline int fw_route_read6(fw_ctx *ctx, const void *data, __u32 now,
 					  struct fw_routed *packet)
 {
 	const struct fw_ip6 *ip = data + FW_ETH_LEN;
@@ -119,22 +116,6 @@ static __always_inline int fw_route_read6(struct xdp_md *ctx, const void *data, 
 	return 1;
 }
 
-/* The kernel is given the packet with a word ahead of it, if the driver has room for one. */
-static __always_inline enum fw_routing fw_route_ask(struct xdp_md *ctx, __u32 record)
-{
-	struct fw_route_hint *hint;
-
-	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*hint)))
-		return FW_ROUTING_NOT;
-	hint = (void *)(long)ctx->data_meta;
-	if ((void *)(hint + 1) > fw_data(ctx))
-		return FW_ROUTING_NOT;
-	hint->magic = fw_route_magic();
-	hint->hop = record;
-	fw_count(FW_R_ROUTE_ASKED);
-	return FW_ROUTING_ASKS;
-}
-
 /* Is it time to ask? A next hop that had no answer is asked for sooner, and then no longer used. */
 static __always_inline int fw_route_due(struct fw_hop *hop, __u32 block, __u32 now)
 {
@@ -153,29 +134,85 @@ static __always_inline int fw_route_due(struct fw_hop *hop, __u32 block, __u32 n
 	return 1;
 }
 
-/* As ip_decrease_ttl() and ip6_forward() do it. */
-static __always_inline void fw_route_rewrite(void *data, const struct fw_hop *hop, int is_ip6)
+static __always_inline enum fw_routing fw_route_asks(fw_ctx *ctx, __u32 record)
+{
+	enum fw_routing routing = fw_route_ask(ctx, record);
+
+	if (routing == FW_ROUTING_ASKS)
+		fw_count(FW_R_ROUTE_ASKED);
+	return routing;
+}
+
+/* May packets leave by it here, once it is confirmed? */
+static __always_inline int fw_hop_serves(const struct fw_hop *hop)
+{
+	return FW_TARGET_IS_TC ? !!hop->status : hop->status == FW_ST_ACTIVE;
+}
+
+/* Has the kernel not sent a packet by it in this epoch, or is the fast path off? */
+static __always_inline int fw_hop_waits(const struct fw_hop *hop)
+{
+	const fw_u64_any *on = (const void *)&fw_ctl.on, *status = (const void *)&hop->status;
+
+	if (FW_TARGET_IS_TC)
+		return !fw_ctl.on || hop->epoch != fw_ctl.epoch;
+	return !!(*status ^ *on);
+}
+
+/* Of a merged frame each segment counts: skb_gso_validate_network_len(). */
+static __always_inline int fw_route_measure(fw_ctx *ctx, const void *data, const void *end,
+					    struct fw_routed *packet, int is_ip6)
+{
+	__u32 gso = fw_gso_size(ctx);
+	struct fw_pkt p = {.len_l3 = packet->len};
+
+	packet->len_segment = packet->len;
+	if (!gso)
+		return 1;
+	p.family = is_ip6 ? FW_AF_INET6 : FW_AF_INET;
+	p.proto = is_ip6 ? ((const struct fw_ip6 *)(data + FW_ETH_LEN))->next_header
+			 : ((const struct fw_ip4 *)(data + FW_ETH_LEN))->proto;
+	if (fw_merged_otherwise(p.proto, gso))
+		return 0;
+	packet->len_segment = fw_segment_len(data, end, &p, gso);
+	return packet->len_segment > gso && packet->len > packet->len_segment - gso;
+}
+
+/* As ip_forward() and ip6_forward() do it. */
+static __always_inline void fw_route_rewrite(fw_ctx *ctx, void *data, const struct fw_hop *hop,
+					     int is_ip6)
 {
 	if (is_ip6) {
 		struct fw_ip6 *ip = data + FW_ETH_LEN;
 
+		fw_route_resum(ctx, ip->hop_limit);
 		ip->hop_limit--;
 	} else {
 		struct fw_ip4 *ip = data + FW_ETH_LEN;
 		__u32 check = (__u32)ip->check + fw_htons(0x0100);
 
+		fw_route_class(ctx, ip->tos);
 		ip->check = check + (check >= 0xffff);
 		ip->ttl--;
 	}
 	fw_link_write(data, hop->l2);
 }
 
-static __always_inline enum fw_routing fw_route(struct xdp_md *ctx, const struct fw_hop **out)
+static __always_inline void fw_route_count(fw_ctx *ctx, const struct fw_routed *packet)
+{
+	struct fw_route_count *count = fw_route_count_get(fw_cpu_id() * FW_LEAVES + packet->leaf);
+	__u32 gso = fw_gso_size(ctx), len_headers = packet->len_segment - gso;
+	__u32 len_data = packet->len - len_headers;
+	__u32 frames = gso ? (len_data + gso - 1) / gso : 1;
+
+	count->packets += frames;
+	count->bytes += len_data + frames * (FW_ETH_LEN + len_headers);
+}
+
+static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_hop **out)
 {
 	void *data = fw_data(ctx), *end = fw_data_end(ctx);
 	const fw_u16_any *type = data + FW_ETH_MAC2;
-	const fw_u64_any *on, *status;
-	struct fw_route_count *count;
 	struct fw_routed packet;
 	struct fw_hop *hop;
 	__u32 now, record;
@@ -194,8 +231,8 @@ static __always_inline enum fw_routing fw_route(struct xdp_md *ctx, const struct
 	}
 	record = fw_routes.record[packet.leaf];
 	hop = fw_hop_get(record);
-	if (hop->status != FW_ST_ACTIVE || packet.len > hop->len_max ||
-	    hop->port == fw_route_here.port)
+	if (!fw_hop_serves(hop) || !fw_route_measure(ctx, data, end, &packet, is_ip6) ||
+	    packet.len_segment > hop->len_max || hop->port == fw_route_here.port)
 		return FW_ROUTING_NOT;
 	if (!is_ip6) {
 		const struct fw_ip4 *ip = data + FW_ETH_LEN;
@@ -203,25 +240,20 @@ static __always_inline enum fw_routing fw_route(struct xdp_md *ctx, const struct
 		if (fw_source_unrouted4(ip->saddr_be))
 			return FW_ROUTING_NOT;
 	}
-	on = (const void *)&fw_ctl.on;
-	status = (const void *)&hop->status;
-	if (fw_unlikely(*status ^ *on)) {
+	if (fw_unlikely(fw_hop_waits(hop))) {
 		if (!fw_ctl.on || !fw_due(now, hop->due_tick, fw_cfg.hz))
 			return FW_ROUTING_NOT;
 		hop->due_tick = now + 1;
-		return fw_route_ask(ctx, record);
+		return fw_route_asks(ctx, record);
 	}
 	if (fw_unlikely(fw_route_due(hop, packet.block, now)))
-		return fw_route_ask(ctx, record);
-	packet.len += FW_ETH_LEN;
+		return fw_route_asks(ctx, record);
 	/* without its padding it is the kernel's as well */
-	if (!fw_trim(ctx, &data, &end, packet.len) ||
+	if (!fw_trim(ctx, &data, &end, FW_ETH_LEN + packet.len) ||
 	    data + FW_ETH_LEN + (is_ip6 ? FW_IP6_LEN : FW_IP4_LEN) > end)
 		return FW_ROUTING_NOT;
-	fw_route_rewrite(data, hop, is_ip6);
-	count = fw_route_count_get(fw_cpu_id() * FW_LEAVES + packet.leaf);
-	count->packets++;
-	count->bytes += packet.len;
+	fw_route_rewrite(ctx, data, hop, is_ip6);
+	fw_route_count(ctx, &packet);
 	*out = hop;
 	return FW_ROUTING_SENDS;
 }

@@ -30,6 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "ratelimit",
         "tap",
         "route",
+        "route_tc",
     ] {
         SkeletonBuilder::new()
             .source(dataplane.join(format!("{name}.bpf.c")))

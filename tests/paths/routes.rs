@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod frr;
+mod in_tc;
 mod routes6;
 mod unsaid;
 
@@ -24,6 +25,13 @@ use serde_json::Value;
 /// A loaded machine may take its time.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ON: &str = "[policy]\nroutes = true\n";
+
+/// A daemon whose ports have prefix paths.
+type Start = fn(&Lab) -> Router;
+
+fn in_xdp(lab: &Lab) -> Router {
+    Router::start_with(lab, ON)
+}
 
 /// What leaves: the neighbour's MAC address, and the rest as it is.
 type Left = BTreeMap<Vec<u8>, usize>;
@@ -227,13 +235,17 @@ fn prefix_paths_make_room_for_a_capture() {
 
 #[test]
 fn packets_without_flows_leave_as_the_kernel_sends_them() {
+    leave_as_the_kernel_sends_them(in_xdp);
+}
+
+fn leave_as_the_kernel_sends_them(start: Start) {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
     ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
     let frames = strangers(2000);
     let by_kernel = left(&lab, &frames);
     assert_eq!(by_kernel.values().sum::<usize>(), frames.len());
-    let router = Router::start_with(&lab, ON);
+    let router = start(&lab);
     wait(&router, "prefix paths", active);
     confirm(&lab, &router, &frames[..20]);
     let before = routed(&router);
@@ -287,13 +299,17 @@ fn packets_without_flows_leave_as_the_kernel_sends_them() {
 
 #[test]
 fn a_change_of_the_kernel_is_one_here() {
+    changes_are_followed(in_xdp);
+}
+
+fn changes_are_followed(start: Start) {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
     for last in 10..13 {
         neighbour(&lab, last);
     }
     ip(&lab, "route add 203.0.113.0/24 via 198.51.100.10");
-    let router = Router::start_with(&lab, ON);
+    let router = start(&lab);
     wait(&router, "prefix paths", active);
     let frames = strangers(200);
     let all_to = |what: &str, wanted| all_to(&lab, &frames, what, wanted);
@@ -525,13 +541,17 @@ fn rules_that_let_all_of_a_port_pass_are_in_nobodys_way() {
 
 #[test]
 fn sources_and_ttls_are_judged_as_the_kernel_judges_them() {
+    sources_and_ttls_are_judged(in_xdp);
+}
+
+fn sources_and_ttls_are_judged(start: Start) {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
     ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
     ip(&lab, "route add 10.0.0.0/8 via 198.51.100.2");
     ip(&lab, "route add blackhole 10.9.0.0/16");
     ip(&lab, "address add 192.0.2.77/32 dev lan0");
-    let router = Router::start_with(&lab, ON);
+    let router = start(&lab);
     wait(&router, "prefix paths", active);
     let dst = Ipv4Addr::new(203, 0, 113, 5);
     let mut frames = Vec::new();

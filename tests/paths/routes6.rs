@@ -10,8 +10,8 @@ use freeway_testkit::*;
 use serde_json::Value;
 
 use super::{
-    ON, PATIENCE, active_in, all_to, compare, confirm, ip, kept_at, left, routed, station, wait,
-    wait_for_reason,
+    ON, PATIENCE, Start, active_in, all_to, compare, confirm, in_xdp, ip, kept_at, left, routed,
+    station, wait, wait_for_reason,
 };
 
 fn client() -> Ipv6Addr {
@@ -72,6 +72,10 @@ fn neighbour(lab: &freeway_lab::Lab, last: u8) {
 
 #[test]
 fn packets_of_ipv6_without_flows_leave_as_the_kernel_sends_them() {
+    leave_as_the_kernel_sends_them(in_xdp);
+}
+
+pub(super) fn leave_as_the_kernel_sends_them(start: Start) {
     let Some(_machine) = machine() else { return };
     let lab = build("routed6");
     ip(&lab, "route add 2001:db8:100::/48 via 2001:db8:2::2");
@@ -122,7 +126,7 @@ fn packets_of_ipv6_without_flows_leave_as_the_kernel_sends_them() {
         frames.push(packet(client(), dst.parse().unwrap(), number));
     }
     let by_kernel = left(&lab, &frames);
-    let router = Router::start_with(&lab, ON);
+    let router = start(&lab);
     wait(&router, "prefix paths", |routes| active_in("ipv6", routes));
     confirm(&lab, &router, &frames[..20]);
     let before = routed(&router);
@@ -184,13 +188,17 @@ fn rules_of_ipv6_are_in_the_way_of_ipv6() {
 
 #[test]
 fn a_change_of_ipv6_is_one_here() {
+    changes_are_followed(in_xdp);
+}
+
+pub(super) fn changes_are_followed(start: Start) {
     let Some(_machine) = machine() else { return };
     let lab = build("routed6");
     for last in 0x10..0x13 {
         neighbour(&lab, last);
     }
     ip(&lab, "route add 2001:db8:100::/48 via 2001:db8:2::10");
-    let router = Router::start_with(&lab, ON);
+    let router = start(&lab);
     wait(&router, "prefix paths", |routes| active_in("ipv6", routes));
     let frames = strangers(100);
     let all_to = |what: &str, wanted| all_to(&lab, &frames, what, wanted);

@@ -51,23 +51,36 @@ pub enum By {
     Path(&'static str),
     /// An engine that has the ports.
     Engine,
-    /// The kernel's routes, without flows, where they can.
-    Routes,
+    /// The kernel's routes, without flows, where they can; the `path` of all ports.
+    Routes(&'static str),
 }
 
 impl By {
     /// The path of ports that tc and the kernel are not left alone with.
     pub fn served(self) -> &'static str {
         match self {
-            By::Path(_) | By::Routes => "xdp",
+            By::Path(_) | By::Routes(_) => "xdp",
             By::Engine => "engine",
         }
+    }
+
+    /// The `path` of ports.
+    fn path(self) -> &'static str {
+        match self {
+            By::Path(path) | By::Routes(path) => path,
+            By::Engine => "auto",
+        }
+    }
+
+    /// What has no flow may leave by routes.
+    pub fn is_routes(self) -> bool {
+        self == By::Routes(self.path())
     }
 
     /// Whose frames are told as fast.
     pub fn whose(self) -> &'static str {
         match self {
-            By::Path(_) | By::Routes => "Freeway's",
+            By::Path(_) | By::Routes(_) => "Freeway's",
             By::Engine => "the engine's",
         }
     }
@@ -142,16 +155,13 @@ impl Bench {
                 .collect()
         });
         let router = twins.routers()[FREEWAY];
-        let path = match by {
-            By::Path(path) => path,
-            By::Engine | By::Routes => "auto",
-        };
-        let routes = by == By::Routes;
+        let path = by.path();
+        let routes = by.is_routes();
         let config = twins.config_toml(&format!("path = \"{path}\"\nroutes = {routes}\n"));
         let links = twins.links();
         let links: Vec<&str> = links.iter().map(String::as_str).collect();
         let daemon = match by {
-            By::Path(_) | By::Routes => Router::start_in(router, &config, freeway(), &links),
+            By::Path(_) | By::Routes(_) => Router::start_in(router, &config, freeway(), &links),
             By::Engine => {
                 let wires = twins.wires();
                 let wires: Vec<&str> = wires.iter().map(String::as_str).collect();
@@ -178,7 +188,7 @@ impl Bench {
     pub fn stop(self) -> u64 {
         let stats = self.daemon.stats();
         let (routed, flows) = (stats.reason("routed"), stats.fast());
-        if self.by == By::Routes {
+        if self.by.is_routes() {
             println!("row: {routed} frames by routes, {flows} by flows");
         }
         self.daemon.stop();

@@ -40,6 +40,7 @@ use suite::{Extent, same};
 const TC_BLOCKS: usize = 6;
 /// And those that go by routes.
 const ROUTES_BLOCKS: usize = 3;
+const ROUTES_TC_BLOCKS: usize = 3;
 
 #[test]
 fn freeway_sends_what_the_kernel_sends() {
@@ -53,7 +54,17 @@ fn routes_send_what_the_kernel_sends() {
     if !freeway_testkit::long() {
         extent.blocks.truncate(ROUTES_BLOCKS);
     }
-    same(By::Routes, extent);
+    same(By::Routes("auto"), extent);
+}
+
+/// The same in tc.
+#[test]
+fn tc_routes_as_the_kernel_does() {
+    let mut extent = Extent::read();
+    if !freeway_testkit::long() {
+        extent.blocks.truncate(ROUTES_TC_BLOCKS);
+    }
+    same(By::Routes("tc"), extent);
 }
 
 /// The same cases, each flow through tc.

@@ -128,7 +128,7 @@ pub fn same(by: By, extent: Extent) -> Option<Tally> {
                         break;
                     }
                     let case = match by {
-                        By::Routes => Case::routed(*seed, extent.frames),
+                        By::Routes(_) => Case::routed(*seed, extent.frames),
                         _ => Case::random(*seed, extent.frames),
                     };
                     examine(&mut bench, &case, tally);
@@ -140,7 +140,7 @@ pub fn same(by: By, extent: Extent) -> Option<Tally> {
     });
     let cases = extent.blocks.iter().flatten().count();
     let tally = conclude(tally, start, cases);
-    if by == By::Routes {
+    if by.is_routes() {
         let routed = routed.into_inner();
         println!("row: {routed} frames by routes");
         assert!(routed > (extent.frames * cases) as u64 / 5, "{routed}");

@@ -249,7 +249,7 @@ pub fn drops() -> Drops {
         }],
         ports_kept: vec![KeptPort {
             port: "ppp0".into(),
-            reason: "XDP does not run at the port itself".into(),
+            reason: "its packets have no Ethernet header".into(),
         }],
         limits: vec![DropsByLimit {
             number: 1,
@@ -266,7 +266,7 @@ pub fn drops() -> Drops {
             }],
             ports_kept: vec![KeptPort {
                 port: "ppp0".into(),
-                reason: "XDP does not run at the port itself".into(),
+                reason: "its packets have no Ethernet header".into(),
             }],
             forgotten: 7,
         }],
@@ -310,6 +310,7 @@ pub fn routes() -> Routes {
             port: "wan0".into(),
             neighbour: [198, 51, 100, 1].into(),
             mac: "02:00:00:00:00:fe".into(),
+            path: FlowPath::Xdp,
             len_max: 1500,
             state: HopState::Confirmed,
             confirmed_ms: Some(340),
@@ -321,7 +322,7 @@ pub fn routes() -> Routes {
         ports: vec!["lan0".into()],
         ports_kept: vec![KeptPort {
             port: "ppp0".into(),
-            reason: "XDP does not run at the port itself".into(),
+            reason: "its packets have no Ethernet header".into(),
         }],
         ..Routes::default()
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{KeptPort, Packets};
+use crate::{FlowPath, KeptPort, Packets};
 
 /// Of `freeway routes`: an address whose route is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct RoutesQuery {
     pub address: Option<IpAddr>,
 }
 
-/// Prefix paths: what XDP forwards by the kernel's routes, without flows.
+/// Prefix paths: what XDP or tc forwards by the kernel's routes, without flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Routes {
     /// The configuration allows it.
@@ -55,7 +55,7 @@ pub struct FamilyRoutes {
     pub loading: bool,
     /// Routes of the kernel, of all tables that count.
     pub routes: u64,
-    /// Prefixes in the table of XDP, neighbours on the link among them.
+    /// Prefixes in the data plane's table, neighbours on the link among them.
     pub prefixes: u64,
     /// Bytes that a lookup may read.
     pub table_bytes: u64,
@@ -74,6 +74,8 @@ pub struct NextHop {
     pub neighbour: IpAddr,
     /// Its MAC address.
     pub mac: String,
+    /// By what packets are sent: XDP, and tc where they come in at a port without it; or tc alone.
+    pub path: FlowPath,
     /// The longest packet.
     pub len_max: u16,
     /// `confirmed`: packets leave by it; `unconfirmed`: the next one goes through the kernel, and is looked at.
@@ -129,8 +131,11 @@ pub struct RouteAnswer {
     /// The neighbour that they are sent to.
     #[serde(default)]
     pub neighbour: Option<IpAddr>,
-    /// XDP forwards them, at the ports of `ports`.
+    /// They leave by a prefix path, if they come in at one of `ports`.
     pub fast: bool,
+    /// By what, as that of a next hop; absent: by none.
+    #[serde(default)]
+    pub path: Option<FlowPath>,
     /// Why the kernel does.
     #[serde(default)]
     pub reason: Option<String>,

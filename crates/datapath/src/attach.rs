@@ -82,6 +82,7 @@ pub type XdpFd<'a> = BorrowedFd<'a>;
 #[derive(Debug)]
 pub struct Attachment {
     hook: Hook,
+    ifindex: u32,
     held: Held,
 }
 
@@ -142,6 +143,7 @@ impl Inherited {
         let link = self.links.remove(&(ifindex, hook.tcx()))?;
         let attachment = Attachment {
             hook,
+            ifindex,
             held: Held::Link(link),
         };
         match attachment.replace(prog) {
@@ -210,7 +212,11 @@ impl Attachment {
             ),
         };
         let held = result.map_err(|source| failed(source, name, ifindex))?;
-        Ok(Attachment { hook, held })
+        Ok(Attachment {
+            hook,
+            ifindex,
+            held,
+        })
     }
 
     /// The place that it is at.
@@ -239,23 +245,13 @@ impl Attachment {
         self.held = Held::Disowned;
     }
 
-    /// Puts the program that was attached there again, whatever somebody else has put in its place.
-    pub fn put_back(&mut self, prog: BorrowedFd<'_>) -> io::Result<()> {
-        match &mut self.held {
-            Held::Filter(hook) => {
-                // "exists" is as good as created
-                let _ = hook.create();
-                let put = hook.attach().map(|_| ());
-                put.map_err(|error| io::Error::other(error.to_string()))
-            }
-            _ => self.replace(prog),
-        }
-    }
-
-    /// Has another program of the same kind take this one's place at once; only a link's can.
+    /// Has another program of the same kind take this one's place at once.
     pub fn replace(&self, prog: BorrowedFd<'_>) -> io::Result<()> {
-        let Held::Link(link) = &self.held else {
-            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        let link = match (&self.held, self.hook.tcx()) {
+            (Held::Link(link), _) => link,
+            // a filter of the same handle is changed in its place: cls_bpf_change() in net/sched/cls_bpf.c
+            (Held::Filter(_), Some(kind)) => return clsact(prog, self.ifindex, kind).map(drop),
+            _ => return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
         };
         // SAFETY: two descriptors, and no options.
         let rc = unsafe {

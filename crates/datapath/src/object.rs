@@ -285,8 +285,7 @@ impl Datapath {
 
     /// What forwards by prefixes ahead of the fast path, with nothing in it.
     pub fn route_table(&self) -> Result<RouteTable, DatapathError> {
-        let next = self.prog(Hook::Xdp)?;
-        RouteTable::load(&self.config, &self.maps, &next)
+        RouteTable::load(&self.config, &self.maps)
     }
 
     /// The translated ports that connections are given, of no port of the router yet.
@@ -339,11 +338,11 @@ impl Datapath {
     }
 
     /// Has an attachment be our program's again.
-    pub fn put_back(&self, ifindex: u32, attachment: &mut Attachment) -> Result<(), DatapathError> {
+    pub fn put_back(&self, ifindex: u32, attachment: &Attachment) -> Result<(), DatapathError> {
         let hook = attachment.hook();
         let prog = self.prog(hook)?;
         attachment
-            .put_back(prog.as_fd())
+            .replace(prog.as_fd())
             .map_err(|source| failed(source, hook.program(), ifindex))
     }
 

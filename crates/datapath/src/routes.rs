@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prefix paths as XDP sees them (`dataplane/route.h`): the table of prefixes, next hops, and a program for each port.
+//! Prefix paths as the data plane has them (`dataplane/route.h`): the table of prefixes, next hops, and a program for each
+//! port, of XDP or of tc.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use freeway_abi::{
     FW_GOLDEN, FW_HOPS, FW_LEAVES, FW_LEAVES6, FW_OWN_BITS, FW_ROUTE_BLOCKS, FW_ROUTES_IPV4,
-    FW_ROUTES_IPV6, FW_ST_ACTIVE, Pod, fw_config, fw_hop, fw_route_config, fw_route_count,
-    fw_route_here, fw_routes,
+    FW_ROUTES_IPV6, Pod, fw_config, fw_hop, fw_route_config, fw_route_count, fw_route_here,
+    fw_routes,
 };
 use freeway_prefix::{Family, NextHop, Prefix, Table};
-use libbpf_rs::Object;
+use libbpf_rs::{MapHandle, Object};
 
 use crate::DatapathError;
 use crate::ahead::{Ahead, lead_to};
@@ -25,8 +26,8 @@ use crate::packed::{Packed, packed};
 use crate::shared::Shared;
 
 static ROUTE: Packed = packed!("route");
+static ROUTE_TC: Packed = packed!("route_tc");
 
-const NAME: &str = "route";
 const NEXT: &str = "fw_route_next";
 const PREFIXES4: &str = ".bss.prefixes4";
 const PREFIXES6: &str = ".bss.prefixes6";
@@ -127,6 +128,34 @@ impl<A: Family> Prefixes<A> {
     }
 }
 
+/// Where packets come in that leave by prefixes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteHook {
+    /// Native XDP, ahead of [`Hook::Xdp`](crate::Hook::Xdp).
+    Xdp,
+    /// tc ingress at a port without XDP, ahead of [`Hook::IngressAlone`](crate::Hook::IngressAlone).
+    Tc,
+}
+
+impl RouteHook {
+    /// Both.
+    pub const ALL: [RouteHook; 2] = [RouteHook::Xdp, RouteHook::Tc];
+
+    fn object(self) -> (&'static str, Packed) {
+        match self {
+            RouteHook::Xdp => ("route", ROUTE),
+            RouteHook::Tc => ("route_tc", ROUTE_TC),
+        }
+    }
+
+    fn program(self) -> &'static str {
+        match self {
+            RouteHook::Xdp => "freeway_route",
+            RouteHook::Tc => "freeway_route_tc",
+        }
+    }
+}
+
 /// The tables, and the programs that look into them.
 pub struct RouteTable {
     prefixes4: Prefixes<u32>,
@@ -144,16 +173,19 @@ pub struct RouteTable {
     maps: MapByName,
     config: fw_config,
     _first: Object,
-    ahead: Ahead<Shared<fw_route_here>>,
+    /// By [`RouteHook`].
+    ahead: [Ahead<Shared<fw_route_here>>; 2],
 }
 
 fn load_route(
+    hook: RouteHook,
     config: &fw_config,
     count_mask: u32,
     maps: &MapByName,
 ) -> Result<Object, DatapathError> {
     let own = fw_route_config { count_mask, pad: 0 };
-    load(NAME, ROUTE, |name, map| {
+    let (object, bytes) = hook.object();
+    load(object, bytes, |name, map| {
         match name {
             ".rodata.route" => return map.set_initial_value(own.as_bytes()),
             COUNTS => {
@@ -161,10 +193,7 @@ fn load_route(
             }
             _ => prepare(config, name, map)?,
         }
-        match maps
-            .get(name)
-            .filter(|_| name != HERE && is_shared(config, name))
-        {
+        match maps.get(name).filter(|_| is_shared(config, name)) {
             Some(shared) => map.reuse_fd(shared.as_fd()),
             None => Ok(()),
         }
@@ -172,18 +201,26 @@ fn load_route(
 }
 
 impl RouteTable {
-    pub(crate) fn load(
-        config: &fw_config,
-        control: &MapByName,
-        next: &OwnedFd,
-    ) -> Result<Self, DatapathError> {
+    pub(crate) fn load(config: &fw_config, control: &MapByName) -> Result<Self, DatapathError> {
         let count_mask = possible_cpus().next_power_of_two() * FW_LEAVES - 1;
-        let first = load_route(config, count_mask, control)?;
+        let first = load_route(RouteHook::Xdp, config, count_mask, control)?;
         let mut maps = handles(&first)?;
-        lead_to(get(&maps, NEXT)?, NEXT, next.as_fd())?;
+        // of others than XDP's
+        for (name, map) in control {
+            if !maps.contains_key(name) {
+                let map = MapHandle::try_from(map);
+                let map = map.map_err(|source| DatapathError::Map {
+                    map: "handle",
+                    source,
+                })?;
+                maps.insert(name.clone(), map);
+            }
+        }
+        // each port's own
+        maps.remove(HERE);
+        maps.remove(NEXT);
         let prefixes4 = Prefixes::map(&maps, PREFIXES4)?;
         let prefixes6 = Prefixes::map(&maps, PREFIXES6)?;
-        maps.remove(HERE);
         Ok(Self {
             prefixes4,
             prefixes6,
@@ -198,29 +235,43 @@ impl RouteTable {
             maps,
             config: *config,
             _first: first,
-            ahead: Ahead::new(NAME, "freeway_route"),
+            ahead: RouteHook::ALL.map(|hook| Ahead::new(hook.object().0, hook.program())),
         })
     }
 
-    /// The program for a port, and what of it is the port's. It is made when it is first asked for.
-    pub fn at(&mut self, ifindex: u32, here: fw_route_here) -> Result<&OwnedFd, DatapathError> {
-        let (prog, own) = self.ahead.at(ifindex, || {
-            let object = load_route(&self.config, self.count_mask, &self.maps)?;
-            let here = Shared::map(get(&handles(&object)?, HERE)?, HERE, 1)?;
+    /// The program for a port, and what of it is the port's. It is made when it is first asked for. `next`: the fast path's,
+    /// of the same place.
+    pub fn at(
+        &mut self,
+        hook: RouteHook,
+        ifindex: u32,
+        here: fw_route_here,
+        next: BorrowedFd<'_>,
+    ) -> Result<&OwnedFd, DatapathError> {
+        let [xdp, tc] = &mut self.ahead;
+        let ahead = match hook {
+            RouteHook::Xdp => xdp,
+            RouteHook::Tc => tc,
+        };
+        let (prog, own) = ahead.at(ifindex, || {
+            let object = load_route(hook, &self.config, self.count_mask, &self.maps)?;
+            let own = handles(&object)?;
+            lead_to(get(&own, NEXT)?, NEXT, next)?;
+            let here = Shared::map(get(&own, HERE)?, HERE, 1)?;
             Ok((object, here))
         })?;
         own.write(0, here);
         Ok(prog)
     }
 
-    /// The program is no longer at the port.
-    pub fn leave(&mut self, ifindex: u32) {
-        self.ahead.leave(ifindex);
-    }
-
-    /// Ports that have a program.
-    pub fn ports(&self) -> impl Iterator<Item = u32> + '_ {
-        self.ahead.ports()
+    /// Programs stay at those ports alone that are `kept`.
+    pub fn retain(&mut self, kept: impl Fn(RouteHook, u32) -> bool) {
+        for (hook, ahead) in RouteHook::ALL.into_iter().zip(&mut self.ahead) {
+            let gone: Vec<u32> = ahead.ports().filter(|port| !kept(hook, *port)).collect();
+            for ifindex in gone {
+                ahead.leave(ifindex);
+            }
+        }
     }
 
     /// Of its maps, but for counters of single ports.
@@ -232,7 +283,8 @@ impl RouteTable {
     /// Ids of its programs.
     #[must_use]
     pub fn prog_ids(&self) -> Vec<u32> {
-        self.ahead.prog_ids()
+        let ids = self.ahead.iter().flat_map(Ahead::prog_ids);
+        ids.collect()
     }
 
     /// Nothing of a family is forwarded by prefixes unless it is true.
@@ -268,7 +320,7 @@ impl RouteTable {
         }
     }
 
-    /// Where a leaf leads: status, confirmation and times are the data plane's. `None`: to the kernel. `owner` tells next
+    /// Where a leaf leads: confirmation and times are the data plane's. `None`: to the kernel. `owner` tells next
     /// hops apart: a leaf that was another's rests, for a lookup of before may still be under way. False: it rests, or all
     /// records do, and it is the kernel's until this is tried again.
     pub fn set_hop(&mut self, leaf: NextHop, owner: u64, hop: Option<fw_hop>) -> bool {
@@ -283,7 +335,6 @@ impl RouteTable {
         let record = hop.filter(|_| !others).and_then(|hop| {
             let record = self.record()?;
             let hop = fw_hop {
-                status: FW_ST_ACTIVE,
                 epoch: 0,
                 leaf: leaf.into(),
                 ..hop

@@ -9,14 +9,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 
 use freeway_abi::{
-    FW_LEAF_FIRST, FW_LEAVES6, FW_MISSES_MAX, FW_R_ROUTE_ASKED, FW_ROUTES_IPV4, FW_ROUTES_IPV6,
-    FW_RP_LOOSE, FW_RP_OFF, FW_RP_STRICT, fw_hop, fw_route_here,
+    FW_HOP_TC, FW_LEAF_FIRST, FW_LEAVES6, FW_MISSES_MAX, FW_R_ROUTE_ASKED, FW_ROUTES_IPV4,
+    FW_ROUTES_IPV6, FW_RP_LOOSE, FW_RP_OFF, FW_RP_STRICT, FW_ST_ACTIVE, fw_hop, fw_route_here,
 };
-use freeway_datapath::{Datapath, LoadOptions, RouteTable, RoutedFamily};
+use freeway_datapath::{Datapath, Hook, LoadOptions, RouteHook, RouteTable, RoutedFamily};
 use freeway_prefix::{NextHop, Prefix, Prefix4, Prefix6, Trie, fw_prefix4, fw_prefix6};
 use support::frame::{Frame, mac};
 use support::random::Random;
-use support::run::run;
+use support::run::{Skb, run_as};
 use support::target::Loaded;
 
 /// `lo`, where test runs come in; frames leave at another port.
@@ -30,17 +30,40 @@ const LEAF: NextHop = FW_LEAF_FIRST as NextHop;
 const LEAF6: NextHop = (FW_LEAVES6 + FW_LEAF_FIRST) as NextHop;
 /// A second of the programs, which no test sees the end of.
 const LONG: u32 = 1_000_000;
-const XDP_PASS: u32 = 2;
-const XDP_REDIRECT: u32 = 4;
+
+/// What the fast path behind it, or it itself, leaves to the kernel: XDP_PASS, TCX_NEXT.
+fn passed(hook: RouteHook) -> u32 {
+    match hook {
+        RouteHook::Xdp => 2,
+        RouteHook::Tc => u32::MAX,
+    }
+}
+
+/// XDP_REDIRECT, TCX_REDIRECT.
+fn redirected(hook: RouteHook) -> u32 {
+    match hook {
+        RouteHook::Xdp => 4,
+        RouteHook::Tc => 7,
+    }
+}
+
+/// Tries the same in XDP and in tc.
+fn in_both(test: impl Fn(Bench)) {
+    for hook in RouteHook::ALL {
+        println!("{hook:?}");
+        Bench::new(hook).into_iter().for_each(&test);
+    }
+}
 
 struct Bench {
+    hook: RouteHook,
     datapath: Datapath,
     table: RouteTable,
     here: fw_route_here,
 }
 
 impl Bench {
-    fn new() -> Option<Bench> {
+    fn new(hook: RouteHook) -> Option<Bench> {
         if !nix::unistd::geteuid().is_root() {
             println!("skipped: loading BPF programs needs root");
             return None;
@@ -69,6 +92,7 @@ impl Bench {
             families: FW_ROUTES_IPV4 | FW_ROUTES_IPV6,
         };
         let mut bench = Bench {
+            hook,
             datapath,
             table,
             here,
@@ -113,15 +137,25 @@ impl Bench {
     }
 
     fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
-        let prog = self.table.at(PORT, self.here).unwrap();
-        run(prog.as_fd(), frame, 1)
+        self.run_as(frame, Skb::default()).0
+    }
+
+    /// In tc as such an skb, which is also what it is then.
+    fn run_as(&mut self, frame: &[u8], mut skb: Skb) -> ((u32, Vec<u8>), Skb) {
+        let (plain, skb_of_tc) = match self.hook {
+            RouteHook::Xdp => (Hook::Xdp, None),
+            RouteHook::Tc => (Hook::IngressAlone, Some(&mut skb)),
+        };
+        let next = self.datapath.prog(plain).unwrap();
+        let prog = self.table.at(self.hook, PORT, self.here, next.as_fd());
+        (run_as(prog.unwrap().as_fd(), frame, 1, skb_of_tc), skb)
     }
 
     /// It leaves, as the kernel would have sent it.
     #[track_caller]
     fn sends(&mut self, frame: &Frame) {
         let (verdict, out) = self.run(&frame.bytes());
-        assert_eq!(verdict, XDP_REDIRECT, "{frame:?}");
+        assert_eq!(verdict, redirected(self.hook), "{frame:?}");
         let sent = Frame {
             dst_mac: NEXT.into(),
             src_mac: OWN.into(),
@@ -137,7 +171,7 @@ impl Bench {
     fn passes(&mut self, frame: &Frame) -> bool {
         let before = self.asked();
         let (verdict, out) = self.run(&frame.bytes());
-        assert_eq!(verdict, XDP_PASS, "{frame:?}");
+        assert_eq!(verdict, passed(self.hook), "{frame:?}");
         assert!(out.ends_with(&frame.bytes()), "{frame:?}");
         self.asked() > before
     }
@@ -152,6 +186,7 @@ fn hop(port: u32, len_max: u16) -> fw_hop {
         port,
         len_max,
         devmap_slot: SLOT,
+        status: FW_ST_ACTIVE,
         ..fw_hop::default()
     };
     hop.l2[..6].copy_from_slice(&mac(NEXT));
@@ -183,390 +218,386 @@ fn to6(dst: &str) -> Frame {
 
 #[test]
 fn what_is_plain_leaves_as_the_kernel_would_send_it() {
-    let Some(mut bench) = Bench::new() else {
-        return;
-    };
-    let plain = to([198, 51, 100, 2]);
-    bench.sends(&plain);
-    // whatever it carries
-    for proto in [1, 6, 17, 47, 50, 132, 255] {
-        bench.sends(&Frame {
-            proto,
-            ..plain.clone()
-        });
-    }
-    for ttl in [2, 255] {
-        bench.sends(&Frame {
-            ttl,
-            ..plain.clone()
-        });
-    }
-    for tos in [1, 0xb8] {
-        bench.sends(&Frame {
-            tos,
-            ..plain.clone()
-        });
-    }
-    bench.sends(&Frame {
-        padding: 7,
-        ..plain.clone()
-    });
-    bench.sends(&Frame {
-        frag: 0,
-        ..plain.clone()
-    });
-    // checksums around where they wrap
-    let mut wraps = 0;
-    for id in 0..=u16::MAX {
-        let frame = Frame {
-            id,
-            ..plain.clone()
-        };
-        let bytes = frame.bytes();
-        let check = u16::from_be_bytes([bytes[24], bytes[25]]);
-        let near = (0xfef0..=0xff0f).contains(&check);
-        wraps += u32::from(check == 0xfeff);
-        if id % 251 == 0 || id > 0xfff0 || near {
-            bench.sends(&frame);
+    in_both(|mut bench| {
+        let plain = to([198, 51, 100, 2]);
+        bench.sends(&plain);
+        // whatever it carries
+        for proto in [1, 6, 17, 47, 50, 132, 255] {
+            bench.sends(&Frame {
+                proto,
+                ..plain.clone()
+            });
         }
-    }
-    assert!(wraps > 0);
-    let count = bench.table.count(LEAF);
-    assert!(count.packets > 250, "{count:?}");
-    assert!(count.bytes > count.packets * 60, "{count:?}");
+        for ttl in [2, 255] {
+            bench.sends(&Frame {
+                ttl,
+                ..plain.clone()
+            });
+        }
+        for tos in [1, 0xb8] {
+            bench.sends(&Frame {
+                tos,
+                ..plain.clone()
+            });
+        }
+        bench.sends(&Frame {
+            padding: 7,
+            ..plain.clone()
+        });
+        bench.sends(&Frame {
+            frag: 0,
+            ..plain.clone()
+        });
+        // checksums around where they wrap
+        let mut wraps = 0;
+        for id in 0..=u16::MAX {
+            let frame = Frame {
+                id,
+                ..plain.clone()
+            };
+            let bytes = frame.bytes();
+            let check = u16::from_be_bytes([bytes[24], bytes[25]]);
+            let near = (0xfef0..=0xff0f).contains(&check);
+            wraps += u32::from(check == 0xfeff);
+            if id % 251 == 0 || id > 0xfff0 || near {
+                bench.sends(&frame);
+            }
+        }
+        assert!(wraps > 0);
+        let count = bench.table.count(LEAF);
+        assert!(count.packets > 250, "{count:?}");
+        assert!(count.bytes > count.packets * 60, "{count:?}");
+    });
 }
 
 #[test]
 fn what_is_plain_of_ipv6_leaves_as_the_kernel_would_send_it() {
-    let Some(mut bench) = Bench::new() else {
-        return;
-    };
-    let plain = to6("2001:db8:100::2");
-    bench.sends(&plain);
-    // whatever it carries: what only its destination reads, too
-    for proto in [1, 6, 17, 43, 44, 50, 58, 59, 60, 255] {
+    in_both(|mut bench| {
+        let plain = to6("2001:db8:100::2");
+        bench.sends(&plain);
+        // whatever it carries: what only its destination reads, too
+        for proto in [1, 6, 17, 43, 44, 50, 58, 59, 60, 255] {
+            bench.sends(&Frame {
+                proto,
+                ..plain.clone()
+            });
+        }
+        for ttl in [2, 255] {
+            bench.sends(&Frame {
+                ttl,
+                ..plain.clone()
+            });
+        }
+        for (tos, flow_label) in [(1, 0), (0xb8, 0xfffff), (0, 1)] {
+            bench.sends(&Frame {
+                tos,
+                flow_label,
+                ..plain.clone()
+            });
+        }
         bench.sends(&Frame {
-            proto,
+            padding: 7,
             ..plain.clone()
         });
-    }
-    for ttl in [2, 255] {
-        bench.sends(&Frame {
-            ttl,
-            ..plain.clone()
-        });
-    }
-    for (tos, flow_label) in [(1, 0), (0xb8, 0xfffff), (0, 1)] {
-        bench.sends(&Frame {
-            tos,
-            flow_label,
-            ..plain.clone()
-        });
-    }
-    bench.sends(&Frame {
-        padding: 7,
-        ..plain.clone()
+        let count = bench.table.count(LEAF6);
+        assert!(count.packets > 15, "{count:?}");
+        assert_eq!(bench.table.count(LEAF).packets, 0);
     });
-    let count = bench.table.count(LEAF6);
-    assert!(count.packets > 15, "{count:?}");
-    assert_eq!(bench.table.count(LEAF).packets, 0);
 }
 
 #[test]
 fn what_is_not_plain_of_ipv6_is_the_kernels() {
-    let Some(mut bench) = Bench::new() else {
-        return;
-    };
-    let plain = to6("2001:db8:100::2");
-    let from = |src: &str| Frame {
-        src: src.parse().unwrap(),
-        ..plain.clone()
-    };
-    let frames = [
-        to6("2001:db8:101::2"),
-        Frame {
-            dst_mac: "02:00:00:00:00:09".into(),
+    in_both(|mut bench| {
+        let plain = to6("2001:db8:100::2");
+        let from = |src: &str| Frame {
+            src: src.parse().unwrap(),
             ..plain.clone()
-        },
-        Frame {
-            dst_mac: "33:33:00:00:00:01".into(),
-            ..plain.clone()
-        },
-        Frame {
-            ethertype: Some(0x0800),
-            ..plain.clone()
-        },
-        Frame {
-            version: 4,
-            ..plain.clone()
-        },
-        Frame {
-            ttl: 1,
-            ..plain.clone()
-        },
-        Frame {
-            ttl: 0,
-            ..plain.clone()
-        },
-        // hop-by-hop options
-        Frame {
-            proto: 0,
-            ..plain.clone()
-        },
-        Frame {
-            ip_len: Some(2000),
-            ..plain.clone()
-        },
-        Frame {
-            payload: 1453,
-            ..plain.clone()
-        },
-        Frame {
-            cut: Some(53),
-            ..plain.clone()
-        },
-        from("::"),
-        from("::1"),
-        from("::ffff:192.0.2.1"),
-        from("fe80::1"),
-        from("febf::1"),
-        from("ff02::1"),
-    ];
-    for frame in frames {
-        assert!(!bench.passes(&frame), "{frame:?}");
-    }
-    bench.sends(&from("fec0::1"));
-    bench.sends(&from("fd00::1"));
-    bench.sends(&plain);
-    // a port that has prefix paths for IPv4 alone
-    bench.here.families = FW_ROUTES_IPV4;
-    assert!(!bench.passes(&plain));
-    bench.sends(&to([198, 51, 100, 2]));
-    bench.here.families = FW_ROUTES_IPV6;
-    bench.sends(&plain);
-    assert!(!bench.passes(&to([198, 51, 100, 2])));
+        };
+        let frames = [
+            to6("2001:db8:101::2"),
+            Frame {
+                dst_mac: "02:00:00:00:00:09".into(),
+                ..plain.clone()
+            },
+            Frame {
+                dst_mac: "33:33:00:00:00:01".into(),
+                ..plain.clone()
+            },
+            Frame {
+                ethertype: Some(0x0800),
+                ..plain.clone()
+            },
+            Frame {
+                version: 4,
+                ..plain.clone()
+            },
+            Frame {
+                ttl: 1,
+                ..plain.clone()
+            },
+            Frame {
+                ttl: 0,
+                ..plain.clone()
+            },
+            // hop-by-hop options
+            Frame {
+                proto: 0,
+                ..plain.clone()
+            },
+            Frame {
+                ip_len: Some(2000),
+                ..plain.clone()
+            },
+            Frame {
+                payload: 1453,
+                ..plain.clone()
+            },
+            Frame {
+                cut: Some(53),
+                ..plain.clone()
+            },
+            from("::"),
+            from("::1"),
+            from("::ffff:192.0.2.1"),
+            from("fe80::1"),
+            from("febf::1"),
+            from("ff02::1"),
+        ];
+        // the kernel tests tc with no shorter ones
+        let whole = |frame: &Frame| bench.hook == RouteHook::Xdp || frame.cut.is_none();
+        let frames = frames.into_iter().filter(whole);
+        for frame in frames.collect::<Vec<_>>() {
+            assert!(!bench.passes(&frame), "{frame:?}");
+        }
+        bench.sends(&from("fec0::1"));
+        bench.sends(&from("fd00::1"));
+        bench.sends(&plain);
+        // a port that has prefix paths for IPv4 alone
+        bench.here.families = FW_ROUTES_IPV4;
+        assert!(!bench.passes(&plain));
+        bench.sends(&to([198, 51, 100, 2]));
+        bench.here.families = FW_ROUTES_IPV6;
+        bench.sends(&plain);
+        assert!(!bench.passes(&to([198, 51, 100, 2])));
+    });
 }
 
 #[test]
 fn what_is_not_plain_is_the_kernels() {
-    let Some(mut bench) = Bench::new() else {
-        return;
-    };
-    let plain = to([198, 51, 100, 2]);
-    let frames = [
-        to([198, 51, 101, 2]),
-        Frame {
-            dst_mac: "02:00:00:00:00:09".into(),
-            ..plain.clone()
-        },
-        Frame {
-            dst_mac: "ff:ff:ff:ff:ff:ff".into(),
-            ..plain.clone()
-        },
-        Frame {
-            ethertype: Some(0x0806),
-            ..plain.clone()
-        },
-        Frame {
-            version_ihl: 0x46,
-            ..plain.clone()
-        },
-        Frame {
-            frag: 0x2000,
-            ..plain.clone()
-        },
-        Frame {
-            frag: 1,
-            ..plain.clone()
-        },
-        Frame {
-            ttl: 1,
-            ..plain.clone()
-        },
-        Frame {
-            ttl: 0,
-            ..plain.clone()
-        },
-        Frame {
-            ip_check: Some(1),
-            ..plain.clone()
-        },
-        Frame {
-            ip_len: Some(2000),
-            ..plain.clone()
-        },
-        Frame {
-            ip_len: Some(19),
-            ..plain.clone()
-        },
-        Frame {
-            payload: 1473,
-            ..plain.clone()
-        },
-        Frame {
-            src: "2001:db8::1".parse().unwrap(),
-            dst: "2001:db8::2".parse().unwrap(),
-            ..plain.clone()
-        },
-        Frame {
-            cut: Some(33),
-            ..plain.clone()
-        },
-    ];
-    for frame in frames {
-        assert!(!bench.passes(&frame), "{frame:?}");
-    }
-    bench.sends(&plain);
+    in_both(|mut bench| {
+        let plain = to([198, 51, 100, 2]);
+        let frames = [
+            to([198, 51, 101, 2]),
+            Frame {
+                dst_mac: "02:00:00:00:00:09".into(),
+                ..plain.clone()
+            },
+            Frame {
+                dst_mac: "ff:ff:ff:ff:ff:ff".into(),
+                ..plain.clone()
+            },
+            Frame {
+                ethertype: Some(0x0806),
+                ..plain.clone()
+            },
+            Frame {
+                version_ihl: 0x46,
+                ..plain.clone()
+            },
+            Frame {
+                frag: 0x2000,
+                ..plain.clone()
+            },
+            Frame {
+                frag: 1,
+                ..plain.clone()
+            },
+            Frame {
+                ttl: 1,
+                ..plain.clone()
+            },
+            Frame {
+                ttl: 0,
+                ..plain.clone()
+            },
+            Frame {
+                ip_check: Some(1),
+                ..plain.clone()
+            },
+            Frame {
+                ip_len: Some(2000),
+                ..plain.clone()
+            },
+            Frame {
+                ip_len: Some(19),
+                ..plain.clone()
+            },
+            Frame {
+                payload: 1473,
+                ..plain.clone()
+            },
+            Frame {
+                src: "2001:db8::1".parse().unwrap(),
+                dst: "2001:db8::2".parse().unwrap(),
+                ..plain.clone()
+            },
+            Frame {
+                cut: Some(33),
+                ..plain.clone()
+            },
+        ];
+        // the kernel tests tc with no shorter ones
+        let whole = |frame: &Frame| bench.hook == RouteHook::Xdp || frame.cut.is_none();
+        let frames = frames.into_iter().filter(whole);
+        for frame in frames.collect::<Vec<_>>() {
+            assert!(!bench.passes(&frame), "{frame:?}");
+        }
+        bench.sends(&plain);
+    });
 }
 
 #[test]
 fn sources_that_the_kernel_refuses_are_its_own() {
-    let Some(mut bench) = Bench::new() else {
-        return;
-    };
-    bench
-        .table
-        .set_own([Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(10, 9, 8, 7)]);
-    let from = |src: [u8; 4]| Frame {
-        src: src.into(),
-        ..to([198, 51, 100, 2])
-    };
-    for src in [
-        [0, 0, 0, 1],
-        [127, 0, 0, 1],
-        [224, 0, 0, 1],
-        [239, 1, 2, 3],
-        [240, 0, 0, 1],
-        [255, 255, 255, 255],
-        [192, 0, 2, 1],
-        [10, 9, 8, 7],
-    ] {
-        assert!(!bench.passes(&from(src)), "{src:?}");
-    }
-    for src in [[1, 0, 0, 1], [126, 1, 1, 1], [128, 1, 1, 1], [223, 1, 1, 1]] {
-        bench.sends(&from(src));
-    }
-    // with rp_filter
-    bench.here.rp_filter = FW_RP_LOOSE as u16;
-    assert!(!bench.passes(&from([1, 0, 0, 1])));
-    bench.set("1.0.0.0/8", Some(freeway_abi::FW_LEAF_UNICAST as NextHop));
-    bench.sends(&from([1, 0, 0, 1]));
-    bench.here.rp_filter = FW_RP_STRICT as u16;
-    assert!(!bench.passes(&from([1, 0, 0, 1])));
-    bench.set("1.0.0.0/8", Some(LEAF + 1));
-    bench.table.set_hop(LEAF + 1, 0, Some(hop(PORT, 1500)));
-    bench.sends(&from([1, 0, 0, 1]));
-    bench.table.set_hop(LEAF + 1, 0, Some(hop(OUT, 1500)));
-    assert!(!bench.passes(&from([1, 0, 0, 1])));
+    in_both(|mut bench| {
+        bench
+            .table
+            .set_own([Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(10, 9, 8, 7)]);
+        let from = |src: [u8; 4]| Frame {
+            src: src.into(),
+            ..to([198, 51, 100, 2])
+        };
+        for src in [
+            [0, 0, 0, 1],
+            [127, 0, 0, 1],
+            [224, 0, 0, 1],
+            [239, 1, 2, 3],
+            [240, 0, 0, 1],
+            [255, 255, 255, 255],
+            [192, 0, 2, 1],
+            [10, 9, 8, 7],
+        ] {
+            assert!(!bench.passes(&from(src)), "{src:?}");
+        }
+        for src in [[1, 0, 0, 1], [126, 1, 1, 1], [128, 1, 1, 1], [223, 1, 1, 1]] {
+            bench.sends(&from(src));
+        }
+        // with rp_filter
+        bench.here.rp_filter = FW_RP_LOOSE as u16;
+        assert!(!bench.passes(&from([1, 0, 0, 1])));
+        bench.set("1.0.0.0/8", Some(freeway_abi::FW_LEAF_UNICAST as NextHop));
+        bench.sends(&from([1, 0, 0, 1]));
+        bench.here.rp_filter = FW_RP_STRICT as u16;
+        assert!(!bench.passes(&from([1, 0, 0, 1])));
+        bench.set("1.0.0.0/8", Some(LEAF + 1));
+        bench.table.set_hop(LEAF + 1, 0, Some(hop(PORT, 1500)));
+        bench.sends(&from([1, 0, 0, 1]));
+        bench.table.set_hop(LEAF + 1, 0, Some(hop(OUT, 1500)));
+        assert!(!bench.passes(&from([1, 0, 0, 1])));
+    });
 }
 
 #[test]
 fn a_next_hop_carries_while_the_kernel_confirms_it() {
-    let Some(mut bench) = Bench::new() else {
-        return;
-    };
-    let plain = to([198, 51, 100, 2]);
-    // the kernel's confirmation is over
-    bench.table.doubt_hop(LEAF);
-    bench.table.confirm(LEAF, 0, bench.tick(0));
-    assert!(bench.passes(&plain));
-    bench.confirm(LEAF);
-    bench.sends(&plain);
-    // another epoch
-    bench.datapath.control.set_epoch(2);
-    assert!(!bench.passes(&plain));
-    bench.table.confirm(LEAF, 2, bench.tick(LONG.cast_signed()));
-    bench.sends(&plain);
-    // due: it asks
-    for _ in 0..FW_MISSES_MAX {
-        bench.table.confirm(LEAF, 2, bench.tick(0));
+    in_both(|mut bench| {
+        let plain = to([198, 51, 100, 2]);
+        // the kernel's confirmation is over
+        bench.table.doubt_hop(LEAF);
+        bench.table.confirm(LEAF, 0, bench.tick(0));
         assert!(bench.passes(&plain));
-        assert_eq!(bench.table.hop(LEAF).unwrap().misses, 1);
-    }
-    // nor is it put off until a tick that only seems to lie ahead: it was never written, or is of long ago
-    bench.table.confirm(LEAF, 2, bench.tick(i32::MAX / 2));
-    assert!(bench.passes(&plain));
-    // the same of addresses behind it
-    bench.table.confirm(LEAF, 2, bench.tick(LONG.cast_signed()));
-    bench.table.put_off(bench.tick(i32::MAX / 2));
-    assert!(bench.passes(&plain));
-    bench.sends(&plain);
-    // another hop takes the leaf's place: unconfirmed
-    bench.confirm(LEAF);
-    assert!(bench.table.set_hop(LEAF, 0, Some(hop(OUT, 1400))));
-    assert_eq!(bench.table.hop(LEAF).unwrap().epoch, 0);
-    bench.passes(&plain);
-    // none
-    assert!(bench.table.set_hop(LEAF, 0, None));
-    assert!(!bench.passes(&plain));
-    // where it came in the kernel would send a redirect
-    assert!(bench.table.set_hop(LEAF, 0, Some(hop(PORT, 1400))));
-    bench.table.confirm(LEAF, 2, bench.tick(LONG.cast_signed()));
-    assert!(!bench.passes(&plain));
+        bench.confirm(LEAF);
+        bench.sends(&plain);
+        // another epoch
+        bench.datapath.control.set_epoch(2);
+        assert!(!bench.passes(&plain));
+        bench.table.confirm(LEAF, 2, bench.tick(LONG.cast_signed()));
+        bench.sends(&plain);
+        // due: it asks
+        for _ in 0..FW_MISSES_MAX {
+            bench.table.confirm(LEAF, 2, bench.tick(0));
+            assert!(bench.passes(&plain));
+            assert_eq!(bench.table.hop(LEAF).unwrap().misses, 1);
+        }
+        // nor is it put off until a tick that only seems to lie ahead: it was never written, or is of long ago
+        bench.table.confirm(LEAF, 2, bench.tick(i32::MAX / 2));
+        assert!(bench.passes(&plain));
+        // the same of addresses behind it
+        bench.table.confirm(LEAF, 2, bench.tick(LONG.cast_signed()));
+        bench.table.put_off(bench.tick(i32::MAX / 2));
+        assert!(bench.passes(&plain));
+        bench.sends(&plain);
+        // another hop takes the leaf's place: unconfirmed
+        bench.confirm(LEAF);
+        assert!(bench.table.set_hop(LEAF, 0, Some(hop(OUT, 1400))));
+        assert_eq!(bench.table.hop(LEAF).unwrap().epoch, 0);
+        bench.passes(&plain);
+        // none
+        assert!(bench.table.set_hop(LEAF, 0, None));
+        assert!(!bench.passes(&plain));
+        // where it came in the kernel would send a redirect
+        assert!(bench.table.set_hop(LEAF, 0, Some(hop(PORT, 1400))));
+        bench.table.confirm(LEAF, 2, bench.tick(LONG.cast_signed()));
+        assert!(!bench.passes(&plain));
+    });
 }
 
 #[test]
 fn a_leaf_rests_before_it_is_anothers() {
-    let Some(mut bench) = Bench::new() else {
-        return;
-    };
-    let plain = to([198, 51, 100, 2]);
-    bench.sends(&plain);
-    // at once the kernel has it, and not the other
-    assert!(!bench.table.set_hop(LEAF, 1, Some(hop(OUT, 1500))));
-    assert!(bench.table.hop(LEAF).is_none());
-    assert!(!bench.passes(&plain));
-    assert!(!bench.table.set_hop(LEAF, 1, Some(hop(OUT, 1500))));
-    // the same one may come back
-    assert!(bench.table.set_hop(LEAF, 0, Some(hop(OUT, 1500))));
-    assert!(bench.table.set_hop(LEAF, 0, None));
-    let other = |bench: &mut Bench| bench.table.set_hop(LEAF, 1, Some(hop(OUT, 1500)));
-    while !other(&mut bench) {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    bench.confirm(LEAF);
-    bench.sends(&plain);
+    in_both(|mut bench| {
+        let plain = to([198, 51, 100, 2]);
+        bench.sends(&plain);
+        // at once the kernel has it, and not the other
+        assert!(!bench.table.set_hop(LEAF, 1, Some(hop(OUT, 1500))));
+        assert!(bench.table.hop(LEAF).is_none());
+        assert!(!bench.passes(&plain));
+        assert!(!bench.table.set_hop(LEAF, 1, Some(hop(OUT, 1500))));
+        // the same one may come back
+        assert!(bench.table.set_hop(LEAF, 0, Some(hop(OUT, 1500))));
+        assert!(bench.table.set_hop(LEAF, 0, None));
+        let other = |bench: &mut Bench| bench.table.set_hop(LEAF, 1, Some(hop(OUT, 1500)));
+        while !other(&mut bench) {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        bench.confirm(LEAF);
+        bench.sends(&plain);
+    });
 }
 
 #[test]
 fn switches_give_everything_to_the_kernel() {
-    let Some(mut bench) = Bench::new() else {
-        return;
-    };
-    let plain = to([198, 51, 100, 2]);
-    bench.sends(&plain);
-    let plain6 = to6("2001:db8:100::2");
-    bench.table.set_valid::<u32>(false);
-    assert!(!bench.passes(&plain));
-    bench.sends(&plain6);
-    bench.table.set_valid::<u32>(true);
-    bench.table.set_valid::<u128>(false);
-    bench.sends(&plain);
-    assert!(!bench.passes(&plain6));
-    bench.table.set_valid::<u128>(true);
-    bench.datapath.control.set_on(false);
-    assert!(!bench.passes(&plain));
-    assert!(!bench.passes(&plain6));
-    bench.datapath.control.set_on(true);
-    bench.datapath.control.set_deadline(bench.tick(-1));
-    assert!(!bench.passes(&plain));
-    bench
-        .datapath
-        .control
-        .set_deadline(bench.tick(LONG.cast_signed()));
-    bench.sends(&plain);
+    in_both(|mut bench| {
+        let plain = to([198, 51, 100, 2]);
+        bench.sends(&plain);
+        let plain6 = to6("2001:db8:100::2");
+        bench.table.set_valid::<u32>(false);
+        assert!(!bench.passes(&plain));
+        bench.sends(&plain6);
+        bench.table.set_valid::<u32>(true);
+        bench.table.set_valid::<u128>(false);
+        bench.sends(&plain);
+        assert!(!bench.passes(&plain6));
+        bench.table.set_valid::<u128>(true);
+        bench.datapath.control.set_on(false);
+        assert!(!bench.passes(&plain));
+        assert!(!bench.passes(&plain6));
+        bench.datapath.control.set_on(true);
+        bench.datapath.control.set_deadline(bench.tick(-1));
+        assert!(!bench.passes(&plain));
+        bench
+            .datapath
+            .control
+            .set_deadline(bench.tick(LONG.cast_signed()));
+        bench.sends(&plain);
+    });
 }
 
 /// Of random tables, near to each other.
 fn answers_as_a_trie<A: RoutedFamily>(
+    mut bench: Bench,
     first: NextHop,
     hop: fn(u32, u16) -> fw_hop,
     prefix: impl Fn(&mut Random) -> Prefix<A>,
     frame: impl Fn(A) -> Frame,
 ) {
-    let Some(mut bench) = Bench::new() else {
-        return;
-    };
     let mut random = Random(0x5eed);
     let mut trie = Trie::default();
     bench.set("198.51.100.0/24", None);
@@ -599,7 +630,7 @@ fn answers_as_a_trie<A: RoutedFamily>(
                 let mut went = went.filter(|(l, before)| bench.table.count(**l).packets > *before);
                 let went = went.next().map_or(0, |(leaf, _)| *leaf);
                 assert_eq!(went, trie.lookup(address), "{address:x?}");
-                assert_eq!(verdict == XDP_REDIRECT, went != 0);
+                assert_eq!(verdict == redirected(bench.hook), went != 0);
             }
         }
     }
@@ -611,7 +642,15 @@ fn random_tables_answer_as_a_trie_does() {
         let address = 0x0a00_0000 | random.next() as u32 & 0x0003_ffff;
         Prefix4::new(address, 14 + random.below(19) as u8).unwrap()
     };
-    answers_as_a_trie(LEAF, hop, prefix, |address| to(address.to_be_bytes()));
+    in_both(|bench| {
+        answers_as_a_trie(
+            bench,
+            LEAF,
+            hop,
+            prefix,
+            |address| to(address.to_be_bytes()),
+        )
+    });
 }
 
 #[test]
@@ -621,7 +660,118 @@ fn random_tables_of_ipv6_answer_as_a_trie_does() {
         let address = 0x2001 << 112 | (site & 0xff) << 80 | (below & 3) << 62 | host & 3;
         Prefix6::new(address, 16 + random.below(113) as u8).unwrap()
     };
-    answers_as_a_trie(LEAF6, hop6, prefix, |address: u128| {
-        to6(&Ipv6Addr::from(address).to_string())
+    in_both(|bench| {
+        answers_as_a_trie(bench, LEAF6, hop6, prefix, |address: u128| {
+            to6(&Ipv6Addr::from(address).to_string())
+        })
     });
+}
+
+#[test]
+fn where_xdp_cannot_send_tc_does() {
+    in_both(|mut bench| {
+        let plain = to([198, 51, 100, 2]);
+        bench.sends(&plain);
+        let hop = fw_hop {
+            status: FW_HOP_TC,
+            ..hop(OUT, 1500)
+        };
+        assert!(bench.table.set_hop(LEAF, 0, Some(hop)));
+        // not even to ask: what comes in here would not leave by it
+        let asks = bench.hook == RouteHook::Tc;
+        assert_eq!(bench.passes(&plain), asks);
+        bench.confirm(LEAF);
+        match bench.hook {
+            RouteHook::Xdp => assert!(!bench.passes(&plain)),
+            RouteHook::Tc => bench.sends(&plain),
+        }
+    });
+}
+
+#[test]
+fn what_is_merged_leaves_by_the_length_of_its_segments() {
+    let Some(mut bench) = Bench::new(RouteHook::Tc) else {
+        return;
+    };
+    let merged = |bench: &mut Bench, frame: &Frame, gso_size: u32| {
+        let skb = Skb {
+            gso_size,
+            ..Skb::default()
+        };
+        let ((verdict, _), _) = bench.run_as(&frame.bytes(), skb);
+        verdict == redirected(RouteHook::Tc)
+    };
+    for (plain, leaf, header) in [
+        (to([198, 51, 100, 2]), LEAF, 20),
+        (to6("2001:db8:100::2"), LEAF6, 40),
+    ] {
+        let mut sent = 0;
+        for (proto, l4) in [(6, 20), (17, 8)] {
+            let long = Frame {
+                proto,
+                payload: 3000,
+                ..plain.clone()
+            };
+            let longest = 1500 - header - l4;
+            assert!(!merged(&mut bench, &long, 0));
+            assert!(!merged(&mut bench, &long, longest + 1));
+            let before = bench.table.count(leaf);
+            assert!(merged(&mut bench, &long, longest));
+            let count = bench.table.count(leaf);
+            let frames = u64::from(3000_u32.div_ceil(longest));
+            assert_eq!(count.packets - before.packets, frames);
+            let headers = u64::from(14 + header + l4);
+            assert_eq!(count.bytes - before.bytes, 3000 + frames * headers);
+            sent += 1;
+        }
+        assert_eq!(sent, 2);
+        // what its segments are is not known
+        let other = Frame {
+            proto: 132,
+            ..plain.clone()
+        };
+        assert!(!merged(&mut bench, &other, 100));
+        bench.sends(&other);
+    }
+}
+
+#[test]
+fn in_tc_a_packet_has_the_class_that_the_kernel_gives_it() {
+    let Some(mut bench) = Bench::new(RouteHook::Tc) else {
+        return;
+    };
+    // ip_tos2prio of net/ipv4/route.c, by the words of RFC 1349 for the TOS bits
+    let class = |tos: u8| match tos & 0x1e {
+        0x08..=0x0f => 2,
+        0x10..=0x17 => 6,
+        0x18..=0x1f => 4,
+        _ => 0,
+    };
+    for tos in 0..=255 {
+        let frame = Frame {
+            tos,
+            ..to([198, 51, 100, 2])
+        };
+        let skb = Skb {
+            priority: 5,
+            ..Skb::default()
+        };
+        let ((verdict, _), left) = bench.run_as(&frame.bytes(), skb);
+        assert_eq!(verdict, redirected(RouteHook::Tc));
+        assert_eq!(left.priority, class(tos), "{tos:#x}");
+        // of IPv6 it is left as it is
+        let frame = Frame {
+            tos,
+            ..to6("2001:db8:100::2")
+        };
+        let ((_, _), left) = bench.run_as(&frame.bytes(), skb);
+        assert_eq!(left.priority, 5);
+    }
+    // somebody has marked it
+    let skb = Skb {
+        mark: 1,
+        ..Skb::default()
+    };
+    let ((verdict, _), _) = bench.run_as(&to([198, 51, 100, 2]).bytes(), skb);
+    assert_eq!(verdict, passed(RouteHook::Tc));
 }

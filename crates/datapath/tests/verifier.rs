@@ -2,11 +2,13 @@
 //! The programs load in every variant, on each kernel, and at what cost to the verifier.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::os::fd::AsFd;
+
 use freeway_abi::{
     FW_R_FRAGMENT, fw_ratelimit_here, fw_route_here, fw_scrub_here, fw_tap_filter, fw_watch,
 };
 use freeway_datapath::{
-    Datapath, Hook, Hooked, LoadOptions, RateLimiter, RouteTable, Scrubber, Tap,
+    Datapath, Hook, Hooked, LoadOptions, RateLimiter, RouteHook, RouteTable, Scrubber, Tap,
 };
 use libbpf_rs::query::ProgInfoIter;
 
@@ -29,7 +31,14 @@ const LATE: [Hook; 9] = [
 /// What is loaded where it is asked for.
 fn late_programs(datapath: &Datapath) -> (RouteTable, Scrubber, RateLimiter, Tap, Vec<u32>) {
     let mut routes = datapath.route_table().unwrap();
-    routes.at(1, fw_route_here::default()).unwrap();
+    for (hook, plain) in [
+        (RouteHook::Xdp, Hook::Xdp),
+        (RouteHook::Tc, Hook::IngressAlone),
+    ] {
+        let next = datapath.prog(plain).unwrap();
+        let here = fw_route_here::default();
+        routes.at(hook, 1, here, next.as_fd()).unwrap();
+    }
     let mut scrubber = datapath.scrubber([0; 2]).unwrap();
     scrubber.at(1, fw_scrub_here::default()).unwrap();
     let mut limiter = datapath.rate_limiter().unwrap();
@@ -39,7 +48,7 @@ fn late_programs(datapath: &Datapath) -> (RouteTable, Scrubber, RateLimiter, Tap
     ids.extend(scrubber.prog_ids());
     ids.extend(limiter.prog_ids());
     ids.extend(tap.prog_id());
-    assert_eq!(ids.len(), 4);
+    assert_eq!(ids.len(), 5);
     (routes, scrubber, limiter, tap, ids)
 }
 

@@ -29,6 +29,8 @@ pub struct Hop<A> {
     pub src_mac: [u8; 6],
     /// The longest packet, without a link layer.
     pub len_max: u16,
+    /// As [`Exit::in_xdp`](crate::Exit::in_xdp).
+    pub in_xdp: bool,
 }
 
 /// Where packets are to be sent.
@@ -60,6 +62,7 @@ impl<A: Ip> Target<A> {
                 0 => len_max,
                 mtu => len_max.min(mtu),
             },
+            in_xdp: port.in_xdp,
         })
     }
 }

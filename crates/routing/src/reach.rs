@@ -13,6 +13,8 @@ pub struct Exit {
     pub mac: [u8; 6],
     /// The link's MTU, or the family's there.
     pub mtu: u32,
+    /// XDP may send there; otherwise tc alone may.
+    pub in_xdp: bool,
 }
 
 /// What of a link decides whether it carries packets, and whether its routes are still there.

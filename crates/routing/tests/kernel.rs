@@ -215,7 +215,14 @@ impl<A: Ip> World<A> {
             .values()
             .filter_map(|link| {
                 let mac = link.mac?.0;
-                Some((link.ifindex, Exit { mac, mtu: link.mtu }))
+                Some((
+                    link.ifindex,
+                    Exit {
+                        mac,
+                        mtu: link.mtu,
+                        in_xdp: true,
+                    },
+                ))
             })
             .collect();
         routing.set_ports(&ports);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use freeway_abi::{fw_framed, fw_framing};
 use freeway_cmm::{Fitness, Framing, Tag};
-use freeway_datapath::{Attachment, Datapath, Front};
+use freeway_datapath::{Attachment, Datapath, Front, RouteHook};
 use freeway_kernel::model::Link;
 use freeway_kernel::{clsact, netdev};
 
@@ -130,6 +130,8 @@ pub(super) struct Port {
     tc_programs: Vec<Attachment>,
     /// The tc programs know that there is none of XDP.
     alone: bool,
+    /// Packets leave by prefixes in tc, ahead of the program that is there.
+    tc_routed: bool,
     /// Its clsact qdisc was made for the filters in `tc_programs`.
     clsact: bool,
     /// An attempt to attach failed; not tried again before the link changes.
@@ -146,8 +148,7 @@ impl Port {
 
     /// Programs that somebody else has taken off.
     fn lost_programs(&self) -> usize {
-        let programs = self.tc_programs.iter().chain(&self.xdp_program);
-        programs.filter(|program| !program.holds()).count()
+        self.programs().filter(|program| !program.holds()).count()
     }
 
     /// Forgets those, so that they are attached again. False if they went with the link, whose event is on its way.
@@ -161,7 +162,7 @@ impl Port {
         }
         tracing::warn!(port = link.name, "somebody took programs off");
         if !self.tc_programs.iter().all(Attachment::holds) {
-            self.tc_programs.clear();
+            self.clear_tc();
         }
         if self
             .xdp_program
@@ -229,18 +230,54 @@ impl Port {
         Ok(())
     }
 
-    /// Packets leave by prefixes here.
-    pub(super) fn is_routed(&self) -> bool {
-        self.ahead == Ahead::Route
+    /// Where packets that come in leave by prefixes, if they do.
+    pub(super) fn routed(&self) -> Option<RouteHook> {
+        match self.ahead {
+            Ahead::Route => Some(RouteHook::Xdp),
+            _ => self.tc_routed.then_some(RouteHook::Tc),
+        }
     }
 
     /// Has them leave so, unless they do.
-    pub(super) fn route(&mut self, prog: BorrowedFd<'_>) -> Result<(), String> {
-        if !self.is_routed() {
-            self.put(prog)?;
-            self.ahead = Ahead::Route;
+    pub(super) fn route(&mut self, hook: RouteHook, prog: BorrowedFd<'_>) -> Result<(), String> {
+        if self.routed() == Some(hook) {
+            return Ok(());
+        }
+        match hook {
+            RouteHook::Xdp => {
+                self.put(prog)?;
+                self.ahead = Ahead::Route;
+            }
+            RouteHook::Tc => {
+                self.put_tc(prog)?;
+                self.tc_routed = true;
+            }
         }
         Ok(())
+    }
+
+    /// The fast path alone is there again.
+    pub(super) fn unroute(&mut self, plain: BorrowedFd<'_>) -> Result<(), String> {
+        match self.routed() {
+            Some(RouteHook::Xdp) => self.restore(plain),
+            Some(RouteHook::Tc) => {
+                self.put_tc(plain)?;
+                self.tc_routed = false;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn put_tc(&self, prog: BorrowedFd<'_>) -> Result<(), String> {
+        let ingress = self.tc_programs.first().ok_or("there is no tc program")?;
+        let done = ingress.replace(prog);
+        done.map_err(|error| format!("its tc program cannot be replaced: {error}"))
+    }
+
+    fn clear_tc(&mut self) {
+        self.tc_programs.clear();
+        self.tc_routed = false;
     }
 
     /// Why a capture cannot have what comes in here.
@@ -250,7 +287,7 @@ impl Port {
             (_, Within::Bridge) => Some("a port of a bridge"),
             (_, Within::Bond) => Some("a part of a bond"),
             _ if self.is_scrubbed() => Some("rules of the firewall drop there in XDP"),
-            _ if self.is_routed() => {
+            _ if self.ahead == Ahead::Route => {
                 Some("what comes in leaves by the kernel's routes, ahead of flows")
             }
             _ => None,
@@ -316,16 +353,16 @@ impl Port {
         self.front = None;
     }
 
-    /// All its programs, to be put back.
-    fn programs_mut(&mut self) -> impl Iterator<Item = &mut Attachment> {
-        self.tc_programs.iter_mut().chain(&mut self.xdp_program)
+    /// All that are attached.
+    fn programs(&self) -> impl Iterator<Item = &Attachment> {
+        self.tc_programs.iter().chain(&self.xdp_program)
     }
 
     /// Takes the programs off, and clsact if nobody else uses it.
     pub(super) fn detach(&mut self, ifindex: u32) {
         self.xdp_program = None;
         self.forget_programs();
-        self.tc_programs.clear();
+        self.clear_tc();
         if std::mem::take(&mut self.clsact)
             && let Err(error) = clsact::remove_unused(ifindex)
         {
@@ -403,8 +440,7 @@ impl Ports {
     /// Links of all programs, for whoever is to have them, too.
     pub(super) fn links(&self) -> Vec<RawFd> {
         let ports = self.by_index.values();
-        let programs = ports.flat_map(|port| port.tc_programs.iter().chain(&port.xdp_program));
-        let links = programs.filter_map(Attachment::link);
+        let links = ports.flat_map(Port::programs).filter_map(Attachment::link);
         links.map(|link| link.as_raw_fd()).collect()
     }
 
@@ -429,8 +465,9 @@ impl Ports {
     pub(super) fn put_back(&mut self, datapath: &Datapath) {
         for (ifindex, port) in &mut self.by_index {
             port.forget_programs();
+            port.tc_routed = false;
             let put = |program| datapath.put_back(*ifindex, program);
-            let failed: Vec<_> = port.programs_mut().filter_map(|p| put(p).err()).collect();
+            let failed: Vec<_> = port.programs().filter_map(|p| put(p).err()).collect();
             for error in failed {
                 tracing::warn!(port = port.name, "{error}");
             }

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use freeway_api::{FamilyRoutes, NextHop, RouteAnswer, Routes};
+use freeway_api::{FamilyRoutes, FlowPath, NextHop, RouteAnswer, Routes};
 use freeway_console::{Page, Terminal, bytes, count, plural};
 
 /// The whole page.
@@ -100,8 +100,17 @@ fn by_hop(hop: &NextHop) -> Vec<String> {
         hop.port.clone(),
         hop.neighbour.to_string(),
         hop.mac.clone(),
+        hop.path.to_string(),
         format!("{} {confirmed}", hop.state.name()),
     ]
+}
+
+/// Who forwards.
+fn by(path: Option<FlowPath>) -> &'static str {
+    match path {
+        Some(FlowPath::Tc) => "tc forwards its packets that come in at ports without XDP",
+        _ => "XDP forwards its packets",
+    }
 }
 
 fn answered(answer: &RouteAnswer) -> String {
@@ -113,7 +122,7 @@ fn answered(answer: &RouteAnswer) -> String {
     let prefix = answer.prefix.as_deref().unwrap_or("no route");
     let known = way(&answer.port, &answer.neighbour);
     let path = match (&answer.reason, answer.fast) {
-        (_, true) => "XDP forwards its packets".to_owned(),
+        (_, true) => by(answer.path).to_owned(),
         (Some(reason), _) => format!("the kernel forwards its packets: {reason}"),
         (None, _) => "the kernel forwards its packets".to_owned(),
     };
@@ -145,10 +154,10 @@ mod tests {
             "IPv4: 950,001 prefixes in 3.40 MB",
             "IPv6: no port has prefix paths: net.ipv6.conf.all.forwarding is not 1",
             "For what comes in at lan0; 7,000,000 packets left, 448 MB, by 1 next hop",
-            "198.51.100.1 02:00:00:00:00:fe confirmed 340 ms ago",
+            "198.51.100.1 02:00:00:00:00:fe xdp confirmed 340 ms ago",
             "given 120 packets to confirm, and confirmed 118; 1 left otherwise",
             "3 of IPv4: several next hops",
-            "ppp0: XDP does not run at the port itself",
+            "ppp0: its packets have no Ethernet header",
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
@@ -181,6 +190,7 @@ mod tests {
             port: Some("wan0".into()),
             neighbour: Some([198, 51, 100, 1].into()),
             fast: true,
+            path: Some(FlowPath::Xdp),
             reason: None,
             kernel_port: Some("wan0".into()),
             kernel_neighbour: Some([198, 51, 100, 1].into()),

@@ -108,7 +108,14 @@ impl Kernel {
     pub fn new() -> Self {
         let exit = |ifindex| {
             let mac = mac(ifindex);
-            (ifindex, Exit { mac, mtu: MTU })
+            (
+                ifindex,
+                Exit {
+                    mac,
+                    mtu: MTU,
+                    in_xdp: true,
+                },
+            )
         };
         Self {
             links: LINKS.map(|ifindex| (ifindex, link(ifindex))).into(),
@@ -297,6 +304,7 @@ impl Kernel {
             dst_mac: neigh.lladdr.unwrap().0,
             src_mac: port.mac,
             len_max: route.mtu.unwrap_or(65535).min(port.mtu) as u16,
+            in_xdp: true,
         })
     }
 }

@@ -1,15 +1,72 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where XDP may do something ahead of the fast path: drop, or forward by prefixes.
+//! Where something may be done ahead of the fast path: XDP drops, XDP or tc forward by prefixes.
 
-use freeway_kernel::model::Link;
+use freeway_kernel::model::{Framing, Link};
 
 use super::super::Engine;
 use super::super::poll::wanted_by;
 use super::{Port, Within};
 
+/// Devices, beside network cards, that packets come in at and leave by as they are.
+const PLAIN: [&str; 4] = ["veth", "vlan", "bond", "tun"];
+
 impl Engine {
-    /// Why it may not, at a port.
+    /// Why XDP may not, at a port.
     pub(in crate::engine) fn nothing_ahead(&self, link: &Link, port: &Port) -> Option<String> {
+        let piece = self.piece(link, port);
+        if piece.is_some() {
+            return piece;
+        }
+        if let Some(none) = port.without_xdp() {
+            return Some(none);
+        }
+        if !port.xdp.input {
+            let unfit = port.reasons.first().cloned();
+            return Some(unfit.unwrap_or_else(|| "it is not fit for XDP".into()));
+        }
+        self.taken(link)
+    }
+
+    /// Why tc may not, at a port without XDP.
+    pub(in crate::engine) fn nothing_ahead_in_tc(
+        &self,
+        link: &Link,
+        port: &Port,
+    ) -> Option<String> {
+        let piece = self.piece(link, port);
+        if piece.is_some() {
+            return piece;
+        }
+        if let Some(none) = self.unrouted_in_tc(link) {
+            return Some(none);
+        }
+        if !port.tc.input {
+            let unfit = port.reasons.first().cloned();
+            return Some(unfit.unwrap_or_else(|| "it is not fit for tc".into()));
+        }
+        self.taken(link)
+    }
+
+    /// Why packets do not leave by prefixes in tc at such a link, coming in or leaving.
+    pub(in crate::engine) fn unrouted_in_tc(&self, link: &Link) -> Option<String> {
+        if link.framing() != Framing::Ethernet {
+            return Some("its packets have no Ethernet header".into());
+        }
+        if self.bridge_below(link).is_some() {
+            return Some("it is a bridge, or above one".into());
+        }
+        let kind = link.kind.as_deref();
+        match kind.is_none_or(|kind| PLAIN.contains(&kind)) {
+            true => None,
+            false => Some(format!(
+                "it is a device of type {}",
+                kind.unwrap_or_default()
+            )),
+        }
+    }
+
+    /// It is no port by itself.
+    fn piece(&self, link: &Link, port: &Port) -> Option<String> {
         if self.cores.serve(link.ifindex) {
             return Some("the engine on cores of its own has its frames".into());
         }
@@ -19,13 +76,11 @@ impl Engine {
         if port.stations_of.is_some() {
             return Some("it is a bridge, or above one".into());
         }
-        if let Some(none) = port.without_xdp() {
-            return Some(none);
-        }
-        if !port.xdp.input {
-            let unfit = port.reasons.first().cloned();
-            return Some(unfit.unwrap_or_else(|| "it is not fit for XDP".into()));
-        }
+        None
+    }
+
+    /// Somebody takes frames of it ahead of the kernel's IP layer, or may.
+    fn taken(&self, link: &Link) -> Option<String> {
         // their frames leave ahead of rules and routes, and may be another network namespace's
         let above = |upper: &&Link| {
             upper.link == Some(link.ifindex)

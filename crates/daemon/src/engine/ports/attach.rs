@@ -97,6 +97,8 @@ pub(in crate::engine) fn attach_tc(
         return Ok(());
     }
     port.alone = alone;
+    // the fast path's own are attached
+    port.tc_routed = false;
     let [ingress, egress] = tc_hooks(link, port.within, alone);
     let (programs, clsact) = (&mut port.tc_programs, &mut port.clsact);
     let attached = attempt(link, &mut port.failed, || {

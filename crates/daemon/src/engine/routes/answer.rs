@@ -3,12 +3,12 @@
 
 use std::net::IpAddr;
 
-use freeway_abi::{FW_R_ROUTE_ASKED, FW_R_ROUTE_CONFIRMED, fw_hop};
+use freeway_abi::{FW_HOP_TC, FW_R_ROUTE_ASKED, FW_R_ROUTE_CONFIRMED, fw_hop};
 use freeway_api::{
-    FamilyRoutes, HopState, KeptPort, KeptPrefixes, NextHop, Packets, RouteAnswer, Routes,
-    RoutesQuery,
+    FamilyRoutes, FlowPath, HopState, KeptPort, KeptPrefixes, NextHop, Packets, RouteAnswer,
+    Routes, RoutesQuery,
 };
-use freeway_datapath::RouteTable;
+use freeway_datapath::{RouteHook, RouteTable};
 use freeway_kernel::routes;
 use freeway_prefix::Prefix;
 use freeway_routing::{HOP_MAX, Hop, Ip, Way};
@@ -93,7 +93,7 @@ impl Engine {
             return Some("policy.routes is false in the configuration".into());
         }
         let routed = self.ports.by_index.get(&ifindex);
-        if routed.is_some_and(|port| port.is_routed()) {
+        if routed.is_some_and(|port| port.routed().is_some()) {
             return None;
         }
         let kept = self.routes.ports_kept.get(name).cloned();
@@ -116,7 +116,7 @@ impl Engine {
             })
             .collect();
         let ports = self.ports.by_index.values();
-        let ports = ports.filter(|port| port.is_routed());
+        let ports = ports.filter(|port| port.routed().is_some());
         routes.ports = ports.map(|port| port.name.clone()).collect();
         let reasons = self.datapath.reasons().unwrap_or_default();
         let reason = |at: u32| reasons.get(at as usize).copied().unwrap_or(0);
@@ -141,13 +141,17 @@ impl Engine {
         routes
     }
 
-    /// By which route XDP forwards packets to an address, if it does.
+    /// By which route packets to an address leave without a flow, if they do.
     pub(in crate::engine) fn route_words(&self, to: IpAddr) -> Option<String> {
         self.routes.table.as_ref()?;
         let answer = self.route_of(to);
         let (prefix, port) = answer.prefix.zip(answer.port).filter(|_| answer.fast)?;
+        let by = match answer.path {
+            Some(FlowPath::Tc) => "tc forwards what comes in at ports without XDP",
+            _ => "XDP forwards it",
+        };
         Some(format!(
-            "XDP forwards it without a flow, by the route {prefix}, at {port}"
+            "{by} without a flow, by the route {prefix}, at {port}"
         ))
     }
 
@@ -167,6 +171,7 @@ impl Engine {
                 port: self.port_words(hop.port),
                 neighbour: side.neighbour(leaf)?.ip(),
                 mac: mac_of(&hop),
+                path: path_of(&hop),
                 len_max: hop.len_max,
                 state: match hop.epoch == epoch {
                     true => HopState::Confirmed,
@@ -181,6 +186,15 @@ impl Engine {
             })
         })
         .collect()
+    }
+
+    /// By what packets leave by a next hop, wherever they may come in.
+    fn path_here(&self, hop: &fw_hop) -> FlowPath {
+        let mut ports = self.ports.by_index.values();
+        match ports.any(|port| port.routed() == Some(RouteHook::Xdp)) {
+            true => path_of(hop),
+            false => FlowPath::Tc,
+        }
     }
 
     fn port_words(&self, ifindex: u32) -> String {
@@ -223,11 +237,11 @@ impl Engine {
             Some(gateway) => A::of(gateway).map(|_| gateway),
             None => route.oif().map(|_| address),
         });
+        let record = known
+            .as_ref()
+            .and_then(|known| data?.hop(A::leaf(known.leaf)));
         let fast = |hop: &Hop<A>| {
-            let confirmed = known
-                .as_ref()
-                .and_then(|known| data?.hop(A::leaf(known.leaf)));
-            confirmed.is_some_and(|record| {
+            record.is_some_and(|record| {
                 record.port == hop.oif && record.epoch == self.manager.epoch()
             })
         };
@@ -258,11 +272,21 @@ impl Engine {
             port,
             neighbour,
             fast: reason.is_none(),
+            path: record
+                .filter(|_| reason.is_none())
+                .map(|hop| self.path_here(&hop)),
             reason,
             kernel_port,
             kernel_neighbour,
             agrees,
         }
+    }
+}
+
+fn path_of(hop: &fw_hop) -> FlowPath {
+    match hop.status == FW_HOP_TC {
+        true => FlowPath::Tc,
+        false => FlowPath::Xdp,
     }
 }
 

@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 
-use freeway_abi::{FW_AF_INET6, FW_ROUTES_IPV4, FW_RP_OFF, fw_route_here, fw_strayed};
-use freeway_datapath::Hook;
+use freeway_abi::{FW_AF_INET6, FW_ROUTES_IPV4, FW_RP_OFF, fw_strayed};
+use freeway_datapath::{Hook, RouteHook};
 use freeway_kernel::model::{Addr, Event, Family};
 use freeway_kernel::reachability::Passage;
 
 use super::super::Engine;
+use super::super::ports::Port;
 use super::answer::{prefix_words, refused_words};
 use super::family::Sided;
 use super::grounds::Reasons;
+use super::judge::Routed;
 use super::side::Side;
 use super::{Loaded, Table};
 use crate::DaemonError;
@@ -82,17 +84,19 @@ impl Engine {
             }
         }
         self.routes.reasons = reasons;
-        let families = wanted.values().map(|here| here.families);
+        let families = wanted.values().map(|port| port.here.families);
         self.routes.families = families.fold(0, |all, here| all | here);
-        self.routes.unfiltered = wanted.values().any(|here| {
+        self.routes.unfiltered = wanted.values().any(|port| {
+            let here = port.here;
             here.families & FW_ROUTES_IPV4 != 0 && u32::from(here.rp_filter) == FW_RP_OFF
         });
+        let in_tc = wanted.values().any(|port| port.hook == RouteHook::Tc);
         self.place_routes(&wanted);
         if wanted.is_empty() {
             self.routes.past = self.routed();
             self.routes.table = None;
         }
-        let (exits4, exits6) = (self.exits(Family::Ipv4), self.exits(Family::Ipv6));
+        let [exits4, exits6] = [Family::Ipv4, Family::Ipv6].map(|family| self.exits(family, in_tc));
         if let Some(table) = &mut self.routes.table {
             table.v4.set_ports(&exits4);
             table.v6.set_ports(&exits6);
@@ -145,36 +149,41 @@ impl Engine {
     }
 
     /// Each port's program as it was judged.
-    fn place_routes(&mut self, wanted: &BTreeMap<u32, fw_route_here>) {
+    fn place_routes(&mut self, wanted: &BTreeMap<u32, Routed>) {
         let Some(table) = &mut self.routes.table else {
             return;
         };
-        let plain = self.datapath.prog(Hook::Xdp);
+        let plain = |hook| match hook {
+            RouteHook::Xdp => self.datapath.prog(Hook::Xdp),
+            RouteHook::Tc => self.datapath.prog(Hook::IngressAlone),
+        };
         let before = table.data.prog_ids();
         for (ifindex, port) in &mut self.ports.by_index {
-            match (wanted.get(ifindex), &plain) {
-                (Some(here), _) => {
-                    let placed = table.data.at(*ifindex, *here);
-                    let placed = placed.map_err(|error| error.to_string());
-                    if let Err(error) = placed.and_then(|prog| port.route(prog.as_fd())) {
-                        tracing::warn!(port = port.name, "no prefix paths: {error}");
-                        self.routes.ports_kept.insert(port.name.clone(), error);
-                    }
+            let wanted = wanted.get(ifindex);
+            let hook = wanted.map(|wanted| wanted.hook);
+            if let Some(other) = port.routed().filter(|there| Some(*there) != hook) {
+                let plain = plain(other).map_err(|error| error.to_string());
+                if let Err(error) = plain.and_then(|plain| port.unroute(plain.as_fd())) {
+                    tracing::warn!(port = port.name, "{error}");
+                    continue;
                 }
-                (None, Ok(plain)) if port.is_routed() => {
-                    if let Err(error) = port.restore(plain.as_fd()) {
-                        tracing::warn!(port = port.name, "{error}");
-                    }
-                }
-                _ => {}
+            }
+            let Some(Routed { hook, here }) = wanted.copied() else {
+                continue;
+            };
+            let placed = plain(hook)
+                .and_then(|next| table.data.at(hook, *ifindex, here, next.as_fd()))
+                .map_err(|error| error.to_string());
+            if let Err(error) = placed.and_then(|prog| port.route(hook, prog.as_fd())) {
+                tracing::warn!(port = port.name, "no prefix paths: {error}");
+                self.routes.ports_kept.insert(port.name.clone(), error);
             }
         }
         let by_index = &self.ports.by_index;
-        let stays = |ifindex: &u32| by_index.get(ifindex).is_some_and(|port| port.is_routed());
-        let gone: Vec<u32> = table.data.ports().filter(|index| !stays(index)).collect();
-        for ifindex in gone {
-            table.data.leave(ifindex);
-        }
+        let there = |ifindex: u32| by_index.get(&ifindex).and_then(Port::routed);
+        table
+            .data
+            .retain(|hook, ifindex| there(ifindex) == Some(hook));
         if before != table.data.prog_ids() {
             // or they would count as somebody else's
             self.ask_poller();

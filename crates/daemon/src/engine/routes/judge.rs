@@ -8,6 +8,7 @@ use freeway_abi::{
     FW_ROUTES_IPV4, FW_ROUTES_IPV6, FW_RP_LOOSE, FW_RP_OFF, FW_RP_STRICT, fw_route_here,
 };
 use freeway_cmm::Served;
+use freeway_datapath::RouteHook;
 use freeway_kernel::model::{Family, Link, Netconf, Rule};
 use freeway_kernel::reachability::Passage;
 use freeway_kernel::sysctl;
@@ -44,6 +45,13 @@ fn is_ordinary(rule: &Rule) -> bool {
         ..Rule::any(rule.family)
     };
     ordinary(rule.family).contains(&(rule.priority, rule.table)) && *rule == plain
+}
+
+/// A port at which packets leave by prefixes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Routed {
+    pub hook: RouteHook,
+    pub here: fw_route_here,
 }
 
 impl Engine {
@@ -136,19 +144,23 @@ impl Engine {
         None
     }
 
-    /// What a port's program is to know, if it has prefix paths; why it has none, or not of both families. `passages`: how
-    /// its packets pass the ruleset.
+    /// What a port's program is to know, if it has prefix paths, and where it is; why it has none, or not of both families.
+    /// `passages`: how its packets pass the ruleset.
     pub(super) fn routed_here(
         &self,
         link: &Link,
         port: &Port,
         reasons: &Reasons,
         passages: &[Passage; 2],
-    ) -> (Option<fw_route_here>, Option<String>) {
+    ) -> (Option<Routed>, Option<String>) {
         if let Some(reason) = reasons.of_both() {
             return (None, Some(reason.clone()));
         }
-        let mac = match self.nothing_here(link, port) {
+        let hook = match port.sees_all_in_tc() {
+            true => RouteHook::Tc,
+            false => RouteHook::Xdp,
+        };
+        let mac = match self.nothing_here(link, port, hook) {
             Ok(mac) => mac,
             Err(reason) => return (None, Some(reason)),
         };
@@ -161,11 +173,14 @@ impl Engine {
         let ipv6 = ipv6
             .and_then(|()| self.passes_rules(Family::Ipv6, passage6))
             .and_then(|()| self.routed6_at(link));
-        let here = fw_route_here {
-            mac,
-            rp_filter: ipv4.clone().unwrap_or(FW_RP_OFF) as u16,
-            port: link.ifindex,
-            families: bit(FW_ROUTES_IPV4, &ipv4) | bit(FW_ROUTES_IPV6, &ipv6),
+        let here = Routed {
+            hook,
+            here: fw_route_here {
+                mac,
+                rp_filter: ipv4.clone().unwrap_or(FW_RP_OFF) as u16,
+                port: link.ifindex,
+                families: bit(FW_ROUTES_IPV4, &ipv4) | bit(FW_ROUTES_IPV6, &ipv6),
+            },
         };
         match (ipv4, ipv6) {
             (Ok(_), Ok(())) => (Some(here), None),
@@ -176,7 +191,7 @@ impl Engine {
     }
 
     /// Why a port can have none of either family, or its MAC address.
-    fn nothing_here(&self, link: &Link, port: &Port) -> Result<[u8; 6], String> {
+    fn nothing_here(&self, link: &Link, port: &Port, hook: RouteHook) -> Result<[u8; 6], String> {
         let settings = self.config.port.get(&link.name);
         if settings.is_some_and(|settings| !settings.routes) {
             return Err(format!(
@@ -184,7 +199,11 @@ impl Engine {
                 link.name
             ));
         }
-        if let Some(why) = self.nothing_ahead(link, port) {
+        let nothing = match hook {
+            RouteHook::Xdp => self.nothing_ahead(link, port),
+            RouteHook::Tc => self.nothing_ahead_in_tc(link, port),
+        };
+        if let Some(why) = nothing {
             return Err(why);
         }
         let untold = self.polled.takers.get(&link.ifindex) == Some(&Err(Untold));
@@ -281,18 +300,20 @@ impl Engine {
         devices
     }
 
-    /// Where packets of a family may leave by prefixes.
-    pub(super) fn exits(&self, family: Family) -> BTreeMap<u32, Exit> {
+    /// Where packets of a family may leave by prefixes; `in_tc`: some come in where tc has them leave.
+    pub(super) fn exits(&self, family: Family, in_tc: bool) -> BTreeMap<u32, Exit> {
         let exit = |link: &Link| {
             let port = self.ports.by_index.get(&link.ifindex)?;
-            let itself = port.carried.is_none()
+            let itself = port.within == Within::Nothing
+                && link.master.is_none()
+                && !self.cores.serve(link.ifindex);
+            let in_xdp = port.carried.is_none()
                 && port.by_parts.is_none()
                 && port.stations_of.is_none()
-                && port.within == Within::Nothing
-                && link.master.is_none()
-                && !self.polled.is_watched(link.ifindex)
-                && !self.cores.serve(link.ifindex);
-            port.slot.filter(|_| itself && port.xdp.output)?;
+                && port.xdp.output
+                && !self.polled.is_watched(link.ifindex);
+            let in_tc = in_tc && port.tc.output && self.unrouted_in_tc(link).is_none();
+            port.slot.filter(|_| itself && (in_xdp || in_tc))?;
             let mac = link.mac?.0;
             let mtu = match family {
                 Family::Ipv4 => link.mtu,
@@ -301,7 +322,7 @@ impl Engine {
                     link.mtu.min(device.filter(|device| device.enabled)?.mtu)
                 }
             };
-            Some((link.ifindex, Exit { mac, mtu }))
+            Some((link.ifindex, Exit { mac, mtu, in_xdp }))
         };
         let mut exits = BTreeMap::new();
         exits.extend(self.business().filter_map(exit));

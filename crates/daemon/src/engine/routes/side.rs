@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use freeway_abi::fw_hop;
+use freeway_abi::{FW_HOP_TC, FW_ST_ACTIVE, fw_hop};
 use freeway_datapath::RouteTable;
 use freeway_kernel::model::Event;
 use freeway_prefix::{NextHop, Prefix};
@@ -189,6 +189,10 @@ fn record_of<A: Sided>(hop: &Hop<A>, devmap_slot: u32) -> fw_hop {
         port: hop.oif,
         len_max: hop.len_max,
         devmap_slot,
+        status: match hop.in_xdp {
+            true => FW_ST_ACTIVE,
+            false => FW_HOP_TC,
+        },
         ..fw_hop::default()
     };
     record.l2[..6].copy_from_slice(&hop.dst_mac);

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The tables of prefix paths, which all programs that forward by them share, and what is a port's
+ * own: fw_route_next, fw_route_here. */
+#ifndef FW_ROUTE_MAPS_H
+#define FW_ROUTE_MAPS_H
+
+#include "abi.h"
+#include "prefix4.h"
+#include "prefix6.h"
+
+/* The fast path. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} FW_MAP(fw_route_next);
+
+const volatile struct fw_route_config fw_route_cfg SEC(".rodata.route") = {};
+/* Of zeroes, which take no place in the object. */
+struct fw_prefix4 fw_prefixes4 SEC(".bss.prefixes4");
+struct fw_prefix6 fw_prefixes6 SEC(".bss.prefixes6");
+struct fw_routes fw_routes SEC(".data.routes") = {};
+struct fw_route_here fw_route_here SEC(".data.here") = {};
+/* Resized before loading. */
+struct fw_route_count fw_route_counts[1] SEC(".data.counts") = {};
+
+static __always_inline struct fw_route_count *fw_route_count_get(__u64 index)
+{
+	struct fw_route_count *base = fw_route_counts;
+
+	index &= fw_route_cfg.count_mask;
+	/* hide the array's nominal size of one */
+	asm volatile("" : "+r"(base), "+r"(index));
+	__builtin_assume(base + index != NULL);
+	return base + index;
+}
+
+enum fw_routing {
+	FW_ROUTING_NOT,   /* the fast path has it next */
+	FW_ROUTING_SENDS, /* it is rewritten, and leaves */
+	FW_ROUTING_ASKS,  /* the kernel has it, and what it does with it is compared */
+};
+
+#endif

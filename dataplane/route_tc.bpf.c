@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The same in tc, at a port without XDP: ahead of the fast path, through the qdisc of the port
+ * where it leaves. Frames may be merged.
+ */
+#include "target/tc.h"
+#include "target/conn.h"
+#include "route_maps.h"
+#include "asked.h"
+
+/* TCX_NEXT is TC_ACT_UNSPEC: whoever else is on this hook gets the packet. */
+enum { FW_NEXT = -1 };
+
+/*
+ * ip_tos2prio of net/ipv4/route.c, four bits each: ip_forward() gives an IPv4 packet this priority,
+ * ip6_forward() leaves it as it is.
+ */
+static __always_inline void fw_route_class(fw_ctx *ctx, __u8 tos)
+{
+	ctx->priority = 0x4444666622220000ULL >> ((tos & 0x1e) << 1) & 15;
+}
+
+/* The skb's own sum, where a driver gave one, has the hop limit in it. */
+static __always_inline void fw_route_resum(fw_ctx *ctx, __u8 hop_limit)
+{
+	bpf_csum_update(ctx,
+			fw_csum_fold(fw_csum_diff(fw_htons(hop_limit), fw_htons(hop_limit - 1))));
+}
+
+/* The kernel is given the packet under a token; without room for one it goes there all the same. */
+static __always_inline enum fw_routing fw_route_ask(fw_ctx *ctx, __u32 record)
+{
+	ctx->tc_index = fw_asked_note(ctx, record, 1);
+	return FW_ROUTING_ASKS;
+}
+
+#include "route.h"
+
+SEC("tc")
+int freeway_route_tc(struct __sk_buff *ctx)
+{
+	const struct fw_hop *hop = NULL;
+	enum fw_routing routing = FW_ROUTING_NOT;
+
+	/* what somebody has marked or classified is the kernel's, and what a port below has noted
+	 */
+	if (!ctx->vlan_present && !ctx->mark && !ctx->tc_index) {
+		fw_pull(ctx);
+		routing = fw_route(ctx, &hop);
+	}
+	if (fw_likely(routing == FW_ROUTING_SENDS && hop))
+		return bpf_redirect(hop->port, 0);
+	if (routing == FW_ROUTING_ASKS)
+		return FW_NEXT;
+	bpf_tail_call(ctx, &fw_route_next, 0);
+	/* the daemon has gone, and the kernel has emptied the map */
+	return FW_NEXT;
+}
+
+char LICENSE[] SEC("license") = "GPL";
