@@ -774,6 +774,8 @@ enum fw_route_const {
 	FW_RP_LOOSE = 2,
 	/* fw_hop.status of one that tc alone may send by. */
 	FW_HOP_TC = 4,
+	/* What is known at a port: of itself, and of each 802.1Q VLAN above it, by its number. */
+	FW_ROUTE_VLANS = 4096,
 	/* Families, as bits. */
 	FW_ROUTES_IPV4 = 1,
 	FW_ROUTES_IPV6 = 2,
@@ -791,7 +793,8 @@ struct fw_hop {
 	__u32 confirmed_tick;
 	__u32 misses; /* packets through the kernel that did not come out, in a row */
 	__u32 leaf;
-	__u32 unused[4];
+	struct fw_tag tag; /* that XDP puts on, for the device below; all 0: none */
+	__u32 unused[3];
 };
 
 /* The same at all ports. */
@@ -804,7 +807,7 @@ struct fw_routes {
 	__u32 record[FW_LEAVES];
 };
 
-/* Of one port. */
+/* Of one port, or of a VLAN above it. */
 struct fw_route_here {
 	__u8 mac[6]; /* frames to other stations are the kernel's */
 	__u16 rp_filter;

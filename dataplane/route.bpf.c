@@ -37,16 +37,42 @@ static __always_inline enum fw_routing fw_route_ask(fw_ctx *ctx, __u32 record)
 
 #include "route.h"
 
+/* Of a frame that comes in with a tag the VLAN decides, as that of the device that takes it off. */
+static __always_inline enum fw_routing fw_route_tagged(fw_ctx *ctx, const struct fw_hop **hop)
+{
+	const fw_u16_any *tci_be = fw_data(ctx) + FW_ETH_LEN;
+	__u32 vlan;
+
+	if ((const void *)(tci_be + 1) > fw_data_end(ctx))
+		return FW_ROUTING_NOT;
+	vlan = fw_ntohs(*tci_be);
+	/* or it is masked before its octets are swapped, of which Linux 6.1's verifier knows no
+	 * bound */
+	asm volatile("" : "+r"(vlan));
+	vlan &= FW_TCI_VLAN;
+	/* priority alone is no VLAN */
+	if (!vlan || !fw_route_here[vlan].families)
+		return FW_ROUTING_NOT;
+	return fw_route(ctx, &fw_route_here[vlan], FW_TAG_LEN, hop);
+}
+
 SEC("xdp")
 int freeway_route(struct xdp_md *ctx)
 {
+	const fw_u16_any *type_be = fw_data(ctx) + FW_ETH_MAC2;
 	const struct fw_hop *hop = NULL;
-	enum fw_routing routing = fw_route(ctx, &hop);
+	enum fw_routing routing = FW_ROUTING_NOT;
 
+	if ((const void *)(type_be + 1) <= fw_data_end(ctx) && *type_be == fw_htons(FW_ETH_8021Q))
+		routing = fw_route_tagged(ctx, &hop);
+	else if (fw_likely(fw_route_here[0].families))
+		routing = fw_route(ctx, &fw_route_here[0], 0, &hop);
 	if (fw_likely(routing == FW_ROUTING_SENDS && hop))
 		return bpf_redirect_map(&fw_ports, hop->devmap_slot, XDP_PASS);
 	if (routing == FW_ROUTING_ASKS)
 		return XDP_PASS;
+	if (fw_unlikely(routing == FW_ROUTING_LOST))
+		return XDP_ABORTED;
 	bpf_tail_call(ctx, &fw_route_next, 0);
 	/* the daemon has gone, and the kernel has emptied the map */
 	return XDP_PASS;

@@ -12,6 +12,7 @@
 
 #include "abi.h"
 #include "csum.h"
+#include "framing.h"
 #include "parse.h"
 #include "route_maps.h"
 
@@ -34,16 +35,16 @@ static __always_inline int fw_source_refused4(__u32 saddr_be)
 }
 
 /* fib_validate_source(): is there a way back, and if it must be this port, is it? */
-static __always_inline int fw_source_unrouted4(__u32 saddr_be)
+static __always_inline int fw_source_unrouted4(const struct fw_route_here *here, __u32 saddr_be)
 {
 	__u32 leaf;
 
-	if (fw_route_here.rp_filter == FW_RP_OFF)
+	if (here->rp_filter == FW_RP_OFF)
 		return 0;
 	leaf = fw_prefix4_lookup(&fw_prefixes4, fw_ntohl(saddr_be));
-	if (fw_route_here.rp_filter == FW_RP_LOOSE)
+	if (here->rp_filter == FW_RP_LOOSE)
 		return !leaf;
-	return fw_hop_get(fw_routes.record[leaf & (FW_LEAVES - 1)])->port != fw_route_here.port;
+	return fw_hop_get(fw_routes.record[leaf & (FW_LEAVES - 1)])->port != here->port;
 }
 
 /*
@@ -55,30 +56,33 @@ static __always_inline int fw_source_refused6(__u64 high)
 	return !high || high >> 56 == 0xff || high >> 54 == 0xfe80 >> 6;
 }
 
-/* 0 if the frame is for this port, and of the type. */
-static __always_inline __u64 fw_route_elsewhere(const void *data, __u16 type_be)
+/* 0 if the frame is for this port, and of the type. `l2`: with the header as the port shows it,
+ * which ends with the type; tags that come before are not of it. */
+static __always_inline __u64 fw_route_elsewhere(const struct fw_route_here *here, const void *l2,
+						const __u32 tags_len, __u16 type_be)
 {
-	const fw_u16_any *mac = data, *own = (const void *)fw_route_here.mac;
+	const fw_u16_any *mac = l2 - tags_len, *own = (const void *)here->mac;
+	const fw_u16_any *type = l2 + FW_ETH_MAC2;
 
-	return (mac[0] ^ own[0]) | (mac[1] ^ own[1]) | (mac[2] ^ own[2]) |
-	       (mac[FW_ETH_MAC2 / 2] ^ type_be);
+	return (mac[0] ^ own[0]) | (mac[1] ^ own[1]) | (mac[2] ^ own[2]) | (*type ^ type_be);
 }
 
 /* Is the frame a plain one, which the kernel would look up a route for? And what decides on it? */
-static __always_inline int fw_route_read4(fw_ctx *ctx, const void *data, __u32 now,
+static __always_inline int fw_route_read4(fw_ctx *ctx, const struct fw_route_here *here,
+					  const void *l2, const __u32 tags_len, __u32 now,
 					  struct fw_routed *packet)
 {
-	const struct fw_ip4 *ip = data + FW_ETH_LEN;
+	const struct fw_ip4 *ip = l2 + FW_ETH_LEN;
 	__u32 len = fw_ntohs(ip->tot_len_be), room = fw_ctl.deadline_tick - now - 1;
-	__u64 differs = fw_route_elsewhere(data, fw_htons(FW_ETH_IP));
+	__u64 differs = fw_route_elsewhere(here, l2, tags_len, fw_htons(FW_ETH_IP));
 	__u32 daddr = fw_ntohl(ip->daddr_be);
 
 	FW_GATHER(differs, (ip->version_ihl ^ 0x45) | (ip->frag_be & fw_htons(0x3fff)));
 	FW_GATHER(differs, fw_csum_differs(ip));
-	FW_GATHER(room, fw_frame_len(ctx) - FW_ETH_LEN - len);
+	FW_GATHER(room, fw_frame_len(ctx) - tags_len - FW_ETH_LEN - len);
 	FW_GATHER(room, len - FW_IP4_LEN);
 	FW_GATHER(room, (__u32)ip->ttl - 2);
-	if (differs | room >> 31 || !(fw_routes.valid & fw_route_here.families & FW_ROUTES_IPV4) ||
+	if (differs | room >> 31 || !(fw_routes.valid & here->families & FW_ROUTES_IPV4) ||
 	    fw_source_refused4(ip->saddr_be))
 		return 0;
 	packet->leaf = fw_prefix4_lookup(&fw_prefixes4, daddr) & (FW_LEAVES6 - 1);
@@ -91,21 +95,22 @@ static __always_inline int fw_route_read4(fw_ctx *ctx, const void *data, __u32 n
  * Likewise of IPv6, whatever headers follow but hop-by-hop options, which each router is to read.
  * What only its destination reads is not looked at.
  */
-static __always_inline int fw_route_read6(fw_ctx *ctx, const void *data, __u32 now,
+static __always_inline int fw_route_read6(fw_ctx *ctx, const struct fw_route_here *here,
+					  const void *l2, const __u32 tags_len, __u32 now,
 					  struct fw_routed *packet)
 {
-	const struct fw_ip6 *ip = data + FW_ETH_LEN;
+	const struct fw_ip6 *ip = l2 + FW_ETH_LEN;
 	__u32 len = fw_ntohs(ip->payload_len_be) + FW_IP6_LEN;
 	__u32 room = fw_ctl.deadline_tick - now - 1;
-	__u64 differs = fw_route_elsewhere(data, fw_htons(FW_ETH_IP6));
+	__u64 differs = fw_route_elsewhere(here, l2, tags_len, fw_htons(FW_ETH_IP6));
 	__u64 high, low;
 
 	FW_GATHER(differs, (ip->word0_be ^ fw_htonl(6u << 28)) & fw_htonl(15u << 28));
-	FW_GATHER(room, fw_frame_len(ctx) - FW_ETH_LEN - len);
+	FW_GATHER(room, fw_frame_len(ctx) - tags_len - FW_ETH_LEN - len);
 	FW_GATHER(room, (__u32)ip->hop_limit - 2);
 	FW_GATHER(room, (__u32)ip->next_header - 1);
 	high = (__u64)fw_ntohl(ip->saddr_be[0]) << 32 | fw_ntohl(ip->saddr_be[1]);
-	if (differs | room >> 31 || !(fw_routes.valid & fw_route_here.families & FW_ROUTES_IPV6) ||
+	if (differs | room >> 31 || !(fw_routes.valid & here->families & FW_ROUTES_IPV6) ||
 	    fw_source_refused6(high))
 		return 0;
 	high = (__u64)fw_ntohl(ip->daddr_be[0]) << 32 | fw_ntohl(ip->daddr_be[1]);
@@ -179,65 +184,101 @@ static __always_inline int fw_route_measure(fw_ctx *ctx, const void *data, const
 }
 
 /* As ip_forward() and ip6_forward() do it. */
-static __always_inline void fw_route_rewrite(fw_ctx *ctx, void *data, const struct fw_hop *hop,
-					     int is_ip6)
+static __always_inline void fw_route_step(fw_ctx *ctx, void *l3, int is_ip6)
 {
 	if (is_ip6) {
-		struct fw_ip6 *ip = data + FW_ETH_LEN;
+		struct fw_ip6 *ip = l3;
 
 		fw_route_resum(ctx, ip->hop_limit);
 		ip->hop_limit--;
 	} else {
-		struct fw_ip4 *ip = data + FW_ETH_LEN;
+		struct fw_ip4 *ip = l3;
 		__u32 check = (__u32)ip->check + fw_htons(0x0100);
 
 		fw_route_class(ctx, ip->tos);
 		ip->check = check + (check >= 0xffff);
 		ip->ttl--;
 	}
-	fw_link_write(data, hop->l2);
 }
 
-static __always_inline void fw_route_count(fw_ctx *ctx, const struct fw_routed *packet)
+/* Rewrites a frame that has `tags_len` octets of tags. Without room for what is to be around it, it
+ * is as it was. */
+static __always_inline enum fw_routing fw_route_rewrite(fw_ctx *ctx, const struct fw_hop *hop,
+							const __u32 tags_len, int is_ip6)
+{
+	const fw_u16_any *type_be = (const void *)(hop->l2 + FW_ETH_MAC2);
+	__u32 len_l3 = is_ip6 ? FW_IP6_LEN : FW_IP4_LEN;
+	int tagged = !FW_TARGET_IS_TC && hop->tag.tpid_be;
+	void *data, *end;
+
+	if (!tagged) {
+		if (tags_len && fw_adjust_head(ctx, (int)tags_len))
+			return FW_ROUTING_NOT;
+		data = fw_data(ctx);
+		end = fw_data_end(ctx);
+		if (data + FW_ETH_LEN + len_l3 > end)
+			return tags_len ? FW_ROUTING_LOST : FW_ROUTING_NOT;
+		fw_route_step(ctx, data + FW_ETH_LEN, is_ip6);
+		fw_link_write(data, hop->l2);
+		return FW_ROUTING_SENDS;
+	}
+	if (!tags_len && fw_adjust_head(ctx, -FW_TAG_LEN))
+		return FW_ROUTING_NOT;
+	data = fw_data(ctx);
+	end = fw_data_end(ctx);
+	if (data + FW_ETH_LEN + FW_TAG_LEN + len_l3 > end)
+		return tags_len ? FW_ROUTING_NOT : FW_ROUTING_LOST;
+	fw_route_step(ctx, data + FW_ETH_LEN + FW_TAG_LEN, is_ip6);
+	fw_head_write(data, hop->l2, &hop->tag, FW_TAG_LEN);
+	*(fw_u16_any *)(data + FW_ETH_MAC2 + FW_TAG_LEN) = *type_be;
+	return FW_ROUTING_SENDS;
+}
+
+static __always_inline void fw_route_count(fw_ctx *ctx, const struct fw_hop *hop,
+					   const struct fw_routed *packet)
 {
 	struct fw_route_count *count = fw_route_count_get(fw_cpu_id() * FW_LEAVES + packet->leaf);
 	__u32 gso = fw_gso_size(ctx), len_headers = packet->len_segment - gso;
 	__u32 len_data = packet->len - len_headers;
 	__u32 frames = gso ? (len_data + gso - 1) / gso : 1;
+	__u32 l2_len = FW_ETH_LEN + (!FW_TARGET_IS_TC && hop->tag.tpid_be ? FW_TAG_LEN : 0);
 
 	count->packets += frames;
-	count->bytes += len_data + frames * (FW_ETH_LEN + len_headers);
+	count->bytes += len_data + frames * (l2_len + len_headers);
 }
 
-static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_hop **out)
+/* Of a frame with `tags_len` octets of tags, which is `here`'s without them. */
+static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_route_here *here,
+						const __u32 tags_len, const struct fw_hop **out)
 {
-	void *data = fw_data(ctx), *end = fw_data_end(ctx);
-	const fw_u16_any *type = data + FW_ETH_MAC2;
+	void *data = fw_data(ctx), *end = fw_data_end(ctx), *l2 = data + tags_len;
+	const fw_u16_any *type = l2 + FW_ETH_MAC2;
 	struct fw_routed packet;
+	enum fw_routing routing;
 	struct fw_hop *hop;
 	__u32 now, record;
 	int is_ip6;
 
-	if (data + FW_ETH_LEN + FW_IP4_LEN > end)
+	if (l2 + FW_ETH_LEN + FW_IP4_LEN > end)
 		return FW_ROUTING_NOT;
 	now = fw_now();
 	is_ip6 = *type == fw_htons(FW_ETH_IP6);
 	if (is_ip6) {
-		if (data + FW_ETH_LEN + FW_IP6_LEN > end ||
-		    !fw_route_read6(ctx, data, now, &packet))
+		if (l2 + FW_ETH_LEN + FW_IP6_LEN > end ||
+		    !fw_route_read6(ctx, here, l2, tags_len, now, &packet))
 			return FW_ROUTING_NOT;
-	} else if (!fw_route_read4(ctx, data, now, &packet)) {
+	} else if (!fw_route_read4(ctx, here, l2, tags_len, now, &packet)) {
 		return FW_ROUTING_NOT;
 	}
 	record = fw_routes.record[packet.leaf];
 	hop = fw_hop_get(record);
-	if (!fw_hop_serves(hop) || !fw_route_measure(ctx, data, end, &packet, is_ip6) ||
-	    packet.len_segment > hop->len_max || hop->port == fw_route_here.port)
+	if (!fw_hop_serves(hop) || !fw_route_measure(ctx, l2, end, &packet, is_ip6) ||
+	    packet.len_segment > hop->len_max || hop->port == here->port)
 		return FW_ROUTING_NOT;
 	if (!is_ip6) {
-		const struct fw_ip4 *ip = data + FW_ETH_LEN;
+		const struct fw_ip4 *ip = l2 + FW_ETH_LEN;
 
-		if (fw_source_unrouted4(ip->saddr_be))
+		if (fw_source_unrouted4(here, ip->saddr_be))
 			return FW_ROUTING_NOT;
 	}
 	if (fw_unlikely(fw_hop_waits(hop))) {
@@ -249,13 +290,14 @@ static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_hop
 	if (fw_unlikely(fw_route_due(hop, packet.block, now)))
 		return fw_route_asks(ctx, record);
 	/* without its padding it is the kernel's as well */
-	if (!fw_trim(ctx, &data, &end, FW_ETH_LEN + packet.len) ||
-	    data + FW_ETH_LEN + (is_ip6 ? FW_IP6_LEN : FW_IP4_LEN) > end)
+	if (!fw_trim(ctx, &data, &end, tags_len + FW_ETH_LEN + packet.len))
 		return FW_ROUTING_NOT;
-	fw_route_rewrite(ctx, data, hop, is_ip6);
-	fw_route_count(ctx, &packet);
-	*out = hop;
-	return FW_ROUTING_SENDS;
+	routing = fw_route_rewrite(ctx, hop, tags_len, is_ip6);
+	if (routing == FW_ROUTING_SENDS) {
+		fw_route_count(ctx, hop, &packet);
+		*out = hop;
+	}
+	return routing;
 }
 
 #endif

@@ -21,7 +21,7 @@ const volatile struct fw_route_config fw_route_cfg SEC(".rodata.route") = {};
 struct fw_prefix4 fw_prefixes4 SEC(".bss.prefixes4");
 struct fw_prefix6 fw_prefixes6 SEC(".bss.prefixes6");
 struct fw_routes fw_routes SEC(".data.routes") = {};
-struct fw_route_here fw_route_here SEC(".data.here") = {};
+struct fw_route_here fw_route_here[FW_TARGET_IS_TC ? 1 : FW_ROUTE_VLANS] SEC(".data.here") = {};
 /* Resized before loading. */
 struct fw_route_count fw_route_counts[1] SEC(".data.counts") = {};
 
@@ -40,6 +40,7 @@ enum fw_routing {
 	FW_ROUTING_NOT,   /* the fast path has it next */
 	FW_ROUTING_SENDS, /* it is rewritten, and leaves */
 	FW_ROUTING_ASKS,  /* the kernel has it, and what it does with it is compared */
+	FW_ROUTING_LOST,  /* for which there is no reason: there was room for what is around it */
 };
 
 #endif

@@ -46,7 +46,7 @@ int freeway_route_tc(struct __sk_buff *ctx)
 	 */
 	if (!ctx->vlan_present && !ctx->mark && !ctx->tc_index) {
 		fw_pull(ctx);
-		routing = fw_route(ctx, &hop);
+		routing = fw_route(ctx, &fw_route_here[0], 0, &hop);
 	}
 	if (fw_likely(routing == FW_ROUTING_SENDS && hop))
 		return bpf_redirect(hop->port, 0);

@@ -3,7 +3,7 @@
 
 use super::*;
 
-const TC: &str = "path = \"tc\"\n";
+pub(super) const TC: &str = "path = \"tc\"\n";
 
 /// No port has XDP.
 fn in_tc(lab: &Lab) -> Router {
@@ -188,48 +188,4 @@ fn a_port_that_loses_xdp_and_gets_it_again_keeps_prefix_paths() {
         assert_eq!(left(&lab, &frames).values().sum::<usize>(), frames.len());
     }
     assert_eq!(router.json(&["routes"])["contradicted"], 0);
-}
-
-#[test]
-fn vlans_without_xdp_have_prefix_paths_in_tc() {
-    let Some(_machine) = machine() else { return };
-    let lab = build("routed");
-    let mut config = lab.config_with(TC, ON);
-    for (port, vlan) in [("lan0", 7), ("wan0", 8)] {
-        let name = format!("{port}.{vlan}");
-        let line = format!("ip link add link {port} name {name} type vlan id {vlan}");
-        if let Err(error) = lab.router().tool(&line) {
-            println!("skipped: this kernel has no VLANs: {error}");
-            return;
-        }
-        ip(&lab, &format!("address add 10.{vlan}.0.1/24 dev {name}"));
-        ip(&lab, &format!("link set {name} up"));
-        config += &format!("[port.\"{name}\"]\n{TC}");
-    }
-    ip(
-        &lab,
-        "neigh replace 10.8.0.2 lladdr 02:00:00:00:09:10 nud permanent dev wan0.8",
-    );
-    ip(&lab, "route add 203.0.113.0/24 via 10.8.0.2");
-    let ports = ["lan0", "wan0", "lan0.7", "wan0.8"];
-    let router = Router::start_in(lab.router(), &config, freeway(), &ports);
-    wait(&router, "prefix paths", |routes| {
-        let there = routes["ports"].as_array().unwrap();
-        routes["ipv4"]["active"] == true && ports.iter().all(|port| there.contains(&(*port).into()))
-    });
-    let tagged = |n: u16| {
-        let dst = Ipv4Addr::new(203, 0, 113, (n % 250) as u8);
-        let mut frame = packet(Ipv4Addr::new(10, 7, 0, 2), dst, n);
-        frame.splice(12..12, [0x81, 0, 0, 7]);
-        frame
-    };
-    let frames: Vec<_> = (0..300).map(tagged).collect();
-    confirm(&lab, &router, &frames);
-    let before = routed(&router);
-    let by_routes = left(&lab, &frames);
-    let fast = routed(&router) - before;
-    assert!(fast > 150, "{fast}");
-    assert!(router.run(&["off"]).status.success());
-    assert_eq!(by_routes, left(&lab, &frames));
-    assert_eq!(by_routes.values().sum::<usize>(), frames.len());
 }

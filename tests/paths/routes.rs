@@ -9,6 +9,7 @@ mod frr;
 mod in_tc;
 mod routes6;
 mod unsaid;
+mod vlans;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -77,6 +78,12 @@ fn left(lab: &Lab, frames: &[Vec<u8>]) -> Left {
     injector.send_all(frames, Duration::ZERO).unwrap();
     // to port 7000, behind whatever headers
     let ours = |frame: &[u8]| {
+        // with a tag or without
+        let tagged = frame.get(12..14) == Some(&[0x81, 0]) && frame.len() > 16;
+        let frame = match tagged {
+            true => &[&frame[..12], &frame[16..]].concat(),
+            false => frame,
+        };
         let is_ip4 = frame.len() > 38 && frame[12..14] == [8, 0] && frame[23] == 17;
         let port = frame
             .get(frame.len().wrapping_sub(24)..)

@@ -49,7 +49,7 @@ impl<T> Ahead<T> {
         &mut self,
         ifindex: u32,
         make: impl FnOnce() -> Result<(Object, T), DatapathError>,
-    ) -> Result<(&OwnedFd, &T), DatapathError> {
+    ) -> Result<(&OwnedFd, &mut T), DatapathError> {
         if !self.ports.contains_key(&ifindex) {
             let (object, own) = make()?;
             let at = At {
@@ -59,11 +59,12 @@ impl<T> Ahead<T> {
             };
             self.ports.insert(ifindex, at);
         }
-        let at = self.ports.get(&ifindex).ok_or(DatapathError::Missing {
+        let at = self.ports.get_mut(&ifindex);
+        let at = at.ok_or(DatapathError::Missing {
             object: self.object,
             name: "a port",
         })?;
-        Ok((&at.prog, &at.own))
+        Ok((&at.prog, &mut at.own))
     }
 
     /// The program is no longer at the port.

@@ -2,16 +2,16 @@
 //! Prefix paths as the data plane has them (`dataplane/route.h`): the table of prefixes, next hops, and a program for each
 //! port, of XDP or of tc.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use freeway_abi::{
-    FW_GOLDEN, FW_HOPS, FW_LEAVES, FW_LEAVES6, FW_OWN_BITS, FW_ROUTE_BLOCKS, FW_ROUTES_IPV4,
-    FW_ROUTES_IPV6, Pod, fw_config, fw_hop, fw_route_config, fw_route_count, fw_route_here,
-    fw_routes,
+    FW_GOLDEN, FW_HOPS, FW_LEAVES, FW_LEAVES6, FW_OWN_BITS, FW_ROUTE_BLOCKS, FW_ROUTE_VLANS,
+    FW_ROUTES_IPV4, FW_ROUTES_IPV6, Pod, fw_config, fw_hop, fw_route_config, fw_route_count,
+    fw_route_here, fw_routes,
 };
 use freeway_prefix::{Family, NextHop, Prefix, Table};
 use libbpf_rs::{MapHandle, Object};
@@ -156,6 +156,30 @@ impl RouteHook {
     }
 }
 
+/// What is known at a port: of itself (0), and of VLANs above it.
+pub type RoutedHere = BTreeMap<u16, fw_route_here>;
+
+/// The same as a program sees it.
+struct Heres {
+    shared: Shared<fw_route_here>,
+    written: BTreeSet<u16>,
+}
+
+impl Heres {
+    /// What is not there any more has no prefix paths first.
+    fn write(&mut self, heres: &RoutedHere) {
+        let gone = self.written.iter().filter(|vlan| !heres.contains_key(vlan));
+        for vlan in gone {
+            self.shared
+                .write(u32::from(*vlan), fw_route_here::default());
+        }
+        self.written = heres.keys().copied().collect();
+        for (vlan, here) in heres {
+            self.shared.write(u32::from(*vlan), *here);
+        }
+    }
+}
+
 /// The tables, and the programs that look into them.
 pub struct RouteTable {
     prefixes4: Prefixes<u32>,
@@ -174,7 +198,7 @@ pub struct RouteTable {
     config: fw_config,
     _first: Object,
     /// By [`RouteHook`].
-    ahead: [Ahead<Shared<fw_route_here>>; 2],
+    ahead: [Ahead<Heres>; 2],
 }
 
 fn load_route(
@@ -239,13 +263,13 @@ impl RouteTable {
         })
     }
 
-    /// The program for a port, and what of it is the port's. It is made when it is first asked for. `next`: the fast path's,
-    /// of the same place.
+    /// The program for a port, which from now on goes by what is known there: in tc of the port itself alone. It is made when
+    /// it is first asked for. `next`: the fast path's, of the same place.
     pub fn at(
         &mut self,
         hook: RouteHook,
         ifindex: u32,
-        here: fw_route_here,
+        heres: &RoutedHere,
         next: BorrowedFd<'_>,
     ) -> Result<&OwnedFd, DatapathError> {
         let [xdp, tc] = &mut self.ahead;
@@ -253,14 +277,19 @@ impl RouteTable {
             RouteHook::Xdp => xdp,
             RouteHook::Tc => tc,
         };
+        let elements = match hook {
+            RouteHook::Xdp => FW_ROUTE_VLANS,
+            RouteHook::Tc => 1,
+        };
         let (prog, own) = ahead.at(ifindex, || {
             let object = load_route(hook, &self.config, self.count_mask, &self.maps)?;
             let own = handles(&object)?;
             lead_to(get(&own, NEXT)?, NEXT, next)?;
-            let here = Shared::map(get(&own, HERE)?, HERE, 1)?;
-            Ok((object, here))
+            let shared = Shared::map(get(&own, HERE)?, HERE, elements)?;
+            let written = BTreeSet::new();
+            Ok((object, Heres { shared, written }))
         })?;
-        own.write(0, here);
+        own.write(heres);
         Ok(prog)
     }
 

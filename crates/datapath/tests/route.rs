@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 
@@ -12,7 +13,9 @@ use freeway_abi::{
     FW_HOP_TC, FW_LEAF_FIRST, FW_LEAVES6, FW_MISSES_MAX, FW_R_ROUTE_ASKED, FW_ROUTES_IPV4,
     FW_ROUTES_IPV6, FW_RP_LOOSE, FW_RP_OFF, FW_RP_STRICT, FW_ST_ACTIVE, fw_hop, fw_route_here,
 };
-use freeway_datapath::{Datapath, Hook, LoadOptions, RouteHook, RouteTable, RoutedFamily};
+use freeway_datapath::{
+    Datapath, Hook, LoadOptions, RouteHook, RouteTable, RoutedFamily, RoutedHere,
+};
 use freeway_prefix::{NextHop, Prefix, Prefix4, Prefix6, Trie, fw_prefix4, fw_prefix6};
 use support::frame::{Frame, mac};
 use support::random::Random;
@@ -60,6 +63,8 @@ struct Bench {
     datapath: Datapath,
     table: RouteTable,
     here: fw_route_here,
+    /// Of VLANs above the port, in XDP.
+    vlans: RoutedHere,
 }
 
 impl Bench {
@@ -96,6 +101,7 @@ impl Bench {
             datapath,
             table,
             here,
+            vlans: RoutedHere::new(),
         };
         bench.datapath.control.set_on(true);
         bench
@@ -147,7 +153,11 @@ impl Bench {
             RouteHook::Tc => (Hook::IngressAlone, Some(&mut skb)),
         };
         let next = self.datapath.prog(plain).unwrap();
-        let prog = self.table.at(self.hook, PORT, self.here, next.as_fd());
+        let mut heres = BTreeMap::from([(0, self.here)]);
+        if self.hook == RouteHook::Xdp {
+            heres.extend(self.vlans.iter().map(|(vlan, here)| (*vlan, *here)));
+        }
+        let prog = self.table.at(self.hook, PORT, &heres, next.as_fd());
         (run_as(prog.unwrap().as_fd(), frame, 1, skb_of_tc), skb)
     }
 
@@ -774,4 +784,122 @@ fn in_tc_a_packet_has_the_class_that_the_kernel_gives_it() {
     };
     let ((verdict, _), _) = bench.run_as(&to([198, 51, 100, 2]).bytes(), skb);
     assert_eq!(verdict, passed(RouteHook::Tc));
+}
+
+/// With a tag of a VLAN, of some priority.
+fn tagged(frame: &[u8], vlan: u16) -> Vec<u8> {
+    let tci = (5 << 13 | vlan).to_be_bytes();
+    [&frame[..12], &[0x81, 0], &tci, &frame[12..]].concat()
+}
+
+#[test]
+fn tags_come_off_and_on() {
+    let Some(mut bench) = Bench::new(RouteHook::Xdp) else {
+        return;
+    };
+    const VLAN: u16 = 7;
+    const ABOVE: u32 = 21;
+    let above = fw_route_here {
+        port: ABOVE,
+        ..bench.here
+    };
+    bench.vlans.insert(VLAN, above);
+    // by the same record, with a tag or without
+    let sent_as = |bench: &mut Bench, out: Option<u16>| {
+        for (leaf, hop) in [(LEAF, hop(OUT, 1500)), (LEAF6, hop6(OUT, 1500))] {
+            let mut hop = hop;
+            if let Some(vlan) = out {
+                hop.tag.tpid_be = 0x8100_u16.to_be();
+                hop.tag.tci_be = vlan.to_be();
+            }
+            assert!(bench.table.set_hop(leaf, 0, None));
+            assert!(bench.table.set_hop(leaf, 0, Some(hop)));
+            bench.confirm(leaf);
+        }
+    };
+    for out in [None, Some(9), Some(VLAN)] {
+        sent_as(&mut bench, out);
+        for plain in [to([198, 51, 100, 2]), to6("2001:db8:100::2")] {
+            for padding in [0, 7] {
+                let frame = Frame {
+                    padding,
+                    ..plain.clone()
+                };
+                let sent = Frame {
+                    dst_mac: NEXT.into(),
+                    src_mac: OWN.into(),
+                    ttl: frame.ttl - 1,
+                    padding: 0,
+                    ..frame.clone()
+                };
+                let wanted = match out {
+                    // the kernel gives it no priority
+                    Some(vlan) => {
+                        let mut wanted = tagged(&sent.bytes(), vlan);
+                        wanted[14] &= 0x0f;
+                        wanted
+                    }
+                    None => sent.bytes(),
+                };
+                let count = |bench: &Bench| {
+                    let counts = [LEAF, LEAF6].map(|leaf| bench.table.count(leaf).bytes);
+                    counts.iter().sum::<u64>()
+                };
+                for came in [frame.bytes(), tagged(&frame.bytes(), VLAN)] {
+                    let before = count(&bench);
+                    let (verdict, left) = bench.run(&came);
+                    assert_eq!(verdict, redirected(RouteHook::Xdp), "{out:?} {came:02x?}");
+                    assert_eq!(left, wanted, "{out:?} {came:02x?}");
+                    assert_eq!(count(&bench) - before, wanted.len() as u64);
+                }
+            }
+        }
+    }
+    // others, none, and priority alone
+    let plain = to([198, 51, 100, 2]);
+    for vlan in [0, 1, 6, 8, 4095] {
+        let came = tagged(&plain.bytes(), vlan);
+        assert_eq!(bench.run(&came), (passed(RouteHook::Xdp), came), "{vlan}");
+    }
+    // what is not plain comes through as it came, and so does what asks
+    let passes = |bench: &mut Bench, frame: &[u8]| {
+        let came = tagged(frame, VLAN);
+        let (verdict, left) = bench.run(&came);
+        assert_eq!(verdict, passed(RouteHook::Xdp));
+        assert!(left.ends_with(&came), "{left:02x?}");
+        left.len() > came.len()
+    };
+    let other = Frame {
+        ttl: 1,
+        ..plain.clone()
+    };
+    assert!(!passes(&mut bench, &other.bytes()));
+    let other = Frame {
+        dst_mac: "02:00:00:00:00:09".into(),
+        ..plain.clone()
+    };
+    assert!(!passes(&mut bench, &other.bytes()));
+    assert!(!passes(&mut bench, &tagged(&plain.bytes(), 9)));
+    bench.table.confirm(LEAF, 1, bench.tick(0));
+    assert!(passes(&mut bench, &plain.bytes()), "it asks");
+    bench.confirm(LEAF);
+    // each VLAN is a port: where it came in it does not leave
+    assert!(bench.table.set_hop(LEAF, 0, None));
+    assert!(bench.table.set_hop(LEAF, 0, Some(hop(ABOVE, 1500))));
+    bench.confirm(LEAF);
+    assert!(!passes(&mut bench, &plain.bytes()));
+    bench.sends(&plain);
+    // and has its own rp_filter and families
+    sent_as(&mut bench, None);
+    bench.vlans.insert(
+        VLAN,
+        fw_route_here {
+            rp_filter: FW_RP_LOOSE as u16,
+            ..above
+        },
+    );
+    assert!(!passes(&mut bench, &plain.bytes()));
+    bench.sends(&plain);
+    bench.vlans.clear();
+    assert!(!passes(&mut bench, &to6("2001:db8:100::2").bytes()));
 }

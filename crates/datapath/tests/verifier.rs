@@ -2,6 +2,7 @@
 //! The programs load in every variant, on each kernel, and at what cost to the verifier.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
 use freeway_abi::{
@@ -36,8 +37,8 @@ fn late_programs(datapath: &Datapath) -> (RouteTable, Scrubber, RateLimiter, Tap
         (RouteHook::Tc, Hook::IngressAlone),
     ] {
         let next = datapath.prog(plain).unwrap();
-        let here = fw_route_here::default();
-        routes.at(hook, 1, here, next.as_fd()).unwrap();
+        let heres = BTreeMap::from([(0, fw_route_here::default())]);
+        routes.at(hook, 1, &heres, next.as_fd()).unwrap();
     }
     let mut scrubber = datapath.scrubber([0; 2]).unwrap();
     scrubber.at(1, fw_scrub_here::default()).unwrap();

@@ -99,7 +99,7 @@ fn follow(ruleset: &Ruleset) {
         assert!(found.kept.iter().all(|kept| kept.place != rule.place));
     }
     for ip in [Family::Ipv4, Family::Ipv6] {
-        let _ = passage(ruleset, ip, 1, "lo");
+        let _ = passage(ruleset, ip, 1, "lo", Some("eth0"));
     }
     for state in [
         PacketState::Established,

@@ -16,7 +16,7 @@ const INDEX: u32 = 1;
 
 fn judged(ruleset: &str, ip: Family) -> Passage {
     nft(ruleset);
-    passage(&Ruleset::read().unwrap(), ip, INDEX, PORT)
+    passage(&Ruleset::read().unwrap(), ip, INDEX, PORT, None)
 }
 
 #[track_caller]
@@ -230,6 +230,15 @@ fn chains_of_devices_are_their_ports() {
         };
         kept(&at("ingress", "lan0"), "drops packets");
         alike(&at("ingress", "wan0"));
+        // of what a VLAN's frames pass below, nothing but that there are rules
+        let above = |ruleset: &str, below: &str| {
+            nft(ruleset);
+            let ruleset = Ruleset::read().unwrap();
+            passage(&ruleset, Family::Ipv4, INDEX, "vlan7", Some(below)).obstacle
+        };
+        let why = above(&at("ingress", "lan0"), "lan0").unwrap();
+        assert!(why.contains("looks at its frames at lan0"), "{why}");
+        assert_eq!(above(&at("ingress", "lan0"), "wan0"), None);
         let inet = at("ingress", "lan0").replace("netdev", "inet");
         kept(&inet, "drops packets");
         // whose packets leave there is not asked
@@ -324,7 +333,7 @@ fn legacy_rules_count_what_reaches_them() {
                 legacy: legacy_tables(),
                 ..Ruleset::default()
             };
-            passage(&ruleset, ip, INDEX, PORT).obstacle
+            passage(&ruleset, ip, INDEX, PORT, None).obstacle
         };
         // policies count, too, but nobody asks them
         assert_eq!(judged(Family::Ipv4), None);

@@ -31,6 +31,8 @@ pub struct Hop<A> {
     pub len_max: u16,
     /// As [`Exit::in_xdp`](crate::Exit::in_xdp).
     pub in_xdp: bool,
+    /// As [`Exit::vlan`](crate::Exit::vlan).
+    pub vlan: u16,
 }
 
 /// Where packets are to be sent.
@@ -63,6 +65,7 @@ impl<A: Ip> Target<A> {
                 mtu => len_max.min(mtu),
             },
             in_xdp: port.in_xdp,
+            vlan: port.vlan,
         })
     }
 }

@@ -21,6 +21,8 @@ use super::rings::Ring;
 
 /// Hardware type of the loopback (linux/if_arp.h).
 const ARPHRD_LOOPBACK: u16 = 772;
+/// The tag's protocol (linux/if_ether.h).
+pub(super) const ETH_P_8021Q: u16 = 0x8100;
 /// Octets by which a redirected frame may exceed the MTU beside its Ethernet header (`xdp_ok_fwd_dev()`).
 const VLAN_HLEN: u32 = 4;
 
@@ -41,6 +43,14 @@ pub(super) struct Carried {
 }
 
 impl Carried {
+    /// The VLAN, where its frames have one 802.1Q tag and nothing else around them, for XDP.
+    pub(super) fn plain_vlan(&self) -> Option<u16> {
+        let mut tags = self.framing.tags.iter().filter(|tag| tag.protocol != 0);
+        let tag = tags.next().filter(|tag| tag.protocol == ETH_P_8021Q)?;
+        let plain = tags.next().is_none() && self.framing.session.is_none() && !self.by_engine;
+        plain.then_some(tag.vlan)
+    }
+
     fn record(&self) -> fw_framing {
         self.framing.record(self.base)
     }
@@ -132,6 +142,8 @@ pub(super) struct Port {
     alone: bool,
     /// Packets leave by prefixes in tc, ahead of the program that is there.
     tc_routed: bool,
+    /// What comes in here leaves by prefixes, by a program here or at the device below.
+    pub by_routes: bool,
     /// Its clsact qdisc was made for the filters in `tc_programs`.
     clsact: bool,
     /// An attempt to attach failed; not tried again before the link changes.
@@ -230,7 +242,7 @@ impl Port {
         Ok(())
     }
 
-    /// Where packets that come in leave by prefixes, if they do.
+    /// Where a program that forwards by prefixes is, if one is.
     pub(super) fn routed(&self) -> Option<RouteHook> {
         match self.ahead {
             Ahead::Route => Some(RouteHook::Xdp),

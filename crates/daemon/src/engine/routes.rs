@@ -23,6 +23,15 @@ use freeway_prefix::Prefix;
 use self::grounds::{Device6, Reasons};
 use self::side::Side;
 
+/// Where packets come in, by what rules may name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entrance {
+    ifindex: u32,
+    port: String,
+    /// The device below a VLAN.
+    below: Option<String>,
+}
+
 /// What is known of prefix paths.
 #[derive(Default)]
 pub(super) struct Routes {
@@ -43,8 +52,8 @@ pub(super) struct Routes {
     rules: Option<Arc<Ruleset>>,
     /// It may let packets pass conntrack by.
     bypasses: bool,
-    /// How what ports hand in passes it, by port and IP version.
-    passages: BTreeMap<(u32, String), [Passage; 2]>,
+    /// How what ports hand in passes it, by IP version.
+    passages: BTreeMap<Entrance, [Passage; 2]>,
     /// The kernel changed a packet that nothing was to change: until the ruleset is another one.
     doubted: Option<String>,
     /// Why there can be no table.
@@ -75,12 +84,18 @@ impl Routes {
     }
 
     /// How what a port hands in passes the ruleset, if that can be read.
-    fn passages(&mut self, ifindex: u32, port: &str) -> Option<&[Passage; 2]> {
+    fn passages(&mut self, at: Entrance) -> Option<&[Passage; 2]> {
+        use std::collections::btree_map::Entry;
         let rules = self.rules.as_ref()?;
-        let key = (ifindex, port.to_owned());
-        let of = |ip| passage(rules, ip, ifindex, port);
-        let judge = || [of(Family::Ipv4), of(Family::Ipv6)];
-        Some(self.passages.entry(key).or_insert_with(judge))
+        Some(match self.passages.entry(at) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(new) => {
+                let at = new.key();
+                let of = |ip| passage(rules, ip, at.ifindex, &at.port, at.below.as_deref());
+                let passages = [of(Family::Ipv4), of(Family::Ipv6)];
+                new.insert(passages)
+            }
+        })
     }
 
     /// Some port has prefix paths of a family.

@@ -236,7 +236,7 @@ impl Engine {
                 redirect_failures: port.redirects.lost,
                 ring_drops: port.ring.drops,
                 xdp_features: port.xdp_features.clone(),
-                routes: port.routed().is_some(),
+                routes: port.by_routes,
                 routes_reason: self.unrouted_at(*ifindex, &port.name),
             })
         });

@@ -33,12 +33,20 @@ pub struct Passage {
     pub obstacle: Option<String>,
 }
 
-/// Follows all packets of an IP version that come in at a port and leave at another.
-pub fn passage(ruleset: &Ruleset, ip: Family, ifindex: u32, port: &str) -> Passage {
+/// Follows all packets of an IP version that come in at a port and leave at another. `below`: the device where they come in
+/// first, with a tag of the port's VLAN.
+pub fn passage(
+    ruleset: &Ruleset,
+    ip: Family,
+    ifindex: u32,
+    port: &str,
+    below: Option<&str>,
+) -> Passage {
     let mut walker = Walker {
         ip,
         ifindex,
         port,
+        below,
         untracked: false,
         rules: 0,
     };
@@ -53,6 +61,7 @@ struct Walker<'a> {
     ip: Family,
     ifindex: u32,
     port: &'a str,
+    below: Option<&'a str>,
     untracked: bool,
     rules: usize,
 }
@@ -176,21 +185,31 @@ impl<'a> Walker<'a> {
     }
 
     fn of_device(&mut self, base: Base<'a>, chain: &'a str) -> Result<(), String> {
+        let content = base.table.chains.get(chain);
+        let does_something = base.hook.drops || content.is_none_or(|chain| !chain.rules.is_empty());
         let ingress = base.family == NFPROTO_INET || base.hook.number == NETDEV_INGRESS;
         if ingress {
-            let named = |device: &String| match device.strip_suffix('*') {
-                Some(prefix) => self.port.starts_with(prefix),
-                None => device == self.port,
+            let devices = &base.hook.devices;
+            let sees = |port: &str| {
+                let named = |device: &String| match device.strip_suffix('*') {
+                    Some(prefix) => port.starts_with(prefix),
+                    None => device == port,
+                };
+                devices.is_empty() || devices.iter().any(named)
             };
-            let sees = base.hook.devices.is_empty() || base.hook.devices.iter().any(named);
-            return if sees {
-                self.base_chain(base, chain)
-            } else {
-                Ok(())
+            // what it says of frames with a tag is not followed
+            if let Some(below) = self.below.filter(|below| sees(below) && does_something) {
+                return Err(format!(
+                    "{} looks at its frames at {below}",
+                    base.words(chain)
+                ));
+            }
+            return match sees(self.port) {
+                true => self.base_chain(base, chain),
+                false => Ok(()),
             };
         }
-        let content = base.table.chains.get(chain);
-        match base.hook.drops || content.is_none_or(|chain| !chain.rules.is_empty()) {
+        match does_something {
             true => Err(format!("{} looks at what leaves", base.words(chain))),
             false => Ok(()),
         }

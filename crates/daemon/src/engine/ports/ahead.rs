@@ -5,7 +5,7 @@ use freeway_kernel::model::{Framing, Link};
 
 use super::super::Engine;
 use super::super::poll::wanted_by;
-use super::{Port, Within};
+use super::{Carried, Port, Within};
 
 /// Devices, beside network cards, that packets come in at and leave by as they are.
 const PLAIN: [&str; 4] = ["veth", "vlan", "bond", "tun"];
@@ -25,6 +25,37 @@ impl Engine {
             return Some(unfit.unwrap_or_else(|| "it is not fit for XDP".into()));
         }
         self.taken(link)
+    }
+
+    /// Why XDP may not do so for a VLAN, at the device below; or which that is, and the VLAN's number.
+    pub(in crate::engine) fn ahead_of_vlan(
+        &self,
+        link: &Link,
+        port: &Port,
+        carried: &Carried,
+    ) -> Result<(u32, u16), String> {
+        let vlan = carried.plain_vlan();
+        let vlan = vlan.ok_or("its frames have more around them than one 802.1Q tag")?;
+        let below = self.mirror.links().get(&carried.base);
+        let below = below.zip(self.ports.by_index.get(&carried.base));
+        let (below, port_below) = below.ok_or("the device below is no port")?;
+        let of_below = self
+            .piece(below, port_below)
+            .or_else(|| port_below.without_xdp())
+            .or_else(|| {
+                let waits = "its tc programs are about to be replaced";
+                port_below.sees_all_in_tc().then(|| waits.into())
+            })
+            .or_else(|| self.taken(below));
+        if let Some(why) = of_below {
+            return Err(format!("{}: {why}", below.name));
+        }
+        if !port.xdp.input {
+            let unfit = port.reasons.first().cloned();
+            return Err(unfit.unwrap_or_else(|| "it is not fit for XDP".into()));
+        }
+        let own = self.piece(link, port).or_else(|| self.taken(link));
+        own.map_or(Ok((below.ifindex, vlan)), Err)
     }
 
     /// Why tc may not, at a port without XDP.

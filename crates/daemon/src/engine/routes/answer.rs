@@ -93,7 +93,7 @@ impl Engine {
             return Some("policy.routes is false in the configuration".into());
         }
         let routed = self.ports.by_index.get(&ifindex);
-        if routed.is_some_and(|port| port.routed().is_some()) {
+        if routed.is_some_and(|port| port.by_routes) {
             return None;
         }
         let kept = self.routes.ports_kept.get(name).cloned();
@@ -116,7 +116,7 @@ impl Engine {
             })
             .collect();
         let ports = self.ports.by_index.values();
-        let ports = ports.filter(|port| port.routed().is_some());
+        let ports = ports.filter(|port| port.by_routes);
         routes.ports = ports.map(|port| port.name.clone()).collect();
         let reasons = self.datapath.reasons().unwrap_or_default();
         let reason = |at: u32| reasons.get(at as usize).copied().unwrap_or(0);

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 
 use freeway_abi::{FW_AF_INET6, FW_ROUTES_IPV4, FW_RP_OFF, fw_strayed};
-use freeway_datapath::{Hook, RouteHook};
-use freeway_kernel::model::{Addr, Event, Family};
+use freeway_datapath::{Hook, RouteHook, RoutedHere};
+use freeway_kernel::model::{Addr, Event, Family, Link};
 use freeway_kernel::reachability::Passage;
 
 use super::super::Engine;
@@ -17,7 +17,7 @@ use super::family::Sided;
 use super::grounds::Reasons;
 use super::judge::Routed;
 use super::side::Side;
-use super::{Loaded, Table};
+use super::{Entrance, Loaded, Table};
 use crate::DaemonError;
 use crate::error::failure;
 
@@ -107,19 +107,28 @@ impl Engine {
 
     /// How what each port hands in passes the ruleset; none if that cannot be read.
     fn passages(&mut self) -> BTreeMap<u32, [Passage; 2]> {
-        let mut names = BTreeSet::new();
-        names.extend(
-            self.business()
-                .map(|link| (link.ifindex, link.name.clone())),
-        );
-        self.routes.passages.retain(|port, _| names.contains(port));
-        let of = |(ifindex, name): (u32, String)| {
-            let passages = self.routes.passages(ifindex, &name)?;
+        let mut entrances = BTreeSet::new();
+        entrances.extend(self.business().map(|link| self.entrance(link)));
+        self.routes.passages.retain(|at, _| entrances.contains(at));
+        let of = |at: Entrance| {
+            let ifindex = at.ifindex;
+            let passages = self.routes.passages(at)?;
             Some((ifindex, passages.clone()))
         };
         let mut passages = BTreeMap::new();
-        passages.extend(names.into_iter().filter_map(of));
+        passages.extend(entrances.into_iter().filter_map(of));
         passages
+    }
+
+    fn entrance(&self, link: &Link) -> Entrance {
+        let port = self.ports.by_index.get(&link.ifindex);
+        let carried = port.and_then(|port| port.carried.as_ref());
+        let below = carried.and_then(|carried| self.mirror.links().get(&carried.base));
+        Entrance {
+            ifindex: link.ifindex,
+            port: link.name.clone(),
+            below: below.map(|below| below.name.clone()),
+        }
     }
 
     /// Makes the table; or says why the kernel cannot have it, which is not asked again.
@@ -148,35 +157,54 @@ impl Engine {
         })
     }
 
-    /// Each port's program as it was judged.
+    /// Each port's program as it was judged; that of VLANs is at the device below.
     fn place_routes(&mut self, wanted: &BTreeMap<u32, Routed>) {
         let Some(table) = &mut self.routes.table else {
             return;
         };
+        let mut programs: BTreeMap<u32, (RouteHook, RoutedHere)> = BTreeMap::new();
+        for routed in wanted.values() {
+            let (_, heres) = programs
+                .entry(routed.at)
+                .or_insert_with(|| (routed.hook, RoutedHere::new()));
+            heres.insert(routed.vlan, routed.here);
+        }
         let plain = |hook| match hook {
             RouteHook::Xdp => self.datapath.prog(Hook::Xdp),
             RouteHook::Tc => self.datapath.prog(Hook::IngressAlone),
         };
         let before = table.data.prog_ids();
+        let mut failed = BTreeMap::new();
         for (ifindex, port) in &mut self.ports.by_index {
-            let wanted = wanted.get(ifindex);
-            let hook = wanted.map(|wanted| wanted.hook);
+            let program = programs.get(ifindex);
+            let hook = program.map(|(hook, _)| *hook);
             if let Some(other) = port.routed().filter(|there| Some(*there) != hook) {
                 let plain = plain(other).map_err(|error| error.to_string());
                 if let Err(error) = plain.and_then(|plain| port.unroute(plain.as_fd())) {
                     tracing::warn!(port = port.name, "{error}");
+                    failed.insert(*ifindex, error);
                     continue;
                 }
             }
-            let Some(Routed { hook, here }) = wanted.copied() else {
+            let Some((hook, heres)) = program else {
                 continue;
             };
-            let placed = plain(hook)
-                .and_then(|next| table.data.at(hook, *ifindex, here, next.as_fd()))
+            let placed = plain(*hook)
+                .and_then(|next| table.data.at(*hook, *ifindex, heres, next.as_fd()))
                 .map_err(|error| error.to_string());
-            if let Err(error) = placed.and_then(|prog| port.route(hook, prog.as_fd())) {
+            if let Err(error) = placed.and_then(|prog| port.route(*hook, prog.as_fd())) {
                 tracing::warn!(port = port.name, "no prefix paths: {error}");
-                self.routes.ports_kept.insert(port.name.clone(), error);
+                failed.insert(*ifindex, error);
+            }
+        }
+        for (ifindex, port) in &mut self.ports.by_index {
+            let wanted = wanted.get(ifindex);
+            let why = wanted.and_then(|routed| failed.get(&routed.at));
+            port.by_routes = wanted.is_some() && why.is_none();
+            if let Some(why) = why {
+                self.routes
+                    .ports_kept
+                    .insert(port.name.clone(), why.clone());
             }
         }
         let by_index = &self.ports.by_index;

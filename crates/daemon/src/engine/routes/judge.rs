@@ -47,10 +47,22 @@ fn is_ordinary(rule: &Rule) -> bool {
     ordinary(rule.family).contains(&(rule.priority, rule.table)) && *rule == plain
 }
 
+/// Where packets of a port would leave by prefixes, and its MAC address.
+struct Spot {
+    hook: RouteHook,
+    at: u32,
+    vlan: u16,
+    mac: [u8; 6],
+}
+
 /// A port at which packets leave by prefixes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Routed {
     pub hook: RouteHook,
+    /// Where the program is: the port, or the device below a VLAN.
+    pub at: u32,
+    /// The VLAN; 0: it is none.
+    pub vlan: u16,
     pub here: fw_route_here,
 }
 
@@ -156,12 +168,8 @@ impl Engine {
         if let Some(reason) = reasons.of_both() {
             return (None, Some(reason.clone()));
         }
-        let hook = match port.sees_all_in_tc() {
-            true => RouteHook::Tc,
-            false => RouteHook::Xdp,
-        };
-        let mac = match self.nothing_here(link, port, hook) {
-            Ok(mac) => mac,
+        let spot = match self.spot(link, port) {
+            Ok(spot) => spot,
             Err(reason) => return (None, Some(reason)),
         };
         let [passage4, passage6] = passages;
@@ -174,9 +182,11 @@ impl Engine {
             .and_then(|()| self.passes_rules(Family::Ipv6, passage6))
             .and_then(|()| self.routed6_at(link));
         let here = Routed {
-            hook,
+            hook: spot.hook,
+            at: spot.at,
+            vlan: spot.vlan,
             here: fw_route_here {
-                mac,
+                mac: spot.mac,
                 rp_filter: ipv4.clone().unwrap_or(FW_RP_OFF) as u16,
                 port: link.ifindex,
                 families: bit(FW_ROUTES_IPV4, &ipv4) | bit(FW_ROUTES_IPV6, &ipv6),
@@ -190,8 +200,8 @@ impl Engine {
         }
     }
 
-    /// Why a port can have none of either family, or its MAC address.
-    fn nothing_here(&self, link: &Link, port: &Port, hook: RouteHook) -> Result<[u8; 6], String> {
+    /// Where a port's program may be; or why it can have none of either family.
+    fn spot(&self, link: &Link, port: &Port) -> Result<Spot, String> {
         let settings = self.config.port.get(&link.name);
         if settings.is_some_and(|settings| !settings.routes) {
             return Err(format!(
@@ -199,30 +209,47 @@ impl Engine {
                 link.name
             ));
         }
-        let nothing = match hook {
-            RouteHook::Xdp => self.nothing_ahead(link, port),
-            RouteHook::Tc => self.nothing_ahead_in_tc(link, port),
+        let hook = match port.sees_all_in_tc() {
+            true => RouteHook::Tc,
+            false => RouteHook::Xdp,
         };
-        if let Some(why) = nothing {
-            return Err(why);
-        }
+        let (at, vlan) = match (hook, &port.carried) {
+            (RouteHook::Xdp, Some(carried)) => self.ahead_of_vlan(link, port, carried)?,
+            (RouteHook::Xdp, None) => {
+                let nothing = self.nothing_ahead(link, port);
+                nothing.map_or(Ok((link.ifindex, 0)), Err)?
+            }
+            (RouteHook::Tc, _) => {
+                let nothing = self.nothing_ahead_in_tc(link, port);
+                nothing.map_or(Ok((link.ifindex, 0)), Err)?
+            }
+        };
         let untold = self.polled.takers.get(&link.ifindex) == Some(&Err(Untold));
         if untold && self.config.policy.routes.is_none() {
             return Err(format!(
                 "this kernel does not tell who takes its frames ahead of IP; {ANYWAY}"
             ));
         }
-        if self.cores.served(link.ifindex, true) != Served::No {
-            return Err("the engine on cores of its own has some of its frames".into());
-        }
-        if port.is_tapped() || self.is_captured(link.ifindex) {
-            return Err("a capture looks at its frames".into());
-        }
-        if port.is_scrubbed() {
-            return Err("what sets name is dropped there first".into());
+        let below = self.ports.by_index.get(&at).map(|below| (at, below));
+        for (ifindex, port) in [(link.ifindex, port)].into_iter().chain(below) {
+            if self.cores.served(ifindex, true) != Served::No {
+                return Err("the engine on cores of its own has some of its frames".into());
+            }
+            if port.is_tapped() || self.is_captured(ifindex) {
+                return Err("a capture looks at its frames".into());
+            }
+            if port.is_scrubbed() {
+                return Err("what sets name is dropped there first".into());
+            }
         }
         let mac = link.mac.map(|mac| mac.0);
-        mac.ok_or_else(|| "it has no MAC address".into())
+        let mac = mac.ok_or("it has no MAC address")?;
+        Ok(Spot {
+            hook,
+            at,
+            vlan,
+            mac,
+        })
     }
 
     /// Rules and conntrack let all pass that a port hands in.
@@ -307,11 +334,19 @@ impl Engine {
             let itself = port.within == Within::Nothing
                 && link.master.is_none()
                 && !self.cores.serve(link.ifindex);
-            let in_xdp = port.carried.is_none()
-                && port.by_parts.is_none()
+            let (base, vlan) = match &port.carried {
+                Some(carried) => (carried.base, carried.plain_vlan()),
+                None => (link.ifindex, Some(0)),
+            };
+            let on_wire = self.ports.by_index.get(&base);
+            let in_xdp = on_wire
+                .is_some_and(|base| base.within == Within::Nothing && base.without_xdp().is_none())
+                && vlan.is_some()
                 && port.stations_of.is_none()
                 && port.xdp.output
-                && !self.polled.is_watched(link.ifindex);
+                && ![link.ifindex, base]
+                    .iter()
+                    .any(|port| self.polled.is_watched(*port));
             let in_tc = in_tc && port.tc.output && self.unrouted_in_tc(link).is_none();
             port.slot.filter(|_| itself && (in_xdp || in_tc))?;
             let mac = link.mac?.0;
@@ -322,7 +357,15 @@ impl Engine {
                     link.mtu.min(device.filter(|device| device.enabled)?.mtu)
                 }
             };
-            Some((link.ifindex, Exit { mac, mtu, in_xdp }))
+            Some((
+                link.ifindex,
+                Exit {
+                    mac,
+                    mtu,
+                    in_xdp,
+                    vlan: vlan.filter(|_| in_xdp).unwrap_or(0),
+                },
+            ))
         };
         let mut exits = BTreeMap::new();
         exits.extend(self.business().filter_map(exit));

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use freeway_abi::{FW_HOP_TC, FW_ST_ACTIVE, fw_hop};
+use freeway_cmm::Tag;
 use freeway_datapath::RouteTable;
 use freeway_kernel::model::Event;
 use freeway_prefix::{NextHop, Prefix};
 use freeway_routing::{Counts, Exit, Hop, Routing};
 
+use super::super::ports::ETH_P_8021Q;
 use super::family::Sided;
 use super::loader::{Loader, Piece};
 use crate::DaemonError;
@@ -195,6 +197,13 @@ fn record_of<A: Sided>(hop: &Hop<A>, devmap_slot: u32) -> fw_hop {
         },
         ..fw_hop::default()
     };
+    if hop.vlan != 0 {
+        record.tag = Tag {
+            protocol: ETH_P_8021Q,
+            vlan: hop.vlan,
+        }
+        .record();
+    }
     record.l2[..6].copy_from_slice(&hop.dst_mac);
     record.l2[6..12].copy_from_slice(&hop.src_mac);
     record.l2[12..].copy_from_slice(&A::ETHERTYPE);
