@@ -772,7 +772,7 @@ enum fw_route_const {
 	FW_RP_OFF = 0,
 	FW_RP_STRICT = 1,
 	FW_RP_LOOSE = 2,
-	/* fw_hop.status of one that tc alone may send by. */
+	/* fw_hop.status of one that XDP may not send by. */
 	FW_HOP_TC = 4,
 	/* What is known at a port: of itself, and of each 802.1Q VLAN above it, by its number. */
 	FW_ROUTE_VLANS = 4096,
@@ -787,14 +787,15 @@ struct fw_hop {
 	__u16 len_max; /* longest L3 packet */
 	__u32 port;    /* egress ifindex */
 	__u32 devmap_slot;
-	__u32 status; /* FW_ST_ACTIVE, FW_HOP_TC, or 0: nobody's */
+	__u32 status; /* FW_ST_ACTIVE: XDP may send by it; FW_HOP_TC: XDP may not; 0: nobody's */
 	__u32 epoch;  /* of the last confirmation; 0: to be confirmed */
 	__u32 due_tick;
 	__u32 confirmed_tick;
 	__u32 misses; /* packets through the kernel that did not come out, in a row */
 	__u32 leaf;
 	struct fw_tag tag; /* that XDP puts on, for the device below; all 0: none */
-	__u32 unused[3];
+	__u32 tc;          /* non-zero: tc may send by it */
+	__u32 unused[2];
 };
 
 /* The same at all ports. */

@@ -151,7 +151,7 @@ static __always_inline enum fw_routing fw_route_asks(fw_ctx *ctx, __u32 record)
 /* May packets leave by it here, once it is confirmed? */
 static __always_inline int fw_hop_serves(const struct fw_hop *hop)
 {
-	return FW_TARGET_IS_TC ? !!hop->status : hop->status == FW_ST_ACTIVE;
+	return FW_TARGET_IS_TC ? hop->status && hop->tc : hop->status == FW_ST_ACTIVE;
 }
 
 /* Has the kernel not sent a packet by it in this epoch, or is the fast path off? */
@@ -177,7 +177,8 @@ static __always_inline int fw_route_measure(fw_ctx *ctx, const void *data, const
 	p.family = is_ip6 ? FW_AF_INET6 : FW_AF_INET;
 	p.proto = is_ip6 ? ((const struct fw_ip6 *)(data + FW_ETH_LEN))->next_header
 			 : ((const struct fw_ip4 *)(data + FW_ETH_LEN))->proto;
-	if (fw_merged_otherwise(p.proto, gso))
+	/* of UDP nothing tells whether it is merged, or a tunnel of what is merged */
+	if (p.proto != FW_PROTO_TCP)
 		return 0;
 	packet->len_segment = fw_segment_len(data, end, &p, gso);
 	return packet->len_segment > gso && packet->len > packet->len_segment - gso;

@@ -6,6 +6,7 @@
 #include "target/tc.h"
 #include "target/conn.h"
 #include "route_maps.h"
+#include "alive.h"
 #include "asked.h"
 
 /* TCX_NEXT is TC_ACT_UNSPEC: whoever else is on this hook gets the packet. */
@@ -27,10 +28,14 @@ static __always_inline void fw_route_resum(fw_ctx *ctx, __u8 hop_limit)
 			fw_csum_fold(fw_csum_diff(fw_htons(hop_limit), fw_htons(hop_limit - 1))));
 }
 
-/* The kernel is given the packet under a token; without room for one it goes there all the same. */
+/* The kernel is given the packet under a token, if there is one. */
 static __always_inline enum fw_routing fw_route_ask(fw_ctx *ctx, __u32 record)
 {
-	ctx->tc_index = fw_asked_note(ctx, record, 1);
+	__u32 token = fw_ctl.learn ? fw_asked_note(ctx, record, 1) : 0;
+
+	if (!token)
+		return FW_ROUTING_NOT;
+	ctx->tc_index = token;
 	return FW_ROUTING_ASKS;
 }
 
@@ -53,7 +58,8 @@ int freeway_route_tc(struct __sk_buff *ctx)
 	if (routing == FW_ROUTING_ASKS)
 		return FW_NEXT;
 	bpf_tail_call(ctx, &fw_route_next, 0);
-	/* the daemon has gone, and the kernel has emptied the map */
+	/* the daemon has gone, and the kernel has emptied the map; a clsact filter stays */
+	fw_daemon_lives(fw_now());
 	return FW_NEXT;
 }
 

@@ -5,6 +5,7 @@
 #include "target/conn_read.h"
 #include "pipeline.h"
 #include "note.h"
+#include "alive.h"
 #include "answered.h"
 #include "learn.h"
 #include "session.h"
@@ -91,21 +92,6 @@ __noinline __u32 fw_token(struct __sk_buff *ctx, int tc_alone)
 static __noinline __u32 fw_asked_token(struct __sk_buff *ctx, __u32 record)
 {
 	return fw_asked_note(ctx, record, 0);
-}
-
-/*
- * Ticks wrap: weeks after the daemon died its deadline would lie ahead again, and what the fast
- * path knew then would come to life. It is kept behind, here, where what the kernel has passes.
- */
-static __always_inline int fw_daemon_lives(__u32 now)
-{
-	__u32 deadline = fw_ctl.deadline_tick;
-
-	if (!fw_reached(now, deadline))
-		return 1;
-	if (now - deadline > 1U << 30)
-		__sync_val_compare_and_swap(&fw_ctl.deadline_tick, deadline, now - (1U << 29));
-	return 0;
 }
 
 static __always_inline int fw_ingress(struct __sk_buff *ctx, const int without_xdp)

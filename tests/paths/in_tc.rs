@@ -50,6 +50,25 @@ fn sources_and_ttls_are_judged_in_tc_as_the_kernel_judges_them() {
     sources_and_ttls_are_judged(in_tc);
 }
 
+/// Without it the kernel leaves a packet's priority as it is.
+#[test]
+fn a_kernel_that_gives_no_classes_keeps_ipv4_from_tc() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    let router = in_tc_at_lan0(&lab);
+    wait(&router, "prefix paths", active);
+    let classes = |value: &str| {
+        let name = "net/ipv4/ip_forward_update_priority";
+        lab.router().sysctl(name, value).unwrap();
+    };
+    classes("0");
+    let routes = wait_for_reason(&router, "ipv4", "ip_forward_update_priority is not 1");
+    assert!(kept_at(&routes, "lan0").starts_with("IPv4: "), "{routes}");
+    assert!(!kept_at(&routes, "wan0").contains("priority"), "{routes}");
+    classes("1");
+    wait(&router, "prefix paths again", active);
+}
+
 /// With which classes and lengths packets leave is the kernel's own choice as well.
 #[test]
 fn what_leaves_in_tc_goes_through_the_qdisc_in_its_class() {

@@ -293,6 +293,15 @@ impl RouteTable {
         Ok(prog)
     }
 
+    /// Nothing leaves by prefixes at a port, even if its program cannot be taken off.
+    pub fn silence(&mut self, hook: RouteHook, ifindex: u32) {
+        let ahead = RouteHook::ALL.into_iter().zip(&mut self.ahead);
+        for (_, ahead) in ahead.filter(|(of, _)| *of == hook) {
+            let owns = ahead.owns_mut().filter(|(port, _)| *port == ifindex);
+            owns.for_each(|(_, own)| own.write(&RoutedHere::new()));
+        }
+    }
+
     /// Programs stay at those ports alone that are `kept`.
     pub fn retain(&mut self, kept: impl Fn(RouteHook, u32) -> bool) {
         for (hook, ahead) in RouteHook::ALL.into_iter().zip(&mut self.ahead) {

@@ -31,6 +31,8 @@ pub struct Hop<A> {
     pub len_max: u16,
     /// As [`Exit::in_xdp`](crate::Exit::in_xdp).
     pub in_xdp: bool,
+    /// As [`Exit::in_tc`](crate::Exit::in_tc).
+    pub in_tc: bool,
     /// As [`Exit::vlan`](crate::Exit::vlan).
     pub vlan: u16,
 }
@@ -65,6 +67,7 @@ impl<A: Ip> Target<A> {
                 mtu => len_max.min(mtu),
             },
             in_xdp: port.in_xdp,
+            in_tc: port.in_tc,
             vlan: port.vlan,
         })
     }

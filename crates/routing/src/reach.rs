@@ -15,6 +15,8 @@ pub struct Exit {
     pub mtu: u32,
     /// XDP may send there; otherwise tc alone may.
     pub in_xdp: bool,
+    /// tc may.
+    pub in_tc: bool,
     /// The 802.1Q VLAN whose tag XDP puts on; 0: none.
     pub vlan: u16,
 }

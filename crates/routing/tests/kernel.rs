@@ -221,6 +221,7 @@ impl<A: Ip> World<A> {
                         mac,
                         mtu: link.mtu,
                         in_xdp: true,
+                        in_tc: true,
                         vlan: 0,
                     },
                 ))

@@ -43,12 +43,12 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// The VLAN, where its frames have one 802.1Q tag and nothing else around them, for XDP.
+    /// The VLAN, where its frames have one 802.1Q tag and nothing else around them, for XDP; 0 is none here.
     pub(super) fn plain_vlan(&self) -> Option<u16> {
         let mut tags = self.framing.tags.iter().filter(|tag| tag.protocol != 0);
         let tag = tags.next().filter(|tag| tag.protocol == ETH_P_8021Q)?;
         let plain = tags.next().is_none() && self.framing.session.is_none() && !self.by_engine;
-        plain.then_some(tag.vlan)
+        (plain && tag.vlan != 0).then_some(tag.vlan)
     }
 
     fn record(&self) -> fw_framing {

@@ -114,6 +114,7 @@ impl Kernel {
                     mac,
                     mtu: MTU,
                     in_xdp: true,
+                    in_tc: true,
                     vlan: 0,
                 },
             )
@@ -306,6 +307,7 @@ impl Kernel {
             src_mac: port.mac,
             len_max: route.mtu.unwrap_or(65535).min(port.mtu) as u16,
             in_xdp: true,
+            in_tc: true,
             vlan: 0,
         })
     }

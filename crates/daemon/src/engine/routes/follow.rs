@@ -179,6 +179,7 @@ impl Engine {
             let program = programs.get(ifindex);
             let hook = program.map(|(hook, _)| *hook);
             if let Some(other) = port.routed().filter(|there| Some(*there) != hook) {
+                table.data.silence(other, *ifindex);
                 let plain = plain(other).map_err(|error| error.to_string());
                 if let Err(error) = plain.and_then(|plain| port.unroute(plain.as_fd())) {
                     tracing::warn!(port = port.name, "{error}");

@@ -175,6 +175,7 @@ impl Engine {
         let [passage4, passage6] = passages;
         let ipv4 = reasons.ipv4.clone().map_or(Ok(()), Err);
         let ipv4 = ipv4
+            .and_then(|()| self.classes_at(spot.hook))
             .and_then(|()| self.passes_rules(Family::Ipv4, passage4))
             .and_then(|()| self.rp_filter_at(link));
         let ipv6 = reasons.ipv6.clone().map_or(Ok(()), Err);
@@ -250,6 +251,14 @@ impl Engine {
             vlan,
             mac,
         })
+    }
+
+    /// In tc IPv4 packets have the priority that the kernel gives them by their TOS.
+    fn classes_at(&self, hook: RouteHook) -> Result<(), String> {
+        match hook == RouteHook::Xdp || self.polled.sysctls.ip_forward_update_priority == Some(1) {
+            true => Ok(()),
+            false => Err("net.ipv4.ip_forward_update_priority is not 1".into()),
+        }
     }
 
     /// Rules and conntrack let all pass that a port hands in.
@@ -363,6 +372,7 @@ impl Engine {
                     mac,
                     mtu,
                     in_xdp,
+                    in_tc,
                     vlan: vlan.filter(|_| in_xdp).unwrap_or(0),
                 },
             ))
