@@ -126,11 +126,14 @@ fn what_leaves_in_tc_goes_through_the_qdisc_in_its_class() {
         let pairs = after.iter().zip(before);
         pairs.map(|(after, before)| after - before).collect()
     };
-    let before = routed(&router);
-    let by_routes = sent();
-    let fast = routed(&router) - before;
-    println!("{by_routes:?}, {fast} by prefixes");
-    assert!(fast > 200, "{fast}");
+    // a daemon that is held up has the kernel take over
+    let by_routes = until("most leave by prefixes", PATIENCE, || {
+        let before = routed(&router);
+        let by_routes = sent();
+        let fast = routed(&router) - before;
+        println!("{by_routes:?}, {fast} by prefixes");
+        (fast > 200).then_some(by_routes)
+    });
     assert!(router.run(&["off"]).status.success());
     let by_kernel = sent();
     // ARP may be among them

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 /// The ports are no wires: frames come merged, and with checksums to be finished by a network card.
-const NO_WIRES: &str = "[port.lan0]\n\n[port.wan0]\n";
+const NO_WIRES: &str = "[port.lan0]\nroutes = false\n\n[port.wan0]\nroutes = false\n";
 
 fn send(ends: &(UdpSocket, UdpSocket), datagrams: u64) {
     path::send(ends, address(SERVER), datagrams);

@@ -83,17 +83,20 @@ fn leave_with_their_tags(lab: &Lab, router: &Router, path: &str) {
     for (of_vlan, to_vlan) in all_kinds() {
         let frames = frames(of_vlan, to_vlan);
         confirm(lab, router, &frames);
-        let (before, tagged) = (routed(router), received(lab));
-        let by_routes = left(lab, &frames);
-        let (fast, tagged) = (routed(router) - before, received(lab) - tagged);
-        println!("of a VLAN: {of_vlan}, to one: {to_vlan}: {fast} by prefixes");
-        assert!(fast > u64::from(FRAMES) / 2, "{fast}");
-        // multicast of the router's own may be among them
-        let wanted = if to_vlan { u64::from(FRAMES) } else { 0 };
-        assert!(
-            (wanted..wanted + 10).contains(&tagged),
-            "{tagged} with a tag"
-        );
+        // a daemon that is held up has the kernel take over
+        let by_routes = until("most leave by prefixes", PATIENCE, || {
+            let (before, tagged) = (routed(router), received(lab));
+            let by_routes = left(lab, &frames);
+            let (fast, tagged) = (routed(router) - before, received(lab) - tagged);
+            println!("of a VLAN: {of_vlan}, to one: {to_vlan}: {fast} by prefixes, {tagged} tagged");
+            // multicast of the router's own may be among them
+            let wanted = if to_vlan { u64::from(FRAMES) } else { 0 };
+            assert!(
+                (wanted..wanted + u64::from(FRAMES) / 2).contains(&tagged),
+                "{tagged} with a tag"
+            );
+            (fast > u64::from(FRAMES) / 2).then_some(by_routes)
+        });
         assert!(router.run(&["off"]).status.success());
         assert_eq!(by_routes, left(lab, &frames), "{of_vlan} {to_vlan}");
         assert_eq!(by_routes.values().sum::<usize>(), frames.len());
