@@ -88,7 +88,9 @@ fn leave_with_their_tags(lab: &Lab, router: &Router, path: &str) {
             let (before, tagged) = (routed(router), received(lab));
             let by_routes = left(lab, &frames);
             let (fast, tagged) = (routed(router) - before, received(lab) - tagged);
-            println!("of a VLAN: {of_vlan}, to one: {to_vlan}: {fast} by prefixes, {tagged} tagged");
+            println!(
+                "of a VLAN: {of_vlan}, to one: {to_vlan}: {fast} by prefixes, {tagged} tagged"
+            );
             // multicast of the router's own may be among them
             let wanted = if to_vlan { u64::from(FRAMES) } else { 0 };
             assert!(
