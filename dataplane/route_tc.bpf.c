@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The same in tc, at a port without XDP: ahead of the fast path, through the qdisc of the port
- * where it leaves. Frames may be merged.
+ * Prefix paths in tc, at a port without XDP: ahead of the fast path, and through the qdisc of the
+ * port where a packet leaves. Frames may be merged.
  */
 #include "target/tc.h"
 #include "target/conn.h"
@@ -47,8 +47,7 @@ int freeway_route_tc(struct __sk_buff *ctx)
 	const struct fw_hop *hop = NULL;
 	enum fw_routing routing = FW_ROUTING_NOT;
 
-	/* what somebody has marked or classified is the kernel's, and what a port below has noted
-	 */
+	/* what somebody has marked is the kernel's, and what was noted at a device below */
 	if (!ctx->vlan_present && !ctx->mark && !ctx->tc_index) {
 		fw_pull(ctx);
 		routing = fw_route(ctx, &fw_route_here[0], 0, &hop);

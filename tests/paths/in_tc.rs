@@ -94,9 +94,8 @@ fn what_leaves_in_tc_goes_through_the_qdisc_in_its_class() {
             left(&lab, &frames);
             let routes = router.json(&["routes"]);
             let mut hops = routes["next_hops"].as_array().unwrap().iter();
-            let mut leads = hops.by_ref().filter(|hop| hop["port"] == "wan0");
-            leads
-                .any(|hop| hop["path"] == path && hop["state"] == "confirmed")
+            let wanted = ["wan0", path, "confirmed"];
+            hops.any(|hop| ["port", "path", "state"].map(|key| &hop[key]) == wanted)
                 .then_some(())
         });
     };
@@ -159,22 +158,20 @@ fn merged_frames_leave_in_tc_as_the_kernel_sends_them() {
     let to = address("198.51.100.2:5001");
     let listener = listen(lab.server(), to);
     let mut ends = pair((lab.client(), address("192.0.2.2:40001")), to, &listener);
-    let exchange = |ends: &mut _| exchange_blocks(ends, 64);
-    until("merged frames leave by prefixes", PATIENCE, || {
-        let before = routed(&router);
-        exchange(&mut ends);
-        (routed(&router) > before + 1000).then_some(())
-    });
+    let mut leave_by_prefixes = |what: &str| {
+        until(what, PATIENCE, || {
+            let before = routed(&router);
+            exchange_blocks(&mut ends, 64);
+            (routed(&router) > before + 1000).then_some(())
+        });
+    };
+    leave_by_prefixes("merged frames");
     // nothing of it was ever a flow
     assert_eq!(router.flows("").len(), 0);
     // segments that are too long are the kernel's, which says so
     let route = "198.51.100.0/24 dev wan0 proto kernel scope link src 198.51.100.1";
     ip(&lab, &format!("route change {route} mtu 1200"));
-    until("shorter segments leave by prefixes", PATIENCE, || {
-        let before = routed(&router);
-        exchange(&mut ends);
-        (routed(&router) > before + 1000).then_some(())
-    });
+    leave_by_prefixes("shorter segments");
     let routes = router.json(&["routes"]);
     assert_eq!(routes["contradicted"], 0, "{routes}");
     assert!(routes["confirmed"].as_u64().unwrap() > 0, "{routes}");

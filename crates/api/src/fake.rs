@@ -249,7 +249,7 @@ pub fn drops() -> Drops {
         }],
         ports_kept: vec![KeptPort {
             port: "ppp0".into(),
-            reason: "its packets have no Ethernet header".into(),
+            reason: "XDP does not run at the port itself".into(),
         }],
         limits: vec![DropsByLimit {
             number: 1,
@@ -266,7 +266,7 @@ pub fn drops() -> Drops {
             }],
             ports_kept: vec![KeptPort {
                 port: "ppp0".into(),
-                reason: "its packets have no Ethernet header".into(),
+                reason: "XDP does not run at the port itself".into(),
             }],
             forgotten: 7,
         }],

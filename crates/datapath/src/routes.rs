@@ -272,11 +272,7 @@ impl RouteTable {
         heres: &RoutedHere,
         next: BorrowedFd<'_>,
     ) -> Result<&OwnedFd, DatapathError> {
-        let [xdp, tc] = &mut self.ahead;
-        let ahead = match hook {
-            RouteHook::Xdp => xdp,
-            RouteHook::Tc => tc,
-        };
+        let ahead = &mut self.ahead[hook as usize];
         let elements = match hook {
             RouteHook::Xdp => FW_ROUTE_VLANS,
             RouteHook::Tc => 1,
@@ -295,11 +291,9 @@ impl RouteTable {
 
     /// Nothing leaves by prefixes at a port, even if its program cannot be taken off.
     pub fn silence(&mut self, hook: RouteHook, ifindex: u32) {
-        let ahead = RouteHook::ALL.into_iter().zip(&mut self.ahead);
-        for (_, ahead) in ahead.filter(|(of, _)| *of == hook) {
-            let owns = ahead.owns_mut().filter(|(port, _)| *port == ifindex);
-            owns.for_each(|(_, own)| own.write(&RoutedHere::new()));
-        }
+        let owns = self.ahead[hook as usize].owns_mut();
+        let at_port = owns.filter(|(port, _)| *port == ifindex);
+        at_port.for_each(|(_, own)| own.write(&RoutedHere::new()));
     }
 
     /// Programs stay at those ports alone that are `kept`.

@@ -85,17 +85,12 @@ impl Routes {
 
     /// How what a port hands in passes the ruleset, if that can be read.
     fn passages(&mut self, at: Entrance) -> Option<&[Passage; 2]> {
-        use std::collections::btree_map::Entry;
         let rules = self.rules.as_ref()?;
-        Some(match self.passages.entry(at) {
-            Entry::Occupied(there) => there.into_mut(),
-            Entry::Vacant(new) => {
-                let at = new.key();
-                let of = |ip| passage(rules, ip, at.ifindex, &at.port, at.below.as_deref());
-                let passages = [of(Family::Ipv4), of(Family::Ipv6)];
-                new.insert(passages)
-            }
-        })
+        let judge = |at: &Entrance| {
+            let of = |ip| passage(rules, ip, at.ifindex, &at.port, at.below.as_deref());
+            [of(Family::Ipv4), of(Family::Ipv6)]
+        };
+        Some(self.passages.entry(at).or_insert_with_key(judge))
     }
 
     /// Some port has prefix paths of a family.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where something may be done ahead of the fast path: XDP drops, XDP or tc forward by prefixes.
 
+use freeway_cmm::Fitness;
 use freeway_kernel::model::{Framing, Link};
 
 use super::super::Engine;
@@ -10,21 +11,19 @@ use super::{Carried, Port, Within};
 /// Devices, beside network cards, that packets come in at and leave by as they are.
 const PLAIN: [&str; 4] = ["veth", "vlan", "bond", "tun"];
 
+/// Why what comes in at a port is not a path's to take.
+fn unfit(port: &Port, path: Fitness, name: &str) -> Option<String> {
+    let first = || port.reasons.first().cloned();
+    (!path.input).then(|| first().unwrap_or_else(|| format!("it is not fit for {name}")))
+}
+
 impl Engine {
     /// Why XDP may not, at a port.
     pub(in crate::engine) fn nothing_ahead(&self, link: &Link, port: &Port) -> Option<String> {
-        let piece = self.piece(link, port);
-        if piece.is_some() {
-            return piece;
-        }
-        if let Some(none) = port.without_xdp() {
-            return Some(none);
-        }
-        if !port.xdp.input {
-            let unfit = port.reasons.first().cloned();
-            return Some(unfit.unwrap_or_else(|| "it is not fit for XDP".into()));
-        }
-        self.taken(link)
+        self.piece(link, port)
+            .or_else(|| port.without_xdp())
+            .or_else(|| unfit(port, port.xdp, "XDP"))
+            .or_else(|| self.taken(link))
     }
 
     /// Why XDP may not do so for a VLAN, at the device below; or which that is, and the VLAN's number.
@@ -39,23 +38,21 @@ impl Engine {
         let below = self.mirror.links().get(&carried.base);
         let below = below.zip(self.ports.by_index.get(&carried.base));
         let (below, port_below) = below.ok_or("the device below is no port")?;
+        let waits = || {
+            let words = "its tc programs are about to be replaced";
+            port_below.sees_all_in_tc().then(|| words.into())
+        };
         let of_below = self
             .piece(below, port_below)
             .or_else(|| port_below.without_xdp())
-            .or_else(|| {
-                let waits = "its tc programs are about to be replaced";
-                port_below.sees_all_in_tc().then(|| waits.into())
-            })
-            .or_else(|| self.taken(below));
-        if let Some(why) = of_below {
-            return Err(format!("{}: {why}", below.name));
-        }
-        if !port.xdp.input {
-            let unfit = port.reasons.first().cloned();
-            return Err(unfit.unwrap_or_else(|| "it is not fit for XDP".into()));
-        }
-        let own = self.piece(link, port).or_else(|| self.taken(link));
-        own.map_or(Ok((below.ifindex, vlan)), Err)
+            .or_else(waits)
+            .or_else(|| self.taken(below))
+            .map(|why| format!("{}: {why}", below.name));
+        let nothing = of_below
+            .or_else(|| unfit(port, port.xdp, "XDP"))
+            .or_else(|| self.piece(link, port))
+            .or_else(|| self.taken(link));
+        nothing.map_or(Ok((below.ifindex, vlan)), Err)
     }
 
     /// Why tc may not, at a port without XDP.
@@ -64,18 +61,10 @@ impl Engine {
         link: &Link,
         port: &Port,
     ) -> Option<String> {
-        let piece = self.piece(link, port);
-        if piece.is_some() {
-            return piece;
-        }
-        if let Some(none) = self.unrouted_in_tc(link) {
-            return Some(none);
-        }
-        if !port.tc.input {
-            let unfit = port.reasons.first().cloned();
-            return Some(unfit.unwrap_or_else(|| "it is not fit for tc".into()));
-        }
-        self.taken(link)
+        self.piece(link, port)
+            .or_else(|| self.unrouted_in_tc(link))
+            .or_else(|| unfit(port, port.tc, "tc"))
+            .or_else(|| self.taken(link))
     }
 
     /// Why packets do not leave by prefixes in tc at such a link, coming in or leaving.

@@ -47,14 +47,6 @@ fn is_ordinary(rule: &Rule) -> bool {
     ordinary(rule.family).contains(&(rule.priority, rule.table)) && *rule == plain
 }
 
-/// Where packets of a port would leave by prefixes, and its MAC address.
-struct Spot {
-    hook: RouteHook,
-    at: u32,
-    vlan: u16,
-    mac: [u8; 6],
-}
-
 /// A port at which packets leave by prefixes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Routed {
@@ -168,41 +160,32 @@ impl Engine {
         if let Some(reason) = reasons.of_both() {
             return (None, Some(reason.clone()));
         }
-        let spot = match self.spot(link, port) {
-            Ok(spot) => spot,
+        let mut routed = match self.place_of(link, port) {
+            Ok(routed) => routed,
             Err(reason) => return (None, Some(reason)),
         };
         let [passage4, passage6] = passages;
         let ipv4 = reasons.ipv4.clone().map_or(Ok(()), Err);
         let ipv4 = ipv4
-            .and_then(|()| self.classes_at(spot.hook))
+            .and_then(|()| self.classes_at(routed.hook))
             .and_then(|()| self.passes_rules(Family::Ipv4, passage4))
             .and_then(|()| self.rp_filter_at(link));
         let ipv6 = reasons.ipv6.clone().map_or(Ok(()), Err);
         let ipv6 = ipv6
             .and_then(|()| self.passes_rules(Family::Ipv6, passage6))
             .and_then(|()| self.routed6_at(link));
-        let here = Routed {
-            hook: spot.hook,
-            at: spot.at,
-            vlan: spot.vlan,
-            here: fw_route_here {
-                mac: spot.mac,
-                rp_filter: ipv4.clone().unwrap_or(FW_RP_OFF) as u16,
-                port: link.ifindex,
-                families: bit(FW_ROUTES_IPV4, &ipv4) | bit(FW_ROUTES_IPV6, &ipv6),
-            },
-        };
+        routed.here.rp_filter = ipv4.clone().unwrap_or(FW_RP_OFF) as u16;
+        routed.here.families = bit(FW_ROUTES_IPV4, &ipv4) | bit(FW_ROUTES_IPV6, &ipv6);
         match (ipv4, ipv6) {
-            (Ok(_), Ok(())) => (Some(here), None),
-            (Err(ipv4), Ok(())) => (Some(here), Some(format!("IPv4: {ipv4}"))),
-            (Ok(_), Err(ipv6)) => (Some(here), Some(format!("IPv6: {ipv6}"))),
+            (Ok(_), Ok(())) => (Some(routed), None),
+            (Err(ipv4), Ok(())) => (Some(routed), Some(format!("IPv4: {ipv4}"))),
+            (Ok(_), Err(ipv6)) => (Some(routed), Some(format!("IPv6: {ipv6}"))),
             (Err(ipv4), Err(ipv6)) => (None, Some(format!("IPv4: {ipv4}; IPv6: {ipv6}"))),
         }
     }
 
-    /// Where a port's program may be; or why it can have none of either family.
-    fn spot(&self, link: &Link, port: &Port) -> Result<Spot, String> {
+    /// Where a port's program may be, of no family yet; or why it can have none.
+    fn place_of(&self, link: &Link, port: &Port) -> Result<Routed, String> {
         let settings = self.config.port.get(&link.name);
         if settings.is_some_and(|settings| !settings.routes) {
             return Err(format!(
@@ -214,16 +197,11 @@ impl Engine {
             true => RouteHook::Tc,
             false => RouteHook::Xdp,
         };
+        let itself = |nothing: Option<String>| nothing.map_or(Ok((link.ifindex, 0)), Err);
         let (at, vlan) = match (hook, &port.carried) {
             (RouteHook::Xdp, Some(carried)) => self.ahead_of_vlan(link, port, carried)?,
-            (RouteHook::Xdp, None) => {
-                let nothing = self.nothing_ahead(link, port);
-                nothing.map_or(Ok((link.ifindex, 0)), Err)?
-            }
-            (RouteHook::Tc, _) => {
-                let nothing = self.nothing_ahead_in_tc(link, port);
-                nothing.map_or(Ok((link.ifindex, 0)), Err)?
-            }
+            (RouteHook::Xdp, None) => itself(self.nothing_ahead(link, port))?,
+            (RouteHook::Tc, _) => itself(self.nothing_ahead_in_tc(link, port))?,
         };
         let untold = self.polled.takers.get(&link.ifindex) == Some(&Err(Untold));
         if untold && self.config.policy.routes.is_none() {
@@ -245,11 +223,15 @@ impl Engine {
         }
         let mac = link.mac.map(|mac| mac.0);
         let mac = mac.ok_or("it has no MAC address")?;
-        Ok(Spot {
+        Ok(Routed {
             hook,
             at,
             vlan,
-            mac,
+            here: fw_route_here {
+                mac,
+                port: link.ifindex,
+                ..fw_route_here::default()
+            },
         })
     }
 
