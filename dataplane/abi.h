@@ -776,6 +776,10 @@ enum fw_route_const {
 	FW_HOP_TC = 4,
 	/* What is known at a port: of itself, and of each 802.1Q VLAN above it, by its number. */
 	FW_ROUTE_VLANS = 4096,
+	/* Ports of the engine and VLANs at them are half as many at most. */
+	FW_ROUTE_ATS = 1024,
+	/* A VLAN's is looked for so many places, times its number, after its port's own. */
+	FW_ROUTE_AT_STEP = 61,
 	/* Families, as bits. */
 	FW_ROUTES_IPV4 = 1,
 	FW_ROUTES_IPV6 = 2,
@@ -793,15 +797,18 @@ struct fw_hop {
 	__u32 confirmed_tick;
 	__u32 misses; /* packets through the kernel that did not come out, in a row */
 	__u32 leaf;
-	struct fw_tag tag; /* that XDP puts on, for the device below; all 0: none */
+	struct fw_tag tag; /* that XDP and the engine put on, for the device below; all 0: none */
 	__u32 tc;          /* non-zero: tc may send by it */
-	__u32 unused[2];
+	__u32 engine;      /* non-zero: the engine may */
+	__u32 wanted;      /* the engine has given the kernel a packet of it: tc is to ask by one */
 };
 
 /* The same at all ports. */
 struct fw_routes {
 	__u32 valid; /* FW_ROUTES_*: everything else is the kernel's */
-	__u32 pad;
+	/* Rises ahead of each use of what was in use before: to who looks things up without RCU it tells
+	   that what it has read may be something else. */
+	__u32 changes;
 	__u32 due_tick[FW_ROUTE_BLOCKS];
 	/* IPv4 addresses that the kernel refuses as sources: a set bit is perhaps one. */
 	__u32 own[(1 << FW_OWN_BITS) / 32];
@@ -816,7 +823,15 @@ struct fw_route_here {
 	__u32 families; /* FW_ROUTES_* */
 };
 
-/* By CPU and leaf. */
+/* Where the engine is to know of a port, which comes in at a TAP of its own: by open addressing. */
+struct fw_route_at {
+	__u32 base; /* ifindex of the TAP; 0: none */
+	__u32 vlan; /* 802.1Q; 0: the TAP itself */
+	struct fw_route_here here;
+	__u32 unused[2];
+};
+
+/* By CPU, then by the engine's worker; and leaf. */
 struct fw_route_count {
 	__u64 packets;
 	__u64 bytes; /* of their frames, as sent, without FCS */
@@ -1203,6 +1218,7 @@ FW_ABI_SIZE(fw_ratelimit_config, 32);
 FW_ABI_SIZE(fw_hop, 64);
 FW_ABI_SIZE(fw_routes, 35336);
 FW_ABI_SIZE(fw_route_here, 16);
+FW_ABI_SIZE(fw_route_at, 32);
 FW_ABI_SIZE(fw_route_count, 16);
 FW_ABI_SIZE(fw_route_config, 8);
 FW_ABI_SIZE(fw_route_hint, 8);

@@ -109,15 +109,36 @@ static __always_inline __u32 fw_prefix4_divided(const struct fw_prefix4 *table, 
 	return ((const __u16 *)fw_p4_at(table, chunk + node->leaves))[rank];
 }
 
+/* The word at which the chunk of an address begins. */
+static __always_inline __u32 fw_prefix4_chunk(const struct fw_prefix4 *table, __u32 address)
+{
+	__u32 root = *(const volatile __u32 *)&table->generation + (address >> FW_P4_CHUNK_BITS);
+
+	return *(const volatile __u32 *)&table->root[root & (2 * FW_P4_CHUNKS - 1)];
+}
+
+/* Where a chunk says at which of its words the record of an address begins. */
+static __always_inline const __u16 *fw_prefix4_index(const struct fw_prefix4 *table, __u32 chunk,
+						     __u32 address)
+{
+	const __u16 *index = (const __u16 *)fw_p4_at(table, chunk);
+
+	return index + ((address >> FW_P4_RECORD_BITS) & (FW_P4_RECORDS - 1));
+}
+
+static __always_inline const __u16 *fw_prefix4_record(const struct fw_prefix4 *table, __u32 chunk,
+						      __u32 at)
+{
+	/* 16 bits: within what is beyond the last chunk's beginning */
+	return (const __u16 *)fw_p4_at(table, chunk) + 4 * at;
+}
+
 /* The next hop of an address, or 0. */
 static __always_inline __u32 fw_prefix4_lookup(const struct fw_prefix4 *table, __u32 address)
 {
-	__u32 root = *(const volatile __u32 *)&table->generation + (address >> FW_P4_CHUNK_BITS);
-	__u32 chunk = *(const volatile __u32 *)&table->root[root & (2 * FW_P4_CHUNKS - 1)];
-	const __u16 *index = (const __u16 *)fw_p4_at(table, chunk);
-	__u32 at = index[(address >> FW_P4_RECORD_BITS) & (FW_P4_RECORDS - 1)];
-	/* 16 bits: within what is beyond the last chunk's beginning */
-	const __u16 *record = index + 4 * at;
+	__u32 chunk = fw_prefix4_chunk(table, address);
+	const __u16 *record =
+		fw_prefix4_record(table, chunk, *fw_prefix4_index(table, chunk, address));
 	__u32 group = record[(address >> 11) & (FW_P4_GROUPS - 1)];
 	__u32 within = (group & FW_P4_GROUP_BITS) | ((address >> 8) & 7);
 	__u32 rank, leaf;

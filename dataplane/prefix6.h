@@ -105,12 +105,19 @@ static __always_inline __u32 fw_p6_value(const struct fw_prefix6 *table, __u32 b
 	return *fw_p6_before(table, begin, node * FW_P6_KEYS + rank);
 }
 
+/* The root's word of an address. */
+static __always_inline __u32 fw_prefix6_root(const struct fw_prefix6 *table, __u64 high)
+{
+	__u32 root = *(const volatile __u32 *)&table->generation + (__u32)(high >> 48);
+
+	return *(const volatile __u32 *)&table->root[root & (2 * FW_P6_CHUNKS - 1)];
+}
+
 /* The next hop of an address, by its first and last 64 bits, or 0. */
 static __always_inline __u32 fw_prefix6_lookup(const struct fw_prefix6 *table, __u64 high,
 					       __u64 low)
 {
-	__u32 root = *(const volatile __u32 *)&table->generation + (__u32)(high >> 48);
-	__u32 value = *(const volatile __u32 *)&table->root[root & (2 * FW_P6_CHUNKS - 1)];
+	__u32 value = fw_prefix6_root(table, high);
 	__u32 begin = value & ~FW_P6_DEPTH_MASK;
 
 	if (!(value & FW_P6_DEPTH_MASK))

@@ -35,10 +35,30 @@ static __always_inline enum fw_routing fw_route_ask(fw_ctx *ctx, __u32 record)
 	return FW_ROUTING_ASKS;
 }
 
+/* May packets leave by it here, once it is confirmed? */
+static __always_inline int fw_hop_serves(const struct fw_hop *hop)
+{
+	return hop->status == FW_ST_ACTIVE;
+}
+
+/* Has the kernel not sent a packet by it in this epoch, or is the fast path off? */
+static __always_inline int fw_hop_waits(const struct fw_hop *hop)
+{
+	const fw_u64_any *on = (const void *)&fw_ctl.on, *status = (const void *)&hop->status;
+
+	/* one comparison tells both of what serves */
+	return !!(*status ^ *on);
+}
+
+static __always_inline __u32 fw_exit_of(const struct fw_hop *hop)
+{
+	return hop->devmap_slot;
+}
+
 #include "route.h"
 
 /* Of a frame that comes in with a tag the VLAN decides, as that of the device that takes it off. */
-static __always_inline enum fw_routing fw_route_tagged(fw_ctx *ctx, const struct fw_hop **hop)
+static __always_inline enum fw_routing fw_route_tagged(fw_ctx *ctx, __u32 *slot)
 {
 	const fw_u16_any *tci_be = fw_data(ctx) + FW_ETH_LEN;
 	__u32 vlan;
@@ -53,22 +73,22 @@ static __always_inline enum fw_routing fw_route_tagged(fw_ctx *ctx, const struct
 	/* priority alone is no VLAN */
 	if (!vlan || !fw_route_here[vlan].families)
 		return FW_ROUTING_NOT;
-	return fw_route(ctx, &fw_route_here[vlan], FW_TAG_LEN, hop);
+	return fw_route(ctx, &fw_route_here[vlan], FW_TAG_LEN, slot);
 }
 
 SEC("xdp")
 int freeway_route(struct xdp_md *ctx)
 {
 	const fw_u16_any *type_be = fw_data(ctx) + FW_ETH_MAC2;
-	const struct fw_hop *hop = NULL;
 	enum fw_routing routing = FW_ROUTING_NOT;
+	__u32 slot = 0;
 
 	if ((const void *)(type_be + 1) <= fw_data_end(ctx) && *type_be == fw_htons(FW_ETH_8021Q))
-		routing = fw_route_tagged(ctx, &hop);
+		routing = fw_route_tagged(ctx, &slot);
 	else if (fw_likely(fw_route_here[0].families))
-		routing = fw_route(ctx, &fw_route_here[0], 0, &hop);
-	if (fw_likely(routing == FW_ROUTING_SENDS && hop))
-		return bpf_redirect_map(&fw_ports, hop->devmap_slot, XDP_PASS);
+		routing = fw_route(ctx, &fw_route_here[0], 0, &slot);
+	if (fw_likely(routing == FW_ROUTING_SENDS))
+		return bpf_redirect_map(&fw_ports, slot, XDP_PASS);
 	if (routing == FW_ROUTING_ASKS)
 		return XDP_PASS;
 	if (fw_unlikely(routing == FW_ROUTING_LOST))

@@ -4,8 +4,8 @@
  * if the kernel has lately sent another one by that next hop. The daemon has seen to it that at
  * this port nothing but the destination decides. Anything else goes on to the fast path.
  *
- * The target says how the kernel is asked, and what of a packet is not in its octets:
- * route.bpf.c, route_tc.bpf.c.
+ * The target says by which next hops it sends and how the kernel is asked, and what of a packet is
+ * not in its octets: route.bpf.c, route_tc.bpf.c, engine/routes.h.
  */
 #ifndef FW_ROUTE_H
 #define FW_ROUTE_H
@@ -14,7 +14,7 @@
 #include "csum.h"
 #include "framing.h"
 #include "parse.h"
-#include "route_maps.h"
+#include "routing.h"
 
 /* What decides on a packet. */
 struct fw_routed {
@@ -31,7 +31,8 @@ static __always_inline int fw_source_refused4(__u32 saddr_be)
 	__u32 block = fw_ntohl(saddr_be) >> 24;
 
 	/* 0/8, multicast, class E and broadcast; loopback */
-	return block - 1 > 222 || block == 127 || (fw_routes.own[bit / 32] >> bit % 32 & 1);
+	return block - 1 > 222 || block == 127 ||
+	       (fw_routes_get()->own[bit / 32] >> bit % 32 & 1);
 }
 
 /* fib_validate_source(): is there a way back, and if it must be this port, is it? */
@@ -41,10 +42,10 @@ static __always_inline int fw_source_unrouted4(const struct fw_route_here *here,
 
 	if (here->rp_filter == FW_RP_OFF)
 		return 0;
-	leaf = fw_prefix4_lookup(&fw_prefixes4, fw_ntohl(saddr_be));
+	leaf = fw_prefix4_lookup(fw_prefix4_get(), fw_ntohl(saddr_be));
 	if (here->rp_filter == FW_RP_LOOSE)
 		return !leaf;
-	return fw_hop_get(fw_routes.record[leaf & (FW_LEAVES - 1)])->port != here->port;
+	return fw_hop_get(fw_routes_get()->record[leaf & (FW_LEAVES - 1)])->port != here->port;
 }
 
 /*
@@ -82,10 +83,10 @@ static __always_inline int fw_route_read4(fw_ctx *ctx, const struct fw_route_her
 	FW_GATHER(room, fw_frame_len(ctx) - tags_len - FW_ETH_LEN - len);
 	FW_GATHER(room, len - FW_IP4_LEN);
 	FW_GATHER(room, (__u32)ip->ttl - 2);
-	if (differs | room >> 31 || !(fw_routes.valid & here->families & FW_ROUTES_IPV4) ||
+	if (differs | room >> 31 || !(fw_routes_get()->valid & here->families & FW_ROUTES_IPV4) ||
 	    fw_source_refused4(ip->saddr_be))
 		return 0;
-	packet->leaf = fw_prefix4_lookup(&fw_prefixes4, daddr) & (FW_LEAVES6 - 1);
+	packet->leaf = fw_prefix4_lookup(fw_prefix4_get(), daddr) & (FW_LEAVES6 - 1);
 	packet->len = len;
 	packet->block = daddr >> 24;
 	return 1;
@@ -110,12 +111,12 @@ static __always_inline int fw_route_read6(fw_ctx *ctx, const struct fw_route_her
 	FW_GATHER(room, (__u32)ip->hop_limit - 2);
 	FW_GATHER(room, (__u32)ip->next_header - 1);
 	high = (__u64)fw_ntohl(ip->saddr_be[0]) << 32 | fw_ntohl(ip->saddr_be[1]);
-	if (differs | room >> 31 || !(fw_routes.valid & here->families & FW_ROUTES_IPV6) ||
+	if (differs | room >> 31 || !(fw_routes_get()->valid & here->families & FW_ROUTES_IPV6) ||
 	    fw_source_refused6(high))
 		return 0;
 	high = (__u64)fw_ntohl(ip->daddr_be[0]) << 32 | fw_ntohl(ip->daddr_be[1]);
 	low = (__u64)fw_ntohl(ip->daddr_be[2]) << 32 | fw_ntohl(ip->daddr_be[3]);
-	packet->leaf = fw_prefix6_lookup(&fw_prefixes6, high, low) & (FW_LEAVES - 1);
+	packet->leaf = fw_prefix6_lookup(fw_prefix6_get(), high, low) & (FW_LEAVES - 1);
 	packet->len = len;
 	packet->block = FW_ROUTE_BLOCKS6 + ((__u32)(high >> 32) * FW_GOLDEN >> 24);
 	return 1;
@@ -124,7 +125,7 @@ static __always_inline int fw_route_read6(fw_ctx *ctx, const struct fw_route_her
 /* Is it time to ask? A next hop that had no answer is asked for sooner, and then no longer used. */
 static __always_inline int fw_route_due(struct fw_hop *hop, __u32 block, __u32 now)
 {
-	__u32 *due = &fw_routes.due_tick[block & (FW_ROUTE_BLOCKS - 1)];
+	__u32 *due = &fw_routes_get()->due_tick[block & (FW_ROUTE_BLOCKS - 1)];
 
 	if (fw_unlikely(fw_due(now, hop->due_tick, fw_cfg.hz))) {
 		if (++hop->misses > FW_MISSES_MAX)
@@ -148,20 +149,13 @@ static __always_inline enum fw_routing fw_route_asks(fw_ctx *ctx, __u32 record)
 	return routing;
 }
 
-/* May packets leave by it here, once it is confirmed? */
-static __always_inline int fw_hop_serves(const struct fw_hop *hop)
+/* The engine's ports are TAPs, at which tc asks the kernel for it. */
+static __always_inline int fw_hop_wanted(struct fw_hop *hop)
 {
-	return FW_TARGET_IS_TC ? hop->status && hop->tc : hop->status == FW_ST_ACTIVE;
-}
-
-/* Has the kernel not sent a packet by it in this epoch, or is the fast path off? */
-static __always_inline int fw_hop_waits(const struct fw_hop *hop)
-{
-	const fw_u64_any *on = (const void *)&fw_ctl.on, *status = (const void *)&hop->status;
-
-	if (FW_TARGET_IS_TC)
-		return !fw_ctl.on || hop->epoch != fw_ctl.epoch;
-	return !!(*status ^ *on);
+	if (!FW_TARGET_IS_TC || fw_likely(!hop->wanted))
+		return 0;
+	hop->wanted = 0;
+	return 1;
 }
 
 /* Of a merged frame each segment counts: skb_gso_validate_network_len(). */
@@ -238,7 +232,7 @@ static __always_inline enum fw_routing fw_route_rewrite(fw_ctx *ctx, const struc
 static __always_inline void fw_route_count(fw_ctx *ctx, const struct fw_hop *hop,
 					   const struct fw_routed *packet)
 {
-	struct fw_route_count *count = fw_route_count_get(fw_cpu_id() * FW_LEAVES + packet->leaf);
+	struct fw_route_count *count = fw_route_count_get(packet->leaf);
 	__u32 gso = fw_gso_size(ctx), len_headers = packet->len_segment - gso;
 	__u32 len_data = packet->len - len_headers;
 	__u32 frames = gso ? (len_data + gso - 1) / gso : 1;
@@ -250,14 +244,15 @@ static __always_inline void fw_route_count(fw_ctx *ctx, const struct fw_hop *hop
 
 /* Of a frame with `tags_len` octets of tags, which is `here`'s without them. */
 static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_route_here *here,
-						const __u32 tags_len, const struct fw_hop **out)
+						const __u32 tags_len, __u32 *out)
 {
 	void *data = fw_data(ctx), *end = fw_data_end(ctx), *l2 = data + tags_len;
 	const fw_u16_any *type = l2 + FW_ETH_MAC2;
+	const struct fw_hop *exit;
+	struct fw_hop *hop, held;
 	struct fw_routed packet;
 	enum fw_routing routing;
-	struct fw_hop *hop;
-	__u32 now, record;
+	__u32 now, record, since = fw_routes_since();
 	int is_ip6;
 
 	if (l2 + FW_ETH_LEN + FW_IP4_LEN > end)
@@ -271,7 +266,7 @@ static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_rou
 	} else if (!fw_route_read4(ctx, here, l2, tags_len, now, &packet)) {
 		return FW_ROUTING_NOT;
 	}
-	record = fw_routes.record[packet.leaf];
+	record = fw_routes_get()->record[packet.leaf];
 	hop = fw_hop_get(record);
 	if (!fw_hop_serves(hop) || !fw_route_measure(ctx, l2, end, &packet, is_ip6) ||
 	    packet.len_segment > hop->len_max || hop->port == here->port)
@@ -288,15 +283,16 @@ static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_rou
 		hop->due_tick = now + 1;
 		return fw_route_asks(ctx, record);
 	}
-	if (fw_unlikely(fw_route_due(hop, packet.block, now)))
+	if (fw_unlikely(fw_hop_wanted(hop) || fw_route_due(hop, packet.block, now)))
 		return fw_route_asks(ctx, record);
+	exit = fw_hop_hold(hop, &held, since);
 	/* without its padding it is the kernel's as well */
-	if (!fw_trim(ctx, &data, &end, tags_len + FW_ETH_LEN + packet.len))
+	if (!exit || !fw_trim(ctx, &data, &end, tags_len + FW_ETH_LEN + packet.len))
 		return FW_ROUTING_NOT;
-	routing = fw_route_rewrite(ctx, hop, tags_len, is_ip6);
+	routing = fw_route_rewrite(ctx, exit, tags_len, is_ip6);
 	if (routing == FW_ROUTING_SENDS) {
-		fw_route_count(ctx, hop, &packet);
-		*out = hop;
+		fw_route_count(ctx, exit, &packet);
+		*out = fw_exit_of(exit);
 	}
 	return routing;
 }

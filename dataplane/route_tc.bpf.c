@@ -39,21 +39,36 @@ static __always_inline enum fw_routing fw_route_ask(fw_ctx *ctx, __u32 record)
 	return FW_ROUTING_ASKS;
 }
 
+static __always_inline int fw_hop_serves(const struct fw_hop *hop)
+{
+	return hop->status && hop->tc;
+}
+
+static __always_inline int fw_hop_waits(const struct fw_hop *hop)
+{
+	return !fw_ctl.on || hop->epoch != fw_ctl.epoch;
+}
+
+static __always_inline __u32 fw_exit_of(const struct fw_hop *hop)
+{
+	return hop->port;
+}
+
 #include "route.h"
 
 SEC("tc")
 int freeway_route_tc(struct __sk_buff *ctx)
 {
-	const struct fw_hop *hop = NULL;
 	enum fw_routing routing = FW_ROUTING_NOT;
+	__u32 port = 0;
 
 	/* what somebody has marked is the kernel's, and what was noted at a device below */
 	if (!ctx->vlan_present && !ctx->mark && !ctx->tc_index) {
 		fw_pull(ctx);
-		routing = fw_route(ctx, &fw_route_here[0], 0, &hop);
+		routing = fw_route(ctx, &fw_route_here[0], 0, &port);
 	}
-	if (fw_likely(routing == FW_ROUTING_SENDS && hop))
-		return bpf_redirect(hop->port, 0);
+	if (fw_likely(routing == FW_ROUTING_SENDS))
+		return bpf_redirect(port, 0);
 	if (routing == FW_ROUTING_ASKS)
 		return FW_NEXT;
 	bpf_tail_call(ctx, &fw_route_next, 0);

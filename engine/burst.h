@@ -22,6 +22,7 @@ enum fwe_hit_way {
 	FWE_HIT_NONE,   /* it is none, or went step by step */
 	FWE_HIT_UNSURE, /* nothing is written yet */
 	FWE_HIT_FRAMED, /* the straight way, once its tags were off; fw_count() knows of it */
+	FWE_HIT_ROUTED, /* by its destination, of which leaves keep count */
 };
 
 /*

@@ -102,7 +102,8 @@ enum fwe_path {
 	/* beside one of these */
 	FWE_PATH_MIRROR = 3,   /* a copy, see mirror.h */
 	FWE_PATH_SCHEDULE = 4, /* it waits in a scheduler: put and taken */
-	FWE_PATHS = 5,
+	FWE_PATH_ROUTE = 5,    /* it leaves by its destination, in the place of the first three */
+	FWE_PATHS = 6,
 };
 
 /* Cycles that a frame is charged with beside, in 16ths: a simulated load of the bench's. */
@@ -122,6 +123,7 @@ struct fwe_config {
 	fwe_exception exception; /* NULL: they are freed, and counted as exceptions */
 	fwe_source source;       /* NULL: there are none */
 	fwe_extra extra;         /* NULL: nothing beside; only of what an I/O core hands over */
+	__u32 number;            /* of the worker, for what all count in one table */
 	__u32 sleep_us_max;      /* 0: polls; else it sleeps without traffic, for so long at most */
 	struct fwe_waker *waker; /* by which others wake it; NULL: it naps */
 	void *context;
@@ -139,6 +141,7 @@ struct fwe_stats {
 	__u64 exceptions;
 	__u64 dropped;      /* FW_R_POLICED, FW_R_STRAY_CLOSE */
 	__u64 hits;         /* went the straight way */
+	__u64 routed;       /* left by their destination */
 	__u64 ahead;        /* bursts whose flows were fetched ahead */
 	__u64 events_lost;  /* nobody took them */
 	__u64 copied;       /* to another node's memory; see fwe_worker_copy() */
@@ -192,6 +195,20 @@ void fwe_worker_set_framings(struct fwe_worker *worker, struct fw_engine_framing
 struct fw_engine_framings *fwe_framings_new(const struct fw_framing *framings,
 					    const struct fw_framed *framed, __u32 count);
 void fwe_framings_free(struct fw_engine_framings *framings);
+
+/* Prefix paths (dataplane/route.h): BPF arrays that are mapped. */
+struct fwe_routes {
+	const struct fw_prefix4 *prefixes4;
+	const struct fw_prefix6 *prefixes6;
+	struct fw_routes *routes;         /* one */
+	struct fw_hop *hops;              /* hop_mask + 1; dues and what is wanted are written */
+	const struct fw_route_at *ats;    /* FW_ROUTE_ATS */
+	struct fw_route_count *counts;    /* of this engine's first worker on: FW_LEAVES of each */
+	__u32 counts_workers;             /* workers of which there are counts; others share them */
+	__u32 hop_mask;
+};
+/* Replaced as a whole, as framings are. NULL: packets without a flow are the kernel's. */
+void fwe_worker_set_routes(struct fwe_worker *worker, const struct fwe_routes *routes);
 
 /* Schedulers of outputs, in the order of the configuration; NULL: none. */
 struct fwe_schedules {

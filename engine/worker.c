@@ -11,6 +11,7 @@
 #include "copy.h"
 #include "lane.h"
 #include "mirror.h"
+#include "routes.h"
 #include "schedule.h"
 #include "sleep.h"
 #include "socket.h"
@@ -39,7 +40,7 @@ enum {
 /* Until something is measured, in 16ths of a cycle. */
 static const __u32 fwe_model_prior[FWE_PATHS] = {
 	[FWE_PATH_PLAIN] = 16 * 150,  [FWE_PATH_OTHER] = 16 * 400,    [FWE_PATH_KERNEL] = 16 * 600,
-	[FWE_PATH_MIRROR] = 16 * 150, [FWE_PATH_SCHEDULE] = 16 * 150,
+	[FWE_PATH_MIRROR] = 16 * 150, [FWE_PATH_SCHEDULE] = 16 * 150, [FWE_PATH_ROUTE] = 16 * 150,
 };
 
 /* Frames on their way to a port. */
@@ -79,6 +80,7 @@ struct fwe_worker {
 	__u32 stop __attribute__((aligned(64)));
 	const struct fwe_memory *memory;
 	struct fw_engine_framings *framings;
+	const struct fwe_routes *routes;
 	const struct fwe_schedules *schedules;
 	const struct fwe_mirror *mirror;
 	struct fw_engine_events events __attribute__((aligned(64)));
@@ -236,6 +238,12 @@ void fwe_worker_set_framings(struct fwe_worker *worker, struct fw_engine_framing
 	fwe_worker_wake(worker);
 }
 
+void fwe_worker_set_routes(struct fwe_worker *worker, const struct fwe_routes *routes)
+{
+	__atomic_store_n(&worker->routes, routes, __ATOMIC_RELEASE);
+	fwe_worker_wake(worker);
+}
+
 void fwe_worker_set_schedules(struct fwe_worker *worker, const struct fwe_schedules *schedules)
 {
 	__atomic_store_n(&worker->schedules, schedules, __ATOMIC_RELEASE);
@@ -323,6 +331,16 @@ static void fwe_take_framings(struct fwe_worker *worker, const struct fw_engine_
 	fw_env.framings = framings;
 }
 
+static __noinline void fwe_take_routes(struct fwe_worker *worker, const struct fwe_routes *routes)
+{
+	fw_env.route_counts = NULL;
+	if (routes)
+		fw_env.route_counts =
+			routes->counts +
+			(__u64)(worker->config.number % routes->counts_workers) * FW_LEAVES;
+	fw_env.routes = routes;
+}
+
 /* This thread is the worker's. */
 static void fwe_enter(struct fwe_worker *worker)
 {
@@ -337,7 +355,9 @@ static void fwe_enter(struct fwe_worker *worker)
 	fw_env.events = &worker->events;
 	fw_env.counts = worker->stats.reasons;
 	fw_env.config = *memory->config;
+	fw_env.shaped = worker->shaped_ports;
 	fwe_take_framings(worker, __atomic_load_n(&worker->framings, __ATOMIC_ACQUIRE));
+	fwe_take_routes(worker, __atomic_load_n(&worker->routes, __ATOMIC_ACQUIRE));
 	worker->entered = 1;
 	worker->entered_with = memory;
 	worker->clock_tsc = rte_rdtsc() - worker->clock_every;
@@ -468,6 +488,7 @@ static __noinline void fwe_take_schedules(struct fwe_worker *worker,
 		worker->shaped_ports |= (__u64) !!new << i;
 	}
 	worker->scheduled_with = schedules;
+	fw_env.shaped = worker->shaped_ports;
 }
 
 /* Charges a frame's bucket with what its path costs. */
@@ -672,7 +693,7 @@ static __noinline enum fwe_path fwe_part(struct fwe_worker *worker, const struct
 					 __u32 count)
 {
 	struct rte_mbuf *others[FWE_BURST_MAX];
-	__u32 others_count = 0, hits = 0, framed_hits = 0;
+	__u32 others_count = 0, hits = 0, framed_hits = 0, routed = 0;
 	__u8 reasons[FWE_BURST_MAX];
 	__u64 used = 0;
 
@@ -682,6 +703,7 @@ static __noinline enum fwe_path fwe_part(struct fwe_worker *worker, const struct
 
 		hits += fwe_way_of(outcomes[i]) == FWE_HIT_PLAIN;
 		framed_hits += fwe_way_of(outcomes[i]) == FWE_HIT_FRAMED;
+		routed += fwe_way_of(outcomes[i]) == FWE_HIT_ROUTED;
 		if (fw_unlikely(number < 0)) {
 			reasons[others_count] = fwe_reason_of(outcomes[i]);
 			others[others_count++] = frames[i];
@@ -693,6 +715,7 @@ static __noinline enum fwe_path fwe_part(struct fwe_worker *worker, const struct
 		used |= 1ULL << number;
 	}
 	worker->stats.hits += hits + framed_hits;
+	worker->stats.routed += routed;
 	worker->stats.reasons[FW_R_FAST] += hits;
 	for (; used; used &= used - 1) {
 		__u32 number = __builtin_ctzll(used);
@@ -705,9 +728,20 @@ static __noinline enum fwe_path fwe_part(struct fwe_worker *worker, const struct
 		fwe_hand_out(worker, port, others, reasons, others_count);
 	if (hits == count)
 		return FWE_PATH_PLAIN;
+	if (routed == count)
+		return FWE_PATH_ROUTE;
 	if (others_count == count)
 		return FWE_PATH_KERNEL;
-	return hits || others_count ? FWE_PATHS : FWE_PATH_OTHER;
+	return hits || routed || others_count ? FWE_PATHS : FWE_PATH_OTHER;
+}
+
+static __always_inline enum fwe_path fwe_path_of(fwe_outcome outcome)
+{
+	if (fwe_output_of(outcome) < 0)
+		return FWE_PATH_KERNEL;
+	if (fwe_way_of(outcome) == FWE_HIT_PLAIN)
+		return FWE_PATH_PLAIN;
+	return fwe_way_of(outcome) == FWE_HIT_ROUTED ? FWE_PATH_ROUTE : FWE_PATH_OTHER;
 }
 
 /* Handles frames one by one; 0 if what became of them is the same. */
@@ -757,15 +791,43 @@ static __always_inline __u64 fwe_handle_in_steps(struct fwe_worker *worker,
 			fwe_handle(frames[i], port, ifindex, kinds[i], homes[i]);
 
 		if (charged)
-			fwe_charge(worker, buckets[i],
-				   fwe_output_of(outcome) < 0             ? FWE_PATH_KERNEL
-				   : fwe_way_of(outcome) == FWE_HIT_PLAIN ? FWE_PATH_PLAIN
-									  : FWE_PATH_OTHER,
-				   extra[i]);
+			fwe_charge(worker, buckets[i], fwe_path_of(outcome), extra[i]);
 		outcomes[i] = outcome;
 		differs |= outcome ^ outcomes[0];
 	}
 	return differs;
+}
+
+/* As fwe_forward(), at a port where some packets leave by their destination. */
+static __noinline enum fwe_path fwe_forward_routed(struct fwe_worker *worker,
+						   const struct fwe_port *port,
+						   const struct fw_route_here *here,
+						   struct rte_mbuf **frames, __u32 count)
+{
+	fwe_outcome outcomes[FWE_BURST_MAX];
+	const int watched = FW_READ_ONCE(fw_ctl.watch) != 0;
+
+	fwe_fetch_routes(frames, count);
+	for (__u32 i = 0; i < count; i++) {
+		__u32 bucket = frames[i]->hash.rss & (FW_BUCKETS - 1), extra = 0;
+		fwe_outcome outcome;
+
+		if (worker->charged && worker->config.extra)
+			extra = worker->config.extra(frames[i]);
+		outcome = fwe_route(frames[i], port, here);
+		if (fw_unlikely(outcome == fwe_unsure)) {
+			struct fw_flow *home;
+			enum fwe_kind kind = fwe_look(rte_pktmbuf_mtod(frames[i], const void *),
+						      frames[i]->data_len, port->ifindex, &home);
+
+			outcome = fwe_handle(frames[i], port, port->ifindex,
+					     watched ? FWE_OTHER : kind, home);
+		}
+		if (worker->charged)
+			fwe_charge(worker, bucket, fwe_path_of(outcome), extra);
+		outcomes[i] = outcome;
+	}
+	return fwe_part(worker, port, frames, outcomes, count);
 }
 
 /* The path that all of them took, or FWE_PATHS. `charged`: frames have buckets. */
@@ -781,6 +843,12 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 	fwe_mirror_look(worker, port->number, frames, count);
 	fwe_fetch_frames(frames, count);
 	fw_engine_gate();
+	if (fw_unlikely(fw_env.routes)) {
+		const struct fw_route_here *here = fwe_route_here(port->ifindex, 0);
+
+		if (here)
+			return fwe_forward_routed(worker, port, here, frames, count);
+	}
 	/* a watched tuple is looked for step by step */
 	watched = FW_READ_ONCE(fw_ctl.watch) != 0;
 	if (fw_likely(!ahead && !charged && !watched))
@@ -845,6 +913,7 @@ static __noinline __u32 fwe_source_look(struct fwe_worker *worker, const struct 
 static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 {
 	const struct fw_engine_framings *framings;
+	const struct fwe_routes *routes;
 	const struct fwe_schedules *schedules;
 	const struct fwe_mirror *mirror;
 	struct fwe_stats *stats = &worker->stats;
@@ -858,6 +927,9 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 	framings = __atomic_load_n(&worker->framings, __ATOMIC_ACQUIRE);
 	if (fw_unlikely(framings != fw_env.framings))
 		fwe_take_framings(worker, framings);
+	routes = __atomic_load_n(&worker->routes, __ATOMIC_ACQUIRE);
+	if (fw_unlikely(routes != fw_env.routes))
+		fwe_take_routes(worker, routes);
 	schedules = __atomic_load_n(&worker->schedules, __ATOMIC_ACQUIRE);
 	if (fw_unlikely(schedules != worker->scheduled_with))
 		fwe_take_schedules(worker, schedules);

@@ -116,6 +116,8 @@ struct fw_engine_events {
 	struct fw_engine_event event[FW_ENGINE_EVENTS];
 };
 
+struct fwe_routes;
+
 /* A worker's. */
 struct fw_engine {
 	struct fw_flow *flows;
@@ -132,6 +134,9 @@ struct fw_engine {
 	__u32 left;
 	__u32 not_now; /* ~now_tick */
 	int output;    /* of the next hop that was asked for last */
+	const struct fwe_routes *routes;     /* NULL: there are none */
+	struct fw_route_count *route_counts; /* by leaf */
+	__u64 shaped;                        /* outputs that have a scheduler */
 	struct fw_config config;
 	struct fw_engine_output outputs[FW_ENGINE_OUTPUTS];
 	struct fw_policer policers[FW_REASONS_MAX];

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prefix paths in tc: the same at ports without XDP, of merged frames too, and through the qdisc where they leave.
 
+use freeway_lab::frame::sum16;
+
 use super::*;
 
 pub(super) const TC: &str = "path = \"tc\"\n";
@@ -32,7 +34,7 @@ fn packets_leave_in_tc_as_the_kernel_sends_them() {
 
 #[test]
 fn packets_of_ipv6_leave_in_tc_as_the_kernel_sends_them() {
-    routes6::leave_as_the_kernel_sends_them(in_tc);
+    strangers6::leave_as_the_kernel_sends_them(in_tc);
 }
 
 #[test]
@@ -42,7 +44,7 @@ fn a_change_of_the_kernel_is_one_in_tc() {
 
 #[test]
 fn a_change_of_ipv6_is_one_in_tc() {
-    routes6::changes_are_followed(in_tc);
+    strangers6::changes_are_followed(in_tc);
 }
 
 #[test]

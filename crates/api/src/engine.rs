@@ -15,7 +15,7 @@ use crate::schedule::{ClassCounts, Schedule, ScheduleConfig};
 pub const MESSAGE_MAX: usize = 1 << 16;
 
 /// Another one whenever messages change: builds that do not understand each other say so.
-pub const MESSAGES: u32 = 1;
+pub const MESSAGES: u32 = 2;
 
 /// Most framings at the engine's ports (`FWE_FRAMINGS_MAX`).
 pub const FRAMINGS_MAX: usize = 400;
@@ -377,6 +377,22 @@ pub enum Answer {
     Schedules(Schedules),
     /// Later: these rules copy frames, in the place of those before.
     Mirrors(Mirrors),
+    /// Later: packets without a flow leave by these tables, in the place of those before. The descriptors of prefixes of IPv4
+    /// and of IPv6, what is the same at all ports, next hops, what is known at your ports, and counters come along, in this
+    /// order.
+    Routes(RouteTables),
+}
+
+/// What is to be known of the tables of prefix paths to read them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteTables {
+    /// Next hops - 1.
+    pub hop_mask: u32,
+    /// Counters - 1: `FW_LEAVES` of each CPU, then of each worker.
+    pub count_mask: u32,
+    /// So many CPUs.
+    pub cpus: u32,
 }
 
 /// `freeway engine dispatch PORT MODE`.
@@ -484,6 +500,8 @@ pub struct Table {
 pub struct EngineCounts {
     /// Frames that it forwarded.
     pub forwarded: u64,
+    /// Of these, packets without a flow that left by their destination.
+    pub routed: u64,
     /// Frames that it gave to the kernel.
     pub exceptions: u64,
     /// Frames for the kernel that found no room.
@@ -600,7 +618,7 @@ pub struct PortDispatch {
 /// What a frame of a path costs a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathCost {
-    /// `plain`, `step_by_step` or `kernel`; beside one of these `mirror`, for a copy, and `schedule`, for a scheduler's queue.
+    /// `plain`, `routed`, `step_by_step` or `kernel`; beside one of these `mirror`, for a copy, and `schedule`, for a scheduler's queue.
     pub path: String,
     /// Cycles.
     pub cycles: u32,

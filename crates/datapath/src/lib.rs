@@ -38,7 +38,9 @@ pub use object::{
 };
 pub use precedents::{PrecedentCounts, Precedents, bucket};
 pub use ratelimit::{Front, NativeLimiter, Offender, PACKETS_PER_S_MAX, RateLimiter, SourceRate};
-pub use routes::{RouteHook, RouteTable, RoutedFamily, RoutedHere, TableFull};
+pub use routes::{
+    RouteHook, RouteSizes, RouteTable, RoutedByEngine, RoutedFamily, RoutedHere, TableFull,
+};
 pub use scrub::{ScrubKey, Scrubber};
 pub use shared::{Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots};
 pub use tap::{Tap, TapCounts, TapReader, TapRing};

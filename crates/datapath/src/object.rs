@@ -283,9 +283,9 @@ impl Datapath {
         RateLimiter::load(&self.maps, self.config.hz)
     }
 
-    /// What forwards by prefixes ahead of the fast path, with nothing in it.
-    pub fn route_table(&self) -> Result<RouteTable, DatapathError> {
-        RouteTable::load(&self.config, &self.maps)
+    /// What forwards by prefixes ahead of the fast path, with nothing in it; so many workers of an engine's may count there.
+    pub fn route_table(&self, workers: u32) -> Result<RouteTable, DatapathError> {
+        RouteTable::load(&self.config, &self.maps, workers)
     }
 
     /// The translated ports that connections are given, of no port of the router yet.

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use freeway_abi::{
-    FW_GOLDEN, FW_HOPS, FW_LEAVES, FW_LEAVES6, FW_OWN_BITS, FW_ROUTE_BLOCKS, FW_ROUTE_VLANS,
-    FW_ROUTES_IPV4, FW_ROUTES_IPV6, Pod, fw_config, fw_hop, fw_route_config, fw_route_count,
-    fw_route_here, fw_routes,
+    FW_GOLDEN, FW_HOPS, FW_LEAVES, FW_LEAVES6, FW_OWN_BITS, FW_ROUTE_AT_STEP, FW_ROUTE_ATS,
+    FW_ROUTE_BLOCKS, FW_ROUTE_VLANS, FW_ROUTES_IPV4, FW_ROUTES_IPV6, Pod, fw_config, fw_hop,
+    fw_route_at, fw_route_config, fw_route_count, fw_route_here, fw_routes,
 };
 use freeway_prefix::{Family, NextHop, Prefix, Table};
 use libbpf_rs::{MapHandle, Object};
@@ -35,6 +35,7 @@ const ROUTES: &str = ".data.routes";
 const COUNTS: &str = ".data.counts";
 const HERE: &str = ".data.here";
 const HOPS: &str = ".data.hops";
+const ATS: &str = ".data.ats";
 /// A record that no leaf leads to is used again later than any token of it lives.
 const REST: Duration = Duration::from_secs(2);
 
@@ -180,6 +181,81 @@ impl Heres {
     }
 }
 
+/// What the engine is to know at its ports: by device and VLAN, 0 is the device itself.
+pub type RoutedByEngine = BTreeMap<(u32, u16), fw_route_here>;
+
+/// The same as the engine sees it. A place that was given stays whose it is: the engine looks for its own at any time.
+struct EngineHeres {
+    shared: Shared<fw_route_at>,
+    places: BTreeMap<(u32, u16), u32>,
+}
+
+impl EngineHeres {
+    /// Half of the places at most are taken, so that a search is short and ends.
+    fn place(&mut self, key: (u32, u16)) -> Option<u32> {
+        if let Some(place) = self.places.get(&key) {
+            return Some(*place);
+        }
+        if self.places.len() >= FW_ROUTE_ATS as usize / 2 {
+            return None;
+        }
+        let (base, vlan) = key;
+        let vlan = u32::from(vlan);
+        let home = base.wrapping_add(FW_ROUTE_AT_STEP * vlan);
+        let mut places = (0..FW_ROUTE_ATS).map(|step| home.wrapping_add(step) % FW_ROUTE_ATS);
+        let place = places.find(|place| self.shared.read(*place).base == 0)?;
+        // the device is written last: from then on it is found
+        let at = fw_route_at {
+            vlan,
+            ..fw_route_at::default()
+        };
+        self.shared.write(place, at);
+        if let Some(word) = self
+            .shared
+            .atomic(place, std::mem::offset_of!(fw_route_at, base))
+        {
+            word.store(base, Ordering::Release);
+        }
+        self.places.insert(key, place);
+        Some(place)
+    }
+
+    fn write(&self, place: u32, here: fw_route_here) {
+        let at = self.shared.read(place);
+        self.shared.write(place, fw_route_at { here, ..at });
+    }
+
+    /// Devices and VLANs for which there is no room.
+    fn set(&mut self, heres: &RoutedByEngine) -> Vec<(u32, u16)> {
+        for (key, place) in &self.places {
+            if !heres.contains_key(key) {
+                self.write(*place, fw_route_here::default());
+            }
+        }
+        let mut full = Vec::new();
+        for (key, here) in heres {
+            // frames with a tag are looked at where their device is known
+            let (base, _) = *key;
+            match self.place((base, 0)).and_then(|_| self.place(*key)) {
+                Some(place) => self.write(place, *here),
+                None => full.push(*key),
+            }
+        }
+        full
+    }
+}
+
+/// Sizes of a table's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteSizes {
+    /// Next hops - 1.
+    pub hop_mask: u32,
+    /// Counters - 1: `FW_LEAVES` of each CPU, then of each worker of an engine's.
+    pub count_mask: u32,
+    /// CPUs that there may be.
+    pub cpus: u32,
+}
+
 /// The tables, and the programs that look into them.
 pub struct RouteTable {
     prefixes4: Prefixes<u32>,
@@ -188,6 +264,7 @@ pub struct RouteTable {
     hops: Shared<fw_hop>,
     counts: Shared<fw_route_count>,
     count_mask: u32,
+    engine: EngineHeres,
     /// Records by leaf; 0: none.
     records: Vec<u32>,
     /// Whose each leaf is, and since when it leads nowhere.
@@ -225,8 +302,14 @@ fn load_route(
 }
 
 impl RouteTable {
-    pub(crate) fn load(config: &fw_config, control: &MapByName) -> Result<Self, DatapathError> {
-        let count_mask = possible_cpus().next_power_of_two() * FW_LEAVES - 1;
+    /// With counters for so many workers of an engine's.
+    pub(crate) fn load(
+        config: &fw_config,
+        control: &MapByName,
+        workers: u32,
+    ) -> Result<Self, DatapathError> {
+        let counting = possible_cpus() + workers.max(1);
+        let count_mask = counting.next_power_of_two() * FW_LEAVES - 1;
         let first = load_route(RouteHook::Xdp, config, count_mask, control)?;
         let mut maps = handles(&first)?;
         // of others than XDP's
@@ -252,6 +335,10 @@ impl RouteTable {
             hops: Shared::map(get(&maps, HOPS)?, HOPS, config.hop_mask + 1)?,
             counts: Shared::map(get(&maps, COUNTS)?, COUNTS, count_mask + 1)?,
             count_mask,
+            engine: EngineHeres {
+                shared: Shared::map(get(&maps, ATS)?, ATS, FW_ROUTE_ATS)?,
+                places: BTreeMap::new(),
+            },
             records: vec![0; FW_LEAVES as usize],
             owners: vec![(0, None); FW_LEAVES as usize],
             free: (1..FW_HOPS).rev().collect(),
@@ -287,6 +374,45 @@ impl RouteTable {
         })?;
         own.write(heres);
         Ok(prog)
+    }
+
+    /// What the engine is to know at its ports, while nothing is valid; those for which there is no room.
+    pub fn set_engine(&mut self, heres: &RoutedByEngine) -> Vec<(u32, u16)> {
+        self.changed();
+        self.engine.set(heres)
+    }
+
+    /// What was in use is about to be used anew: whoever looks things up without RCU finds out.
+    fn changed(&self) {
+        let at = std::mem::offset_of!(fw_routes, changes);
+        if let Some(changes) = self.shared.atomic(0, at) {
+            changes.fetch_add(1, Ordering::AcqRel);
+        }
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// Descriptors of what the engine needs to forward by prefixes: prefixes of IPv4 and IPv6, what is the same at all ports,
+    /// next hops, what is known at its ports, counters.
+    pub fn handover(&self) -> Result<[BorrowedFd<'_>; 6], DatapathError> {
+        let fd = |name| get(&self.maps, name).map(AsFd::as_fd);
+        Ok([
+            fd(PREFIXES4)?,
+            fd(PREFIXES6)?,
+            fd(ROUTES)?,
+            fd(HOPS)?,
+            fd(ATS)?,
+            fd(COUNTS)?,
+        ])
+    }
+
+    /// What of its sizes is not the same everywhere.
+    #[must_use]
+    pub fn sizes(&self) -> RouteSizes {
+        RouteSizes {
+            hop_mask: self.config.hop_mask,
+            count_mask: self.count_mask,
+            cpus: possible_cpus(),
+        }
     }
 
     /// Nothing leaves by prefixes at a port, even if its program cannot be taken off.
@@ -378,6 +504,9 @@ impl RouteTable {
         std::sync::atomic::fence(Ordering::Release);
         self.shared.store(0, at, record.unwrap_or(0));
         self.records[usize::from(leaf)] = record.unwrap_or(0);
+        if before != 0 {
+            self.changed();
+        }
         self.owners[usize::from(leaf)] = match record {
             Some(_) => (owner, None),
             None if before != 0 => (owned_by, Some(Instant::now())),
@@ -453,6 +582,7 @@ impl RouteTable {
         changes: impl IntoIterator<Item = (Prefix<A>, Option<NextHop>)>,
     ) -> Result<(), TableFull> {
         let done = A::prefixes_mut(self).set(changes);
+        self.changed();
         if done.is_err() {
             self.set_valid::<A>(false);
         }

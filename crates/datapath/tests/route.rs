@@ -80,7 +80,7 @@ impl Bench {
         };
         let datapath = Datapath::load(&options).unwrap();
         datapath.set_port(SLOT, PORT).unwrap();
-        let table = datapath.route_table().unwrap();
+        let table = datapath.route_table(0).unwrap();
         let (without, own) = (datapath.memory(), table.memory());
         // both families' prefixes, which no other program has
         let prefixes = (size_of::<fw_prefix4>() + size_of::<fw_prefix6>()) as u64;

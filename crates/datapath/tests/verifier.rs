@@ -31,7 +31,7 @@ const LATE: [Hook; 9] = [
 
 /// What is loaded where it is asked for.
 fn late_programs(datapath: &Datapath) -> (RouteTable, Scrubber, RateLimiter, Tap, Vec<u32>) {
-    let mut routes = datapath.route_table().unwrap();
+    let mut routes = datapath.route_table(0).unwrap();
     for (hook, plain) in [
         (RouteHook::Xdp, Hook::Xdp),
         (RouteHook::Tc, Hook::IngressAlone),

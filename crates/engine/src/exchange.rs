@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use freeway_api::engine::{
-    Answer, DispatchChange, Framings, Hello, Mirrors, Said, Schedules, Table,
+    Answer, DispatchChange, Framings, Hello, Mirrors, RouteTables, Said, Schedules, Table,
 };
 use freeway_api::handover;
 use nix::sys::socket::sockopt::{ReceiveTimeout, SendTimeout};
@@ -46,6 +46,8 @@ pub enum Heard {
     Schedules(Schedules),
     /// Other rules by which frames are copied.
     Mirrors(Mirrors),
+    /// Other tables of prefix paths, and their descriptors.
+    Routes(RouteTables, Vec<OwnedFd>),
     /// It has gone, or says what nobody understands.
     Gone,
 }
@@ -71,7 +73,11 @@ pub fn knock(path: &Path, hello: Hello, sockets: &[RawFd]) -> io::Result<Knock> 
         Some((Answer::Refused(why), _)) => Knock::Refused(why),
         Some((Answer::Unfit(why), _)) => Knock::Unfit(why),
         Some((
-            Answer::Framings(_) | Answer::Dispatch(_) | Answer::Schedules(_) | Answer::Mirrors(_),
+            Answer::Framings(_)
+            | Answer::Dispatch(_)
+            | Answer::Schedules(_)
+            | Answer::Mirrors(_)
+            | Answer::Routes(_),
             _,
         )) => Knock::Refused("it says something else ahead of its table".into()),
         Some((Answer::Table(table), fds)) => match <[OwnedFd; 4]>::try_from(fds) {
@@ -99,6 +105,7 @@ impl Daemon {
                 Ok(Some((Answer::Dispatch(change), _))) => Heard::Dispatch(change),
                 Ok(Some((Answer::Schedules(schedules), _))) => Heard::Schedules(schedules),
                 Ok(Some((Answer::Mirrors(mirrors), _))) => Heard::Mirrors(mirrors),
+                Ok(Some((Answer::Routes(tables), fds))) => Heard::Routes(tables, fds),
                 Err(error) => {
                     eprintln!("freeway-engine: the daemon says what cannot be read: {error}");
                     Heard::Gone

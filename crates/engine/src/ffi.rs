@@ -14,6 +14,18 @@ pub struct fw_engine_framings {
     _opaque: [u8; 0],
 }
 
+/// Opaque: `dataplane/prefix4.h`.
+#[repr(C)]
+pub struct fw_prefix4 {
+    _opaque: [u8; 0],
+}
+
+/// Opaque: `dataplane/prefix6.h`.
+#[repr(C)]
+pub struct fw_prefix6 {
+    _opaque: [u8; 0],
+}
+
 include!(concat!(env!("OUT_DIR"), "/engine.rs"));
 
 // which bindgen does not know of types that come from elsewhere

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table that the daemon has given: BPF arrays, mapped here as in the daemon (`BPF_F_MMAPABLE`, bpf(2)).
 
-use std::ffi::c_void;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::OwnedFd;
 
 use freeway_abi::{FW_HASH_KEYS, FW_ST_FREE, fw_config, fw_control, fw_flow, fw_nexthop, fw_watch};
 use freeway_api::engine::Table;
 
+use crate::mapping::Mapping;
+
 /// The most that the daemon's own table can have.
 const FLOWS_MAX: u32 = 1 << 21;
 const NEXTHOPS_MAX: u32 = 1 << 16;
-const PAGE_BYTES: usize = 4096;
 
 /// Flows, next hops, control and watch, mapped.
 #[derive(Debug)]
@@ -23,41 +22,6 @@ pub struct Memory {
     watch: Mapping,
     config: Box<fw_config>,
     clock: (u64, u32),
-}
-
-#[derive(Debug)]
-struct Mapping {
-    base: NonNull<c_void>,
-    bytes: usize,
-}
-
-// SAFETY: the mapping belongs to the value; what is in it is read and written by other processes, too.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(fd: Option<&OwnedFd>, bytes: usize) -> io::Result<Self> {
-        let bytes = bytes.next_multiple_of(PAGE_BYTES);
-        let (flags, fd) = match fd {
-            Some(fd) => (libc::MAP_SHARED, fd.as_raw_fd()),
-            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
-        };
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a fresh mapping.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, flags, fd, 0) };
-        match NonNull::new(base).filter(|base| base.as_ptr() != libc::MAP_FAILED) {
-            Some(base) => Ok(Self { base, bytes }),
-            None => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: mapped in new(), and nobody uses it any more.
-        unsafe { libc::munmap(self.base.as_ptr(), self.bytes) };
-    }
 }
 
 impl Memory {
@@ -119,25 +83,25 @@ impl Memory {
     /// The flows.
     #[must_use]
     pub fn flows(&self) -> *mut fw_flow {
-        self.flows.base.as_ptr().cast()
+        self.flows.at()
     }
 
     /// The next hops.
     #[must_use]
     pub fn nexthops(&self) -> *mut fw_nexthop {
-        self.nexthops.base.as_ptr().cast()
+        self.nexthops.at()
     }
 
     /// Switches and deadline.
     #[must_use]
     pub fn control(&self) -> *mut fw_control {
-        self.control.base.as_ptr().cast()
+        self.control.at()
     }
 
     /// The tuple that is watched.
     #[must_use]
     pub fn watch(&self) -> *const fw_watch {
-        self.watch.base.as_ptr().cast()
+        self.watch.at()
     }
 
     /// Load-time constants.

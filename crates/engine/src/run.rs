@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `freeway-engine run`: start, exchange with the daemon, end.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use freeway_api::engine::{
-    EngineConfig, EngineCounts, Hello, Idle, MESSAGES, Mirrored, Mirrors, Said, Scheduled,
-    Schedules, socket_beside,
+    EngineConfig, EngineCounts, Hello, Idle, MESSAGES, Mirrored, Mirrors, RouteTables, Said,
+    Scheduled, Schedules, socket_beside,
 };
 use freeway_api::netns;
 use freeway_console::{Exit, Stop};
@@ -26,6 +26,7 @@ use crate::mirror::Mirror;
 use crate::placement::{self, Placement};
 use crate::pools::Pools;
 use crate::port::Port;
+use crate::routes::Routes;
 use crate::schedule::Schedule;
 use crate::sockets::Sockets;
 use crate::topology;
@@ -225,6 +226,10 @@ impl Running {
                 return Ok(());
             }
             Some(Heard::Mirrors(mirrors)) => return self.set_mirrors(mirrors),
+            Some(Heard::Routes(tables, fds)) => {
+                self.set_routes(&tables, fds);
+                return Ok(());
+            }
             Some(Heard::Gone) | None => {}
         }
         // nobody knows any more whether it is what the kernel has; its deadline would lie ahead again when ticks have wrapped
@@ -307,6 +312,24 @@ impl Running {
             number: schedules.number,
             refused,
         }
+    }
+
+    /// Without them what has no flow is the kernel's, and tc's.
+    fn set_routes(&mut self, tables: &RouteTables, fds: Vec<OwnedFd>) {
+        let count = fds.len();
+        let fds = <[OwnedFd; 6]>::try_from(fds);
+        let routes = match fds.map(|fds| Routes::map(tables, &fds)) {
+            Ok(Ok(routes)) => Some(routes),
+            Ok(Err(error)) => {
+                eprintln!("freeway-engine: the daemon's routes cannot be mapped: {error}");
+                None
+            }
+            Err(_) => {
+                eprintln!("freeway-engine: the daemon's routes are {count} descriptors, not 6");
+                None
+            }
+        };
+        self.workers.set_routes(routes);
     }
 
     fn set_mirrors(&mut self, mirrors: Mirrors) -> Result<(), String> {

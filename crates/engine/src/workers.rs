@@ -12,8 +12,8 @@ use freeway_api::schedule::{ClassCounts, Schedule as Described};
 
 use crate::exits::Exits;
 use crate::ffi::{
-    FWE_PATH_KERNEL, FWE_PATH_MIRROR, FWE_PATH_OTHER, FWE_PATH_PLAIN, FWE_PATH_SCHEDULE,
-    fw_engine_framings, fwe_clock, fwe_config, fwe_exits_exception, fwe_exits_source,
+    FWE_PATH_KERNEL, FWE_PATH_MIRROR, FWE_PATH_OTHER, FWE_PATH_PLAIN, FWE_PATH_ROUTE,
+    FWE_PATH_SCHEDULE,     fw_engine_framings, fwe_clock, fwe_config, fwe_exits_exception, fwe_exits_source,
     fwe_framings_free, fwe_framings_new, fwe_memory, fwe_port, fwe_stats, fwe_tsc_hz,
 };
 use crate::lanes::{Lanes, sourcing};
@@ -21,6 +21,7 @@ use crate::memory::Memory;
 use crate::mirror::Mirror;
 use crate::pools::Pools;
 use crate::port::Port;
+use crate::routes::Routes;
 use crate::schedule::Schedule;
 use crate::schedulers::Schedulers;
 use crate::sockets::Sockets;
@@ -88,6 +89,7 @@ impl Drop for Framings {
 pub(crate) struct Workers {
     workers: Vec<Worker>,
     framings: Framings,
+    routes: Option<Routes>,
     schedulers: Schedulers,
     mirror: Option<Mirror>,
     table: Used,
@@ -132,6 +134,7 @@ impl Workers {
                 exception: Some(fwe_exits_exception),
                 source: Some(fwe_exits_source),
                 extra: None,
+                number: number as u32,
                 sleep_us_max: sleep_us_max(engine.idle),
                 waker: wakers.of_worker(number),
                 context: exits.as_ptr().cast(),
@@ -143,6 +146,7 @@ impl Workers {
             looked: vec![0; workers.len()],
             workers,
             framings: Framings(std::ptr::null_mut()),
+            routes: None,
             schedulers: Schedulers::none(),
             mirror: None,
             table,
@@ -172,6 +176,7 @@ impl Workers {
 
     fn replace_table(&mut self, memory: Memory) {
         // those of the daemon before
+        self.set_routes(None);
         self.replace_framings(std::ptr::null_mut());
         self.set_schedules(Vec::new(), 0, |_, _| Ok(()));
         let table = Used::new(memory);
@@ -220,6 +225,15 @@ impl Workers {
         }
         self.wait();
         self.framings = Framings(new);
+    }
+
+    /// Other tables of prefix paths; returns when those before are no longer used.
+    pub fn set_routes(&mut self, routes: Option<Routes>) {
+        for worker in &self.workers {
+            worker.set_routes(routes.as_ref().map(Routes::view));
+        }
+        self.wait();
+        self.routes = routes;
     }
 
     /// Other schedulers, of the outputs in their order; returns when those before are no longer used, with the outputs that
@@ -332,6 +346,7 @@ impl Workers {
         let asleep: u32 = workers.iter().map(|worker| worker.asleep_permille).sum();
         EngineCounts {
             forwarded: sum(|stats| stats.sent),
+            routed: sum(|stats| stats.routed),
             exceptions: sum(|stats| stats.exceptions),
             tx_dropped: sum(|stats| stats.tx_dropped),
             copied: sum(|stats| stats.copied),
@@ -380,6 +395,7 @@ pub(crate) fn mean(of: u64, by: u64) -> u32 {
 fn model(all: &[fwe_stats]) -> Vec<PathCost> {
     let paths = [
         (FWE_PATH_PLAIN, "plain"),
+        (FWE_PATH_ROUTE, "routed"),
         (FWE_PATH_OTHER, "step_by_step"),
         (FWE_PATH_KERNEL, "kernel"),
         (FWE_PATH_MIRROR, "mirror"),

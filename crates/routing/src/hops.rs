@@ -33,6 +33,8 @@ pub struct Hop<A> {
     pub in_xdp: bool,
     /// As [`Exit::in_tc`](crate::Exit::in_tc).
     pub in_tc: bool,
+    /// As [`Exit::in_engine`](crate::Exit::in_engine).
+    pub in_engine: bool,
     /// As [`Exit::vlan`](crate::Exit::vlan).
     pub vlan: u16,
 }
@@ -68,6 +70,7 @@ impl<A: Ip> Target<A> {
             },
             in_xdp: port.in_xdp,
             in_tc: port.in_tc,
+            in_engine: port.in_engine,
             vlan: port.vlan,
         })
     }

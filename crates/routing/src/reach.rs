@@ -17,7 +17,9 @@ pub struct Exit {
     pub in_xdp: bool,
     /// tc may.
     pub in_tc: bool,
-    /// The 802.1Q VLAN whose tag XDP puts on; 0: none.
+    /// The engine on cores of its own may.
+    pub in_engine: bool,
+    /// The 802.1Q VLAN whose tag XDP and the engine put on; 0: none.
     pub vlan: u16,
 }
 

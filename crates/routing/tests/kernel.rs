@@ -222,6 +222,7 @@ impl<A: Ip> World<A> {
                         mtu: link.mtu,
                         in_xdp: true,
                         in_tc: true,
+                        in_engine: true,
                         vlan: 0,
                     },
                 ))

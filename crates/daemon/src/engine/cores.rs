@@ -13,15 +13,16 @@ mod shared;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use freeway_abi::{fw_framed, fw_framing};
-use freeway_api::engine::{Answer, EngineStatus};
+use freeway_api::engine::{Answer, EngineStatus, RouteTables};
 use freeway_api::handover;
 use freeway_api::schedule::ClassCounts;
 use freeway_cmm::Served;
+use freeway_datapath::RouteTable;
 
 use self::framings::{Told, record};
 use self::schedules::Wanted;
@@ -52,6 +53,8 @@ struct There {
     framings: Told,
     schedules: schedules::Told,
     mirrors: mirrors::Told,
+    /// The number of the tables by which it forwards without flows.
+    routes: Option<u64>,
     /// Of its schedulers, by port.
     classes: BTreeMap<u32, Vec<ClassCounts>>,
 }
@@ -62,7 +65,12 @@ const SILENCE_MAX: Duration = Duration::from_secs(3);
 impl There {
     /// Tells it something; why it could not be told.
     fn tell(&self, answer: &Answer) -> io::Result<()> {
-        let sent = handover::send(self.socket.as_fd(), answer, &[]);
+        self.give(answer, &[])
+    }
+
+    /// Tells it where something is.
+    fn give(&self, answer: &Answer, fds: &[RawFd]) -> io::Result<()> {
+        let sent = handover::send(self.socket.as_fd(), answer, fds);
         sent.inspect_err(|error| {
             tracing::warn!("the engine (process {}): {error}", self.status.pid);
         })
@@ -126,6 +134,27 @@ impl Cores {
     pub fn frames(&self, framing: &fw_framing, framed: &fw_framed) -> bool {
         let there = self.there.as_ref();
         there.is_some_and(|there| there.framings.holds(&record(framing, framed)))
+    }
+
+    /// Gives the engine the tables of that number, unless it has them. Whether it may go by them they say themselves.
+    pub fn tell_routes(&mut self, number: u64, data: &RouteTable) {
+        let Some(there) = self.there.as_mut().filter(|it| it.routes != Some(number)) else {
+            return;
+        };
+        let fds = match data.handover() {
+            Ok(fds) => fds.map(|fd| fd.as_raw_fd()),
+            Err(error) => return tracing::warn!("{error}"),
+        };
+        let sizes = data.sizes();
+        let answer = Answer::Routes(RouteTables {
+            hop_mask: sizes.hop_mask,
+            count_mask: sizes.count_mask,
+            cpus: sizes.cpus,
+        });
+        // one that has gone is heard of
+        if there.give(&answer, &fds).is_ok() {
+            there.routes = Some(number);
+        }
     }
 
     /// The scheduler by which the engine surely goes at a port.

@@ -45,10 +45,19 @@ pub(super) struct Carried {
 impl Carried {
     /// The VLAN, where its frames have one 802.1Q tag and nothing else around them, for XDP; 0 is none here.
     pub(super) fn plain_vlan(&self) -> Option<u16> {
+        self.lone_vlan().filter(|_| !self.by_engine)
+    }
+
+    fn lone_vlan(&self) -> Option<u16> {
         let mut tags = self.framing.tags.iter().filter(|tag| tag.protocol != 0);
         let tag = tags.next().filter(|tag| tag.protocol == ETH_P_8021Q)?;
-        let plain = tags.next().is_none() && self.framing.session.is_none() && !self.by_engine;
+        let plain = tags.next().is_none() && self.framing.session.is_none();
         (plain && tag.vlan != 0).then_some(tag.vlan)
+    }
+
+    /// The same at a port of the engine.
+    pub(super) fn vlan_at_engine(&self) -> Option<u16> {
+        self.lone_vlan().filter(|_| self.by_engine)
     }
 
     fn record(&self) -> fw_framing {
@@ -144,6 +153,8 @@ pub(super) struct Port {
     tc_routed: bool,
     /// What comes in here leaves by prefixes, by a program here or at the device below.
     pub by_routes: bool,
+    /// The engine has it leave so as well, ahead of tc.
+    pub by_engine_routes: bool,
     /// Its clsact qdisc was made for the filters in `tc_programs`.
     clsact: bool,
     /// An attempt to attach failed; not tried again before the link changes.

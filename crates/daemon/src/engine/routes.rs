@@ -59,6 +59,8 @@ pub(super) struct Routes {
     /// Why there can be no table.
     failed: Option<String>,
     strayed: u64,
+    /// Tables that were made.
+    tables: u64,
     /// What left by tables that are no more.
     past: Packets,
     /// What nothing tells of, as ports were last judged by it.
@@ -67,6 +69,8 @@ pub(super) struct Routes {
 
 /// The data plane's tables, and what they are made of.
 struct Table {
+    /// Of all that were made.
+    number: u64,
     data: RouteTable,
     v4: Side<u32>,
     v6: Side<u128>,

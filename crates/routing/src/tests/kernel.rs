@@ -115,6 +115,7 @@ impl Kernel {
                     mtu: MTU,
                     in_xdp: true,
                     in_tc: true,
+                    in_engine: true,
                     vlan: 0,
                 },
             )
@@ -308,6 +309,7 @@ impl Kernel {
             len_max: route.mtu.unwrap_or(65535).min(port.mtu) as u16,
             in_xdp: true,
             in_tc: true,
+            in_engine: true,
             vlan: 0,
         })
     }

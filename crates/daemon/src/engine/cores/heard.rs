@@ -69,6 +69,7 @@ impl Engine {
                     framings: Told::default(),
                     schedules: schedules::Told::default(),
                     mirrors: mirrors::Told::default(),
+                    routes: None,
                     classes: BTreeMap::new(),
                 });
                 self.tell_mirrors();

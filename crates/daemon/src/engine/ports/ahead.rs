@@ -20,7 +20,8 @@ fn unfit(port: &Port, path: Fitness, name: &str) -> Option<String> {
 impl Engine {
     /// Why XDP may not, at a port.
     pub(in crate::engine) fn nothing_ahead(&self, link: &Link, port: &Port) -> Option<String> {
-        self.piece(link, port)
+        self.engines(link)
+            .or_else(|| self.piece(link, port))
             .or_else(|| port.without_xdp())
             .or_else(|| unfit(port, port.xdp, "XDP"))
             .or_else(|| self.taken(link))
@@ -43,7 +44,8 @@ impl Engine {
             port_below.sees_all_in_tc().then(|| words.into())
         };
         let of_below = self
-            .piece(below, port_below)
+            .engines(below)
+            .or_else(|| self.piece(below, port_below))
             .or_else(|| port_below.without_xdp())
             .or_else(waits)
             .or_else(|| self.taken(below))
@@ -85,11 +87,14 @@ impl Engine {
         }
     }
 
+    /// XDP does not see its frames.
+    fn engines(&self, link: &Link) -> Option<String> {
+        let served = self.cores.serve(link.ifindex);
+        served.then(|| "the engine on cores of its own has its frames".into())
+    }
+
     /// It is no port by itself.
     fn piece(&self, link: &Link, port: &Port) -> Option<String> {
-        if self.cores.serve(link.ifindex) {
-            return Some("the engine on cores of its own has its frames".into());
-        }
         if port.within != Within::Nothing || link.master.is_some() {
             return Some("it is a part of a bridge, bond or VRF".into());
         }

@@ -148,6 +148,7 @@ impl Engine {
         let (prefix, port) = answer.prefix.zip(answer.port).filter(|_| answer.fast)?;
         let by = match answer.path {
             Some(FlowPath::Tc) => "tc forwards what comes in at ports without XDP",
+            Some(FlowPath::Engine) => "the engine forwards what comes in at its ports",
             _ => "XDP forwards it",
         };
         Some(format!(
@@ -191,9 +192,13 @@ impl Engine {
     /// By what packets leave by a next hop, wherever they may come in.
     fn path_here(&self, hop: &fw_hop) -> FlowPath {
         let mut ports = self.ports.by_index.values();
-        match ports.any(|port| port.routed() == Some(RouteHook::Xdp)) {
-            true => path_of(hop),
-            false => FlowPath::Tc,
+        let in_xdp = ports.any(|port| port.routed() == Some(RouteHook::Xdp));
+        let mut ports = self.ports.by_index.values();
+        let by_engine = ports.any(|port| port.by_engine_routes);
+        match path_of(hop) {
+            FlowPath::Xdp if !in_xdp => FlowPath::Tc,
+            FlowPath::Engine if !by_engine => FlowPath::Tc,
+            path => path,
         }
     }
 
@@ -284,9 +289,10 @@ impl Engine {
 }
 
 fn path_of(hop: &fw_hop) -> FlowPath {
-    match hop.status == FW_HOP_TC {
-        true => FlowPath::Tc,
-        false => FlowPath::Xdp,
+    match (hop.status, hop.engine) {
+        (FW_HOP_TC, 0) => FlowPath::Tc,
+        (FW_HOP_TC, _) => FlowPath::Engine,
+        _ => FlowPath::Xdp,
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 
 use freeway_abi::{FW_AF_INET6, FW_ROUTES_IPV4, FW_RP_OFF, fw_strayed};
-use freeway_datapath::{Hook, RouteHook, RoutedHere};
+use freeway_datapath::{Hook, RouteHook, RoutedByEngine, RoutedHere};
 use freeway_kernel::model::{Addr, Event, Family, Link};
 use freeway_kernel::reachability::Passage;
 
@@ -92,6 +92,7 @@ impl Engine {
         });
         let in_tc = wanted.values().any(|port| port.hook == RouteHook::Tc);
         self.place_routes(&wanted);
+        self.tell_engine_routes(&wanted);
         if wanted.is_empty() {
             self.routes.past = self.routed();
             self.routes.table = None;
@@ -148,9 +149,12 @@ impl Engine {
 
     /// A table with nothing in it, which is being filled.
     fn route_table(&mut self) -> Result<Table, DaemonError> {
-        let data = self.datapath.route_table().map_err(failure)?;
+        let workers = self.config.engine.workers().len() as u32;
+        let data = self.datapath.route_table(workers).map_err(failure)?;
         let there = self.mirror.snapshot();
+        self.routes.tables += 1;
         Ok(Table {
+            number: self.routes.tables,
             data,
             v4: Side::start(&there)?,
             v6: Side::start(&there)?,
@@ -217,6 +221,34 @@ impl Engine {
             // or they would count as somebody else's
             self.ask_poller();
         }
+    }
+
+    /// What the engine is to know at its ports, and where its tables are.
+    fn tell_engine_routes(&mut self, wanted: &BTreeMap<u32, Routed>) {
+        let Some(table) = &mut self.routes.table else {
+            return;
+        };
+        let mut heres = RoutedByEngine::new();
+        for routed in wanted.values() {
+            let placed = self.ports.by_index.get(&routed.at);
+            let placed = placed.is_some_and(|port| port.routed() == Some(RouteHook::Tc));
+            if let Some(at) = routed.engine.filter(|_| placed) {
+                heres.insert(at, routed.here);
+            }
+        }
+        let full = table.data.set_engine(&heres);
+        for (ifindex, port) in &mut self.ports.by_index {
+            let engine = wanted.get(ifindex).and_then(|routed| routed.engine);
+            port.by_engine_routes =
+                engine.is_some_and(|at| heres.contains_key(&at) && !full.contains(&at));
+        }
+        if !full.is_empty() {
+            tracing::warn!(
+                "no room for {} of the engine's ports and VLANs: without a flow, what comes in there is forwarded by tc",
+                full.len()
+            );
+        }
+        self.cores.tell_routes(table.number, &table.data);
     }
 
     /// Brings what changed into the data plane, and has it be used if all of it is there.

@@ -55,6 +55,8 @@ pub(super) struct Routed {
     pub at: u32,
     /// The VLAN; 0: it is none.
     pub vlan: u16,
+    /// The engine's device where it comes in, and the VLAN there, if the engine forwards it as well.
+    pub engine: Option<(u32, u16)>,
     pub here: fw_route_here,
 }
 
@@ -211,7 +213,8 @@ impl Engine {
         }
         let below = self.ports.by_index.get(&at).map(|below| (at, below));
         for (ifindex, port) in [(link.ifindex, port)].into_iter().chain(below) {
-            if self.cores.served(ifindex, true) != Served::No {
+            let shared = self.cores.served(ifindex, true) == Served::Chosen;
+            if shared || (hook == RouteHook::Xdp && self.cores.serve(ifindex)) {
                 return Err("the engine on cores of its own has some of its frames".into());
             }
             if port.is_tapped() || self.is_captured(ifindex) {
@@ -227,12 +230,24 @@ impl Engine {
             hook,
             at,
             vlan,
+            engine: self.engine_at(link.ifindex, port),
             here: fw_route_here {
                 mac,
                 port: link.ifindex,
                 ..fw_route_here::default()
             },
         })
+    }
+
+    /// Where the engine may forward what a port hands in.
+    fn engine_at(&self, ifindex: u32, port: &Port) -> Option<(u32, u16)> {
+        let itself = (ifindex, Some(0));
+        let (base, vlan) = match &port.carried {
+            Some(carried) => (carried.base, carried.vlan_at_engine()),
+            None => itself,
+        };
+        let at = vlan.map(|vlan| (base, vlan))?;
+        (port.xdp.input && self.by_engine(ifindex, port)).then_some(at)
     }
 
     /// In tc IPv4 packets have the priority that the kernel gives them by their TOS.
@@ -322,23 +337,27 @@ impl Engine {
     pub(super) fn exits(&self, family: Family, in_tc: bool) -> BTreeMap<u32, Exit> {
         let exit = |link: &Link| {
             let port = self.ports.by_index.get(&link.ifindex)?;
-            let itself = port.within == Within::Nothing
-                && link.master.is_none()
-                && !self.cores.serve(link.ifindex);
+            let itself = port.within == Within::Nothing && link.master.is_none();
+            let by_engine = self.by_engine(link.ifindex, port);
             let (base, vlan) = match &port.carried {
+                Some(carried) if by_engine => (carried.base, carried.vlan_at_engine()),
                 Some(carried) => (carried.base, carried.plain_vlan()),
                 None => (link.ifindex, Some(0)),
             };
+            let watched = [link.ifindex, base]
+                .iter()
+                .any(|port| self.polled.is_watched(*port));
             let on_wire = self.ports.by_index.get(&base);
             let in_xdp = on_wire
                 .is_some_and(|base| base.within == Within::Nothing && base.without_xdp().is_none())
                 && vlan.is_some()
                 && port.stations_of.is_none()
                 && port.xdp.output
-                && ![link.ifindex, base]
-                    .iter()
-                    .any(|port| self.polled.is_watched(*port));
+                && !watched;
             let in_tc = in_tc && port.tc.output && self.unrouted_in_tc(link).is_none();
+            // tc is to see what the kernel makes of a packet
+            let in_engine =
+                in_tc && by_engine && vlan.is_some() && port.xdp.output && !watched;
             port.slot.filter(|_| itself && (in_xdp || in_tc))?;
             let mac = link.mac?.0;
             let mtu = match family {
@@ -355,7 +374,8 @@ impl Engine {
                     mtu,
                     in_xdp,
                     in_tc,
-                    vlan: vlan.filter(|_| in_xdp).unwrap_or(0),
+                    in_engine,
+                    vlan: vlan.filter(|_| in_xdp || in_engine).unwrap_or(0),
                 },
             ))
         };

@@ -192,6 +192,7 @@ fn record_of<A: Sided>(hop: &Hop<A>, devmap_slot: u32) -> fw_hop {
         len_max: hop.len_max,
         devmap_slot,
         tc: hop.in_tc.into(),
+        engine: hop.in_engine.into(),
         status: match hop.in_xdp {
             true => FW_ST_ACTIVE,
             false => FW_HOP_TC,
