@@ -7,6 +7,8 @@
 mod strangers;
 #[path = "../paths/strangers6.rs"]
 mod strangers6;
+#[path = "../paths/tags.rs"]
+mod tags;
 
 use std::borrow::Borrow;
 use std::time::{Duration, Instant};
@@ -38,16 +40,24 @@ impl Site {
         let mut kept = Vec::new();
         for family in ["-4", "-6"] {
             let routes = tool(&format!("ip {family} route show table main"));
-            let ours = routes.lines().filter(|route| !route.contains("proto kernel"));
+            let ours = routes
+                .lines()
+                .filter(|route| !route.contains("proto kernel"));
             kept.extend(ours.map(|route| format!("ip {family} route replace {route}")));
         }
         let neighbours = tool("ip neigh show nud permanent");
-        let neighbours = neighbours.lines().map(|neighbour| neighbour.replace("PERMANENT", "nud permanent"));
+        let neighbours = neighbours
+            .lines()
+            .map(|neighbour| neighbour.replace("PERMANENT", "nud permanent"));
         let extra = tool("ip -o address show dev lan0");
         let extra = extra.lines().filter(|line| line.contains("/32"));
         let extra = extra.map(|line| line.split_whitespace().nth(3).unwrap().to_owned());
-        let extra: Vec<_> = extra.map(|address| format!("ip address add {address} dev lan0")).collect();
-        let neighbours: Vec<_> = neighbours.map(|neighbour| format!("ip neigh replace {neighbour}")).collect();
+        let extra: Vec<_> = extra
+            .map(|address| format!("ip address add {address} dev lan0"))
+            .collect();
+        let neighbours: Vec<_> = neighbours
+            .map(|neighbour| format!("ip neigh replace {neighbour}"))
+            .collect();
         // a burst of frames is longer than the devices' rings are by default
         let config = take_ports(lab).replace(",iface=", ",framecnt=4096,iface=");
         let engine = Engine::start(lab, &config);
@@ -64,7 +74,9 @@ impl Site {
 
 /// What it has told of it, which it does once a second.
 fn by_engine(router: &Router) -> u64 {
-    router.status()["engine"]["counts"]["routed"].as_u64().unwrap()
+    router.status()["engine"]["counts"]["routed"]
+        .as_u64()
+        .unwrap()
 }
 
 /// tc forwards at TAPs, too: it is not tc that does.
@@ -130,4 +142,27 @@ fn a_change_of_ipv6_is_one_in_the_engine() {
 #[test]
 fn sources_and_ttls_are_judged_in_the_engine_as_the_kernel_judges_them() {
     sources_and_ttls_are_judged(Site::start);
+}
+
+/// Each VLAN at a TAP is a port of its own; the engine takes tags off and puts them on.
+#[test]
+fn vlans_leave_by_the_engine_with_their_tags() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    let site = Site::start(&lab);
+    if !tags::add_vlans(&lab) {
+        return;
+    }
+    let router = &site.router;
+    tags::wait_ports(router, &tags::PORTS);
+    let before = by_engine(router);
+    tags::leave_with_their_tags(&lab, router, "engine");
+    std::thread::sleep(TOLD);
+    let fast = by_engine(router) - before;
+    println!("{fast} by the engine");
+    // of four kinds each at least half went by prefixes
+    assert!(
+        fast > 4 * u64::from(tags::FRAMES) / 2,
+        "{fast} by the engine"
+    );
 }

@@ -625,7 +625,7 @@ impl Configuration {
             table.lines.push(line.to_owned());
         }
         let own = if again || line.is_empty() { head } else { line };
-        let (text, line) = render(&tables, rng, Some(own));
+        let (text, line) = render(&tables, rng, Some((head, own)));
         let fault = Fault {
             exit,
             line,
@@ -636,13 +636,16 @@ impl Configuration {
     }
 }
 
-/// Tables with comments and blank lines among them; the last line that is `sought`.
-fn render(tables: &[Table], rng: &mut Random, sought: Option<&str>) -> (String, usize) {
+/// Tables with comments and blank lines among them; of those with that head the last line that is `sought`.
+fn render(tables: &[Table], rng: &mut Random, sought: Option<(&str, &str)>) -> (String, usize) {
+    let mut found = None;
     let (mut ahead, mut rest) = (
         String::from("# what a comment says = \"counts\" [not]\n"),
         String::new(),
     );
     for table in tables {
+        let sought = sought.filter(|(head, _)| *head == table.head);
+        let sought = sought.map(|(_, line)| line);
         let wrong = sought.is_some_and(|sought| {
             table.head == sought || table.lines.iter().any(|line| line == sought)
         });
@@ -656,6 +659,9 @@ fn render(tables: &[Table], rng: &mut Random, sought: Option<&str>) -> (String, 
         if rng.permille(500) {
             rest.push('\n');
         }
+        if sought == Some(table.head.as_str()) {
+            found = Some(rest.lines().count());
+        }
         let _ = writeln!(rest, "{}", table.head);
         for line in &table.lines {
             if rng.permille(100) {
@@ -663,6 +669,9 @@ fn render(tables: &[Table], rng: &mut Random, sought: Option<&str>) -> (String, 
             }
             let indent = rng.of(&["", "", "  "]);
             let wrong = sought == Some(line);
+            if wrong {
+                found = Some(rest.lines().count());
+            }
             let end = if !wrong && rng.permille(100) {
                 " # as it is"
             } else {
@@ -671,12 +680,6 @@ fn render(tables: &[Table], rng: &mut Random, sought: Option<&str>) -> (String, 
             let _ = writeln!(rest, "{indent}{line}{end}");
         }
     }
-    let text = ahead + &rest;
-    let line = sought.and_then(|sought| {
-        text.lines()
-            .collect::<Vec<_>>()
-            .iter()
-            .rposition(|line| line.trim() == sought)
-    });
-    (text, line.map_or(0, |line| line + 1))
+    let line = found.map_or(0, |line| ahead.lines().count() + line + 1);
+    (ahead + &rest, line)
 }

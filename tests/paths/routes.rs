@@ -10,6 +10,7 @@ mod in_tc;
 mod routes6;
 mod strangers;
 mod strangers6;
+mod tags;
 mod unsaid;
 mod vlans;
 

@@ -8,9 +8,7 @@ use freeway_testkit::random::Random;
 use freeway_testkit::*;
 
 use super::strangers6::*;
-use super::{
-    ON, active_in, compare, confirm, in_xdp, ip, kept_at, left, wait, wait_for_reason,
-};
+use super::{ON, active_in, compare, confirm, in_xdp, ip, kept_at, left, wait, wait_for_reason};
 
 #[test]
 fn packets_of_ipv6_without_flows_leave_as_the_kernel_sends_them() {

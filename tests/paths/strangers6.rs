@@ -10,8 +10,7 @@ use freeway_testkit::*;
 use serde_json::Value;
 
 use crate::strangers::{
-    PATIENCE, active_in, all_to, confirm, ip, left, routed, station, wait,
-    wait_for_reason,
+    PATIENCE, active_in, all_to, confirm, ip, left, routed, station, wait, wait_for_reason,
 };
 
 pub fn client() -> Ipv6Addr {

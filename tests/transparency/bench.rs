@@ -53,6 +53,8 @@ pub enum By {
     Engine,
     /// The kernel's routes, without flows, where they can; the `path` of all ports.
     Routes(&'static str),
+    /// The same by an engine that has the ports.
+    EngineRoutes,
 }
 
 impl By {
@@ -60,7 +62,7 @@ impl By {
     pub fn served(self) -> &'static str {
         match self {
             By::Path(_) | By::Routes(_) => "xdp",
-            By::Engine => "engine",
+            By::Engine | By::EngineRoutes => "engine",
         }
     }
 
@@ -68,20 +70,25 @@ impl By {
     fn path(self) -> &'static str {
         match self {
             By::Path(path) | By::Routes(path) => path,
-            By::Engine => "auto",
+            By::Engine | By::EngineRoutes => "auto",
         }
     }
 
     /// What has no flow may leave by routes.
     pub fn is_routes(self) -> bool {
-        self == By::Routes(self.path())
+        self == By::Routes(self.path()) || self == By::EngineRoutes
+    }
+
+    /// An engine has the ports.
+    fn is_engine(self) -> bool {
+        self == By::Engine || self == By::EngineRoutes
     }
 
     /// Whose frames are told as fast.
     pub fn whose(self) -> &'static str {
         match self {
             By::Path(_) | By::Routes(_) => "Freeway's",
-            By::Engine => "the engine's",
+            By::Engine | By::EngineRoutes => "the engine's",
         }
     }
 }
@@ -134,7 +141,7 @@ impl Bench {
     pub fn build(by: By, number: usize, kinds: [Kind; 3]) -> Self {
         let mut engine = None;
         let mut take = |router: &Netns, ports: &[Face]| {
-            engine = (by == By::Engine).then(|| take_wires(router, number, ports));
+            engine = by.is_engine().then(|| take_wires(router, number, ports));
         };
         let twins = Twins::build_with(kinds, &mut take).unwrap();
         for router in twins.routers() {
@@ -162,7 +169,7 @@ impl Bench {
         let links: Vec<&str> = links.iter().map(String::as_str).collect();
         let daemon = match by {
             By::Path(_) | By::Routes(_) => Router::start_in(router, &config, freeway(), &links),
-            By::Engine => {
+            By::Engine | By::EngineRoutes => {
                 let wires = twins.wires();
                 let wires: Vec<&str> = wires.iter().map(String::as_str).collect();
                 Engine::daemon_for(router, &config, &links, &wires)
@@ -173,7 +180,7 @@ impl Bench {
             daemon,
             by,
             engine,
-            counts_all: by != By::Engine,
+            counts_all: !by.is_engine(),
             injectors,
             captures,
             undo: Vec::new(),
@@ -187,7 +194,15 @@ impl Bench {
     /// How many frames left by routes.
     pub fn stop(self) -> u64 {
         let stats = self.daemon.stats();
-        let (routed, flows) = (stats.reason("routed"), stats.fast());
+        let (mut routed, flows) = (stats.reason("routed"), stats.fast());
+        if self.by == By::EngineRoutes {
+            // the rest is tc's, at the TAPs
+            std::thread::sleep(TOLD);
+            let status = self.daemon.status();
+            let by_engine = status["engine"]["counts"]["routed"].as_u64().unwrap();
+            println!("row: of {routed} by routes the engine had {by_engine}");
+            routed = by_engine;
+        }
         if self.by.is_routes() {
             println!("row: {routed} frames by routes, {flows} by flows");
         }

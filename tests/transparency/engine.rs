@@ -26,6 +26,8 @@ const BLOCKS: usize = 6;
 /// Two that found something: a RST that conntrack would believe, which tc sends of the engine's flows.
 const FOUND: [u64; 2] = [0xd_88f2_298c_7084, 0xd_88f2_298c_70d8];
 const FRAMES: usize = 4400;
+/// And those that go by routes.
+const ROUTES_BLOCKS: usize = 3;
 
 #[test]
 fn engine_sends_what_the_kernel_sends() {
@@ -47,6 +49,16 @@ fn engine_sends_what_the_kernel_sends() {
         let share = tally.learnable_share();
         assert!(share >= SHARE_MIN, "the engine had {:.1} %", 100.0 * share);
     }
+}
+
+/// Setups in which little decides but the destination, by the kernel's routes.
+#[test]
+fn engine_routes_as_the_kernel_does() {
+    let mut extent = Extent::read();
+    if !freeway_testkit::long() {
+        extent.blocks.truncate(ROUTES_BLOCKS);
+    }
+    same(By::EngineRoutes, extent);
 }
 
 #[test]

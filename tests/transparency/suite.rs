@@ -128,7 +128,7 @@ pub fn same(by: By, extent: Extent) -> Option<Tally> {
                         break;
                     }
                     let case = match by {
-                        By::Routes(_) => Case::routed(*seed, extent.frames),
+                        By::Routes(_) | By::EngineRoutes => Case::routed(*seed, extent.frames),
                         _ => Case::random(*seed, extent.frames),
                     };
                     examine(&mut bench, &case, tally);

@@ -404,6 +404,11 @@ fn engine(page: &mut Page, status: &Status) {
             counts.forwarded,
         ),
         (
+            "freeway_engine_routed_packets_total",
+            "Of these, packets without a flow that left by their destination.",
+            counts.routed,
+        ),
+        (
             "freeway_engine_exceptions_total",
             "Frames that the engine gave to the kernel.",
             counts.exceptions,

@@ -37,7 +37,8 @@ impl Routes {
         }
         let counters = tables.count_mask.checked_add(1).unwrap_or(0);
         let counting = counters / FW_LEAVES;
-        if !counters.is_multiple_of(FW_LEAVES) || counting > COUNTING_MAX || counting <= tables.cpus {
+        if !counters.is_multiple_of(FW_LEAVES) || counting > COUNTING_MAX || counting <= tables.cpus
+        {
             return Err(wrong("count_mask or cpus"));
         }
         let map = |fd, size| Mapping::new(Some(fd), size);
@@ -80,9 +81,8 @@ mod tests {
 
     #[test]
     fn tables_that_cannot_be_are_refused() {
-        let fds = || -> [OwnedFd; 6] {
-            std::array::from_fn(|_| tempfile::tempfile().unwrap().into())
-        };
+        let fds =
+            || -> [OwnedFd; 6] { std::array::from_fn(|_| tempfile::tempfile().unwrap().into()) };
         let tables = RouteTables {
             hop_mask: FW_HOPS - 1,
             count_mask: 4 * FW_LEAVES - 1,

@@ -8,10 +8,10 @@ use freeway_abi::{FW_EV_WATCH, FW_R_FAST, Pod, fw_watch_event};
 
 use crate::ffi::{
     FWE_BUCKETS, fw_engine_framings, fwe_config, fwe_lcore_launch, fwe_lcore_wait, fwe_memory,
-    fwe_mirror, fwe_routes, fwe_schedules, fwe_stats, fwe_worker, fwe_worker_copy, fwe_worker_event,
-    fwe_worker_free, fwe_worker_load, fwe_worker_new, fwe_worker_run, fwe_worker_set_framings,
-    fwe_worker_set_memory, fwe_worker_set_mirror, fwe_worker_set_routes, fwe_worker_set_schedules, fwe_worker_stats,
-    fwe_worker_stop, fwe_worker_wake,
+    fwe_mirror, fwe_routes, fwe_schedules, fwe_stats, fwe_worker, fwe_worker_copy,
+    fwe_worker_event, fwe_worker_free, fwe_worker_load, fwe_worker_new, fwe_worker_run,
+    fwe_worker_set_framings, fwe_worker_set_memory, fwe_worker_set_mirror, fwe_worker_set_routes,
+    fwe_worker_set_schedules, fwe_worker_stats, fwe_worker_stop, fwe_worker_wake,
 };
 use crate::pools::Pools;
 

@@ -13,8 +13,9 @@ use freeway_api::schedule::{ClassCounts, Schedule as Described};
 use crate::exits::Exits;
 use crate::ffi::{
     FWE_PATH_KERNEL, FWE_PATH_MIRROR, FWE_PATH_OTHER, FWE_PATH_PLAIN, FWE_PATH_ROUTE,
-    FWE_PATH_SCHEDULE,     fw_engine_framings, fwe_clock, fwe_config, fwe_exits_exception, fwe_exits_source,
-    fwe_framings_free, fwe_framings_new, fwe_memory, fwe_port, fwe_stats, fwe_tsc_hz,
+    FWE_PATH_SCHEDULE, fw_engine_framings, fwe_clock, fwe_config, fwe_exits_exception,
+    fwe_exits_source, fwe_framings_free, fwe_framings_new, fwe_memory, fwe_port, fwe_stats,
+    fwe_tsc_hz,
 };
 use crate::lanes::{Lanes, sourcing};
 use crate::memory::Memory;

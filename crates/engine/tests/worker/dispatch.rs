@@ -356,19 +356,28 @@ fn mirrors(rings: *mut ffi::fwe_rings, transmits: bool) {
         }
         copied.iter().flatten().copied().map(u32::from).sum::<u32>()
     };
+    let cost = |hand: &Hand| {
+        // SAFETY: it lives, and makes no turn.
+        let stats = unsafe { ffi::fwe_worker_stats(hand.worker.0).read() };
+        stats.model[ffi::FWE_PATH_MIRROR as usize]
+    };
+    let before: Vec<u32> = crew.hands.iter().map(cost).collect();
+    let mut measured = vec![false; before.len()];
     let mut random = Random(7);
     for _ in 0..1000 {
         for _ in 0..random.below(32) {
             crew.put(random.below(usize::from(FLOWS)));
         }
         crew.io_turn();
-        for hand in &crew.hands {
+        for (at, hand) in crew.hands.iter().enumerate() {
             hand.turn();
+            measured[at] |= cost(hand) != before[at];
         }
         crew.io_turn();
         crew.take();
         copies(&crew);
     }
+    assert!(measured.iter().all(|measured| *measured), "{before:?}");
     crew.finish();
     crew.io_turn();
     let sent: u32 = crew.sent.iter().copied().map(u32::from).sum();
@@ -385,7 +394,6 @@ fn mirrors(rings: *mut ffi::fwe_rings, transmits: bool) {
         assert_eq!(stats.mirrored, 2 * stats.packets);
         assert_eq!(stats.not_mirrored, 0);
         assert_eq!(load.iter().sum::<u64>(), stats.charged);
-        assert_ne!(stats.model[ffi::FWE_PATH_MIRROR as usize], 16 * 150);
     }
     crew.between.end();
     drop(crew);

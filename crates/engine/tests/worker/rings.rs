@@ -127,6 +127,7 @@ fn settings(
         exception: None,
         source: None,
         extra: None,
+        number: 0,
         sleep_us_max: 0,
         waker: ptr::null_mut(),
         context: ptr::null_mut(),

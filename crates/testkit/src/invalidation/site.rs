@@ -301,6 +301,8 @@ pub enum Place {
     Routes,
     /// An engine that has the router's ports.
     Engine,
+    /// The same by the kernel's routes, without flows.
+    EngineRoutes,
 }
 
 impl Place {
@@ -310,7 +312,12 @@ impl Place {
             Place::Xdp => "",
             Place::Routes => "routes: ",
             Place::Engine => "engine: ",
+            Place::EngineRoutes => "engine, routes: ",
         }
+    }
+
+    fn is_routes(self) -> bool {
+        matches!(self, Place::Routes | Place::EngineRoutes)
     }
 }
 
@@ -390,13 +397,14 @@ impl Site {
                 let config = "[policy]\nroutes = true\n";
                 (None, Router::start_with(&lab, config))
             }
-            Place::Engine => {
+            Place::Engine | Place::EngineRoutes => {
                 let engine = engine(&lab);
                 if tracked {
                     // those before went with the ports' addresses
                     lab.prime(Proto::Udp, connections + OLDER, Some(0)).unwrap();
                 }
-                let daemon = Engine::daemon(lab.router(), "", &["lan0", "wan0"]);
+                let config = format!("[policy]\nroutes = {}\n", place.is_routes());
+                let daemon = Engine::daemon(lab.router(), &config, &["lan0", "wan0"]);
                 (Some(engine), daemon)
             }
         };
@@ -447,6 +455,7 @@ impl Site {
     fn trials(&self) -> usize {
         match self.place {
             Place::Routes if !crate::long() => trials() / 2,
+            Place::EngineRoutes => trials() / 4,
             _ => trials(),
         }
     }
@@ -472,7 +481,7 @@ impl Site {
 
     /// Fast packets of the flows from these ports.
     pub fn fast(&self, first: u16) -> u64 {
-        if self.place == Place::Routes {
+        if self.place.is_routes() {
             return self.daemon.stats().reason("routed");
         }
         let packets = |flow: &Value| flow["packets"].as_u64().unwrap();
@@ -497,7 +506,7 @@ impl Site {
     /// Waits until all flows from these ports are active and have forwarded since.
     #[track_caller]
     pub fn wait_fast(&self, first: u16, count: u32) {
-        if self.place == Place::Routes {
+        if self.place.is_routes() {
             return self.wait_routed(first);
         }
         let end = Moment::now() + PATIENCE;

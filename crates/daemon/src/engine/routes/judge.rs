@@ -356,8 +356,7 @@ impl Engine {
                 && !watched;
             let in_tc = in_tc && port.tc.output && self.unrouted_in_tc(link).is_none();
             // tc is to see what the kernel makes of a packet
-            let in_engine =
-                in_tc && by_engine && vlan.is_some() && port.xdp.output && !watched;
+            let in_engine = in_tc && by_engine && vlan.is_some() && port.xdp.output && !watched;
             port.slot.filter(|_| itself && (in_xdp || in_tc))?;
             let mac = link.mac?.0;
             let mtu = match family {
