@@ -777,12 +777,22 @@ enum fw_route_const {
 	/* What is known at a port: of itself, and of each 802.1Q VLAN above it, by its number. */
 	FW_ROUTE_VLANS = 4096,
 	/* Ports of the engine and VLANs at them are half as many at most. */
-	FW_ROUTE_ATS = 1024,
-	/* A VLAN's is looked for so many places, times its number, after its port's own. */
-	FW_ROUTE_AT_STEP = 61,
+	FW_ROUTE_ENTRANCES = 1024,
+	/* A VLAN's home is so many places, times its number, behind its port's own. */
+	FW_ROUTE_ENTRANCE_STEP = 61,
 	/* Families, as bits. */
 	FW_ROUTES_IPV4 = 1,
 	FW_ROUTES_IPV6 = 2,
+	/* Beside families, at a port: the engine's, whose flows tc leaves it. */
+	FW_ROUTES_ENGINE = 4,
+};
+
+/* Where the engine is concerned. */
+enum fw_hop_engine {
+	FW_HOP_ELSEWHERE = 0, /* it leaves at a port that is not the engine's */
+	FW_HOP_ENGINE = 1,    /* the engine may send by it */
+	/* The engine's as a flow alone: at the engine's ports tc leaves it to flows. */
+	FW_HOP_FLOWS = 2,
 };
 
 /* A next hop. The daemon writes a record while no leaf leads to it, and changes only `status`. */
@@ -799,16 +809,16 @@ struct fw_hop {
 	__u32 leaf;
 	struct fw_tag tag; /* that XDP and the engine put on, for the device below; all 0: none */
 	__u32 tc;          /* non-zero: tc may send by it */
-	__u32 engine;      /* non-zero: the engine may */
+	__u32 engine;      /* enum fw_hop_engine */
 	__u32 wanted;      /* the engine has given the kernel a packet of it: tc is to ask by one */
 };
 
 /* The same at all ports. */
 struct fw_routes {
 	__u32 valid; /* FW_ROUTES_*: everything else is the kernel's */
-	/* Rises ahead of each use of what was in use before: to who looks things up without RCU it tells
-	   that what it has read may be something else. */
-	__u32 changes;
+	/* Rises ahead of each reuse of what was in use: who looks things up without RCU reads it before
+	   and after, as a seqcount. */
+	__u32 seq;
 	__u32 due_tick[FW_ROUTE_BLOCKS];
 	/* IPv4 addresses that the kernel refuses as sources: a set bit is perhaps one. */
 	__u32 own[(1 << FW_OWN_BITS) / 32];
@@ -823,8 +833,8 @@ struct fw_route_here {
 	__u32 families; /* FW_ROUTES_* */
 };
 
-/* Where the engine is to know of a port, which comes in at a TAP of its own: by open addressing. */
-struct fw_route_at {
+/* Of a port of the engine, or of a VLAN at one; open addressing. */
+struct fw_route_entrance {
 	__u32 base; /* ifindex of the TAP; 0: none */
 	__u32 vlan; /* 802.1Q; 0: the TAP itself */
 	struct fw_route_here here;
@@ -1218,7 +1228,7 @@ FW_ABI_SIZE(fw_ratelimit_config, 32);
 FW_ABI_SIZE(fw_hop, 64);
 FW_ABI_SIZE(fw_routes, 35336);
 FW_ABI_SIZE(fw_route_here, 16);
-FW_ABI_SIZE(fw_route_at, 32);
+FW_ABI_SIZE(fw_route_entrance, 32);
 FW_ABI_SIZE(fw_route_count, 16);
 FW_ABI_SIZE(fw_route_config, 8);
 FW_ABI_SIZE(fw_route_hint, 8);

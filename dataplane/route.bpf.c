@@ -36,8 +36,9 @@ static __always_inline enum fw_routing fw_route_ask(fw_ctx *ctx, __u32 record)
 }
 
 /* May packets leave by it here, once it is confirmed? */
-static __always_inline int fw_hop_serves(const struct fw_hop *hop)
+static __always_inline int fw_hop_serves(const struct fw_hop *hop, const struct fw_route_here *here)
 {
+	(void)here;
 	return hop->status == FW_ST_ACTIVE;
 }
 
@@ -73,7 +74,7 @@ static __always_inline enum fw_routing fw_route_tagged(fw_ctx *ctx, __u32 *slot)
 	/* priority alone is no VLAN */
 	if (!vlan || !fw_route_here[vlan].families)
 		return FW_ROUTING_NOT;
-	return fw_route(ctx, &fw_route_here[vlan], FW_TAG_LEN, slot);
+	return fw_route(ctx, &fw_route_here[vlan], FW_TAG_LEN, 0, slot);
 }
 
 SEC("xdp")
@@ -86,7 +87,7 @@ int freeway_route(struct xdp_md *ctx)
 	if ((const void *)(type_be + 1) <= fw_data_end(ctx) && *type_be == fw_htons(FW_ETH_8021Q))
 		routing = fw_route_tagged(ctx, &slot);
 	else if (fw_likely(fw_route_here[0].families))
-		routing = fw_route(ctx, &fw_route_here[0], 0, &slot);
+		routing = fw_route(ctx, &fw_route_here[0], 0, 0, &slot);
 	if (fw_likely(routing == FW_ROUTING_SENDS))
 		return bpf_redirect_map(&fw_ports, slot, XDP_PASS);
 	if (routing == FW_ROUTING_ASKS)

@@ -140,22 +140,22 @@ static __always_inline int fw_route_due(struct fw_hop *hop, __u32 block, __u32 n
 	return 1;
 }
 
-static __always_inline enum fw_routing fw_route_asks(fw_ctx *ctx, __u32 record)
+/* The engine's ports are TAPs, at which tc asks the kernel for it. */
+static __always_inline int fw_hop_wanted(const struct fw_hop *hop)
+{
+	return FW_TARGET_IS_TC && fw_unlikely(hop->wanted);
+}
+
+static __always_inline enum fw_routing fw_route_asks(fw_ctx *ctx, struct fw_hop *hop, __u32 record)
 {
 	enum fw_routing routing = fw_route_ask(ctx, record);
 
-	if (routing == FW_ROUTING_ASKS)
-		fw_count(FW_R_ROUTE_ASKED);
+	if (routing != FW_ROUTING_ASKS)
+		return routing;
+	if (FW_TARGET_IS_TC)
+		hop->wanted = 0;
+	fw_count(FW_R_ROUTE_ASKED);
 	return routing;
-}
-
-/* The engine's ports are TAPs, at which tc asks the kernel for it. */
-static __always_inline int fw_hop_wanted(struct fw_hop *hop)
-{
-	if (!FW_TARGET_IS_TC || fw_likely(!hop->wanted))
-		return 0;
-	hop->wanted = 0;
-	return 1;
 }
 
 /* Of a merged frame each segment counts: skb_gso_validate_network_len(). */
@@ -242,9 +242,12 @@ static __always_inline void fw_route_count(fw_ctx *ctx, const struct fw_hop *hop
 	count->bytes += len_data + frames * (l2_len + len_headers);
 }
 
-/* Of a frame with `tags_len` octets of tags, which is `here`'s without them. */
+/*
+ * Of a frame with `tags_len` octets of tags, which is `here`'s without them. `seq`: fw_routes.seq as
+ * it was before anything was read, for who has no RCU.
+ */
 static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_route_here *here,
-						const __u32 tags_len, __u32 *out)
+						const __u32 tags_len, __u32 seq, __u32 *out)
 {
 	void *data = fw_data(ctx), *end = fw_data_end(ctx), *l2 = data + tags_len;
 	const fw_u16_any *type = l2 + FW_ETH_MAC2;
@@ -252,7 +255,7 @@ static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_rou
 	struct fw_hop *hop, held;
 	struct fw_routed packet;
 	enum fw_routing routing;
-	__u32 now, record, since = fw_routes_since();
+	__u32 now, record;
 	int is_ip6;
 
 	if (l2 + FW_ETH_LEN + FW_IP4_LEN > end)
@@ -268,7 +271,7 @@ static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_rou
 	}
 	record = fw_routes_get()->record[packet.leaf];
 	hop = fw_hop_get(record);
-	if (!fw_hop_serves(hop) || !fw_route_measure(ctx, l2, end, &packet, is_ip6) ||
+	if (!fw_hop_serves(hop, here) || !fw_route_measure(ctx, l2, end, &packet, is_ip6) ||
 	    packet.len_segment > hop->len_max || hop->port == here->port)
 		return FW_ROUTING_NOT;
 	if (!is_ip6) {
@@ -278,14 +281,15 @@ static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_rou
 			return FW_ROUTING_NOT;
 	}
 	if (fw_unlikely(fw_hop_waits(hop))) {
-		if (!fw_ctl.on || !fw_due(now, hop->due_tick, fw_cfg.hz))
+		if (!fw_ctl.on ||
+		    !(fw_hop_wanted(hop) || fw_due(now, hop->due_tick, fw_cfg.hz)))
 			return FW_ROUTING_NOT;
 		hop->due_tick = now + 1;
-		return fw_route_asks(ctx, record);
+		return fw_route_asks(ctx, hop, record);
 	}
 	if (fw_unlikely(fw_hop_wanted(hop) || fw_route_due(hop, packet.block, now)))
-		return fw_route_asks(ctx, record);
-	exit = fw_hop_hold(hop, &held, since);
+		return fw_route_asks(ctx, hop, record);
+	exit = fw_hop_hold(hop, &held, seq);
 	/* without its padding it is the kernel's as well */
 	if (!exit || !fw_trim(ctx, &data, &end, tags_len + FW_ETH_LEN + packet.len))
 		return FW_ROUTING_NOT;

@@ -24,7 +24,7 @@ struct fw_prefix6 fw_prefixes6 SEC(".bss.prefixes6");
 struct fw_routes fw_routes SEC(".data.routes") = {};
 struct fw_route_here fw_route_here[FW_TARGET_IS_TC ? 1 : FW_ROUTE_VLANS] SEC(".data.here") = {};
 /* The engine's alone. */
-struct fw_route_at fw_route_ats[FW_ROUTE_ATS] SEC(".data.ats") = {};
+struct fw_route_entrance fw_route_entrances[FW_ROUTE_ENTRANCES] SEC(".data.entrances") = {};
 /* Resized before loading. */
 struct fw_route_count fw_route_counts[1] SEC(".data.counts") = {};
 
@@ -57,16 +57,11 @@ static __always_inline struct fw_route_count *fw_route_count_get(__u32 leaf)
 }
 
 /* Programs run under RCU: what they have read stays what it was until they have ended. */
-static __always_inline __u32 fw_routes_since(void)
-{
-	return 0;
-}
-
 static __always_inline const struct fw_hop *fw_hop_hold(const struct fw_hop *hop,
-							struct fw_hop *held, __u32 since)
+							struct fw_hop *held, __u32 seq)
 {
 	(void)held;
-	(void)since;
+	(void)seq;
 	return hop;
 }
 

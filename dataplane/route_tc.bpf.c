@@ -39,9 +39,11 @@ static __always_inline enum fw_routing fw_route_ask(fw_ctx *ctx, __u32 record)
 	return FW_ROUTING_ASKS;
 }
 
-static __always_inline int fw_hop_serves(const struct fw_hop *hop)
+/* At a port of the engine what the engine has as a flow is not tc's, or it would never be one. */
+static __always_inline int fw_hop_serves(const struct fw_hop *hop, const struct fw_route_here *here)
 {
-	return hop->status && hop->tc;
+	return hop->status && hop->tc &&
+	       !(here->families & FW_ROUTES_ENGINE && hop->engine == FW_HOP_FLOWS);
 }
 
 static __always_inline int fw_hop_waits(const struct fw_hop *hop)
@@ -65,7 +67,7 @@ int freeway_route_tc(struct __sk_buff *ctx)
 	/* what somebody has marked is the kernel's, and what was noted at a device below */
 	if (!ctx->vlan_present && !ctx->mark && !ctx->tc_index) {
 		fw_pull(ctx);
-		routing = fw_route(ctx, &fw_route_here[0], 0, &port);
+		routing = fw_route(ctx, &fw_route_here[0], 0, 0, &port);
 	}
 	if (fw_likely(routing == FW_ROUTING_SENDS))
 		return bpf_redirect(port, 0);

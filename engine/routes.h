@@ -42,18 +42,18 @@ static __always_inline struct fw_route_count *fw_route_count_get(__u32 leaf)
 	return &fw_env.route_counts[leaf & (FW_LEAVES - 1)];
 }
 
-static __always_inline __u32 fw_routes_since(void)
+static __always_inline __u32 fwe_routes_seq(void)
 {
-	return __atomic_load_n(&fw_routes_get()->changes, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&fw_routes_get()->seq, __ATOMIC_ACQUIRE);
 }
 
 static __always_inline const struct fw_hop *fw_hop_hold(const struct fw_hop *hop,
-							struct fw_hop *held, __u32 since)
+							struct fw_hop *held, __u32 seq)
 {
 	*held = *hop;
 	/* all of it is read before that */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return FW_READ_ONCE(fw_routes_get()->changes) == since ? held : NULL;
+	return FW_READ_ONCE(fw_routes_get()->seq) == seq ? held : NULL;
 }
 
 /* The frame has neither a class nor a sum but its headers'. */
@@ -82,11 +82,12 @@ static __always_inline __u32 fw_exit_of(const struct fw_hop *hop)
 }
 
 /* A scheduler's classes are the kernel's to give. */
-static __always_inline int fw_hop_serves(const struct fw_hop *hop)
+static __always_inline int fw_hop_serves(const struct fw_hop *hop, const struct fw_route_here *here)
 {
 	int output;
 
-	if (!hop->status || !hop->engine)
+	(void)here;
+	if (!hop->status || hop->engine != FW_HOP_ENGINE)
 		return 0;
 	output = fw_engine_output(hop->port);
 	return output >= 0 && !(fw_env.shaped >> output & 1);
@@ -99,20 +100,21 @@ static __always_inline int fw_hop_waits(const struct fw_hop *hop)
 
 #include "../dataplane/route.h"
 
-/* What is known of a port, or of a VLAN at it; the place stays its. NULL: nothing. */
+/* What is known of a port, or of a VLAN at it; NULL: nothing. */
 static __always_inline const struct fw_route_here *fwe_route_here(__u32 base, __u32 vlan)
 {
-	const struct fw_route_at *ats = fw_env.routes->ats;
+	const struct fw_route_entrance *entrances = fw_env.routes->entrances;
 
-	for (__u32 i = 0; i < FW_ROUTE_ATS; i++) {
-		const struct fw_route_at *at =
-			&ats[(base + FW_ROUTE_AT_STEP * vlan + i) & (FW_ROUTE_ATS - 1)];
-		__u32 there = __atomic_load_n(&at->base, __ATOMIC_ACQUIRE);
+	for (__u32 i = 0; i < FW_ROUTE_ENTRANCES; i++) {
+		const struct fw_route_entrance *entrance =
+			&entrances[(base + FW_ROUTE_ENTRANCE_STEP * vlan + i) &
+				   (FW_ROUTE_ENTRANCES - 1)];
+		__u32 there = __atomic_load_n(&entrance->base, __ATOMIC_ACQUIRE);
 
 		if (!there)
 			break;
-		if (there == base && at->vlan == vlan)
-			return &at->here;
+		if (there == base && entrance->vlan == vlan)
+			return &entrance->here;
 	}
 	return NULL;
 }
@@ -153,13 +155,13 @@ static __always_inline void fwe_fetch_routes(struct rte_mbuf *const *frames, __u
 static __always_inline fwe_outcome fwe_route_frame(struct rte_mbuf *frame,
 						   const struct fwe_port *port,
 						   const struct fw_route_here *here,
-						   const __u32 tags_len)
+						   const __u32 tags_len, __u32 seq)
 {
 	fw_ctx ctx = fwe_ctx_of(frame, port, port->ifindex, NULL, 0);
 	enum fw_routing routing;
 	__u32 output;
 
-	routing = fw_route(&ctx, here, tags_len, &output);
+	routing = fw_route(&ctx, here, tags_len, seq, &output);
 	/* headers that were there are there without a tag */
 	__builtin_assume(routing != FW_ROUTING_LOST);
 	if (fw_unlikely(routing == FW_ROUTING_NOT))
@@ -171,7 +173,8 @@ static __always_inline fwe_outcome fwe_route_frame(struct rte_mbuf *frame,
 }
 
 /* Of a frame that comes in with a tag the VLAN decides. */
-static __noinline fwe_outcome fwe_route_tagged(struct rte_mbuf *frame, const struct fwe_port *port)
+static __noinline fwe_outcome fwe_route_tagged(struct rte_mbuf *frame, const struct fwe_port *port,
+				     __u32 seq)
 {
 	const void *data = rte_pktmbuf_mtod(frame, const void *);
 	const struct fw_route_here *here;
@@ -179,20 +182,20 @@ static __noinline fwe_outcome fwe_route_tagged(struct rte_mbuf *frame, const str
 
 	/* priority alone is no VLAN */
 	here = vlan ? fwe_route_here(port->ifindex, vlan) : NULL;
-	return here ? fwe_route_frame(frame, port, here, FW_TAG_LEN) : fwe_unsure;
+	return here ? fwe_route_frame(frame, port, here, FW_TAG_LEN, seq) : fwe_unsure;
 }
 
 /* One that leaves by its destination, or is to be handled otherwise. */
 static __always_inline fwe_outcome fwe_route(struct rte_mbuf *frame, const struct fwe_port *port,
-					     const struct fw_route_here *here)
+					     const struct fw_route_here *here, __u32 seq)
 {
 	const void *data = rte_pktmbuf_mtod(frame, const void *);
 
 	if (fw_unlikely(frame->data_len < FW_ETH_LEN + FW_TAG_LEN))
 		return fwe_unsure;
 	if (fw_unlikely(*(const fw_u16_any *)(data + FW_ETH_MAC2) == fw_htons(FW_ETH_8021Q)))
-		return fwe_route_tagged(frame, port);
-	return fwe_route_frame(frame, port, here, 0);
+		return fwe_route_tagged(frame, port, seq);
+	return fwe_route_frame(frame, port, here, 0, seq);
 }
 
 #endif

@@ -101,6 +101,7 @@ struct fwe_worker {
 	__u64 mirrored_ports; /* what passes them may be copied */
 	__u64 beside_cycles;  /* of the burst that is under way, for copies and schedulers */
 	__u32 charged;        /* its frames have buckets */
+	__u32 untried;        /* its flows were fetched ahead whatever the trial says */
 	__u32 entered;        /* by this thread */
 	__u64 load[FW_BUCKETS];
 	struct fwe_copies copies[FWE_PORTS_MAX];
@@ -333,11 +334,9 @@ static void fwe_take_framings(struct fwe_worker *worker, const struct fw_engine_
 
 static __noinline void fwe_take_routes(struct fwe_worker *worker, const struct fwe_routes *routes)
 {
-	fw_env.route_counts = NULL;
-	if (routes)
-		fw_env.route_counts =
-			routes->counts +
-			(__u64)(worker->config.number % routes->counts_workers) * FW_LEAVES;
+	__u32 number = routes ? worker->config.number % routes->counts_workers : 0;
+
+	fw_env.route_counts = routes ? routes->counts + (__u64)number * FW_LEAVES : NULL;
 	fw_env.routes = routes;
 }
 
@@ -798,35 +797,44 @@ static __always_inline __u64 fwe_handle_in_steps(struct fwe_worker *worker,
 	return differs;
 }
 
-/* As fwe_forward(), at a port where some packets leave by their destination. */
+/* As fwe_forward(), at a port where some packets leave by their destination: the others have flows,
+ * or are the kernel's. */
 static __noinline enum fwe_path fwe_forward_routed(struct fwe_worker *worker,
 						   const struct fwe_port *port,
-						   const struct fw_route_here *here,
+						   const struct fw_route_here *here, __u32 seq,
 						   struct rte_mbuf **frames, __u32 count)
 {
+	__u32 buckets[FWE_BURST_MAX], extra[FWE_BURST_MAX];
+	struct fw_flow *homes[FWE_BURST_MAX];
 	fwe_outcome outcomes[FWE_BURST_MAX];
+	__u8 kinds[FWE_BURST_MAX];
 	const int watched = FW_READ_ONCE(fw_ctl.watch) != 0;
+	__u64 rest = 0;
 
+	worker->untried = 1;
 	fwe_fetch_routes(frames, count);
 	for (__u32 i = 0; i < count; i++) {
-		__u32 bucket = frames[i]->hash.rss & (FW_BUCKETS - 1), extra = 0;
-		fwe_outcome outcome;
-
-		if (worker->charged && worker->config.extra)
-			extra = worker->config.extra(frames[i]);
-		outcome = fwe_route(frames[i], port, here);
-		if (fw_unlikely(outcome == fwe_unsure)) {
-			struct fw_flow *home;
-			enum fwe_kind kind = fwe_look(rte_pktmbuf_mtod(frames[i], const void *),
-						      frames[i]->data_len, port->ifindex, &home);
-
-			outcome = fwe_handle(frames[i], port, port->ifindex,
-					     watched ? FWE_OTHER : kind, home);
-		}
-		if (worker->charged)
-			fwe_charge(worker, bucket, fwe_path_of(outcome), extra);
-		outcomes[i] = outcome;
+		buckets[i] = frames[i]->hash.rss & (FW_BUCKETS - 1);
+		extra[i] = worker->charged && worker->config.extra
+				   ? worker->config.extra(frames[i])
+				   : 0;
+		outcomes[i] = fwe_route(frames[i], port, here, seq);
+		if (fw_likely(outcomes[i] != fwe_unsure))
+			continue;
+		rest |= 1ULL << i;
+		kinds[i] = fwe_look(rte_pktmbuf_mtod(frames[i], const void *), frames[i]->data_len,
+				    port->ifindex, &homes[i]);
+		if (kinds[i] != FWE_OTHER)
+			fwe_fetch_flow(homes[i], kinds[i] >= FWE_UDP6);
 	}
+	for (; rest; rest &= rest - 1) {
+		__u32 i = __builtin_ctzll(rest);
+
+		outcomes[i] = fwe_handle(frames[i], port, port->ifindex,
+					 watched ? FWE_OTHER : kinds[i], homes[i]);
+	}
+	for (__u32 i = 0; worker->charged && i < count; i++)
+		fwe_charge(worker, buckets[i], fwe_path_of(outcomes[i]), extra[i]);
 	return fwe_part(worker, port, frames, outcomes, count);
 }
 
@@ -844,10 +852,11 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 	fwe_fetch_frames(frames, count);
 	fw_engine_gate();
 	if (fw_unlikely(fw_env.routes)) {
+		__u32 seq = fwe_routes_seq();
 		const struct fw_route_here *here = fwe_route_here(port->ifindex, 0);
 
 		if (here)
-			return fwe_forward_routed(worker, port, here, frames, count);
+			return fwe_forward_routed(worker, port, here, seq, frames, count);
 	}
 	/* a watched tuple is looked for step by step */
 	watched = FW_READ_ONCE(fw_ctl.watch) != 0;
@@ -950,6 +959,8 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 			all += fwe_source_look(worker, port);
 		if (!count)
 			continue;
+		/* a thread that stood still has a deadline behind it */
+		fwe_clock_look(worker, since);
 		ahead = fwe_trial_ahead(&worker->trial);
 		path = fw_unlikely(!polled) ? fwe_forward_lane(worker, port, frames, count, ahead)
 					    : fwe_forward(worker, port, frames, count, ahead, 0);
@@ -962,12 +973,14 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 			worker->beside_cycles = 0;
 		}
 		stats->bursts++;
-		stats->ahead += ahead;
+		if (fw_likely(!worker->untried))
+			stats->ahead += ahead;
 		stats->packets += count;
 		all += count;
 		fwe_model_note(stats, path, spent, count);
-		if (worker->config.ahead == FWE_AHEAD_AUTO)
+		if (worker->config.ahead == FWE_AHEAD_AUTO && fw_likely(!worker->untried))
 			fwe_trial_note(&worker->trial, spent, count);
+		worker->untried = 0;
 		since = now;
 	}
 	if (fw_unlikely(worker->shaped_ports)) {

@@ -11,6 +11,7 @@ mod strangers6;
 mod tags;
 
 use std::borrow::Borrow;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use freeway_lab::Lab;
@@ -144,6 +145,93 @@ fn sources_and_ttls_are_judged_in_the_engine_as_the_kernel_judges_them() {
     sources_and_ttls_are_judged(Site::start);
 }
 
+/// Its device goes on receiving.
+#[test]
+fn a_tap_that_is_down_hands_in_nothing() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    // then it would still be a source's way back
+    set_rp_filter(&lab, 0);
+    let site = Site::start(&lab);
+    let router = &site.router;
+    let frames = strangers(200);
+    for _ in 0..2 {
+        wait(router, "prefix paths", active);
+        confirm(&lab, router, &frames);
+        ip(&lab, "link set lan0 down");
+        all_to(&lab, &frames, "a port that is down", None);
+        ip(&lab, "link set lan0 up");
+    }
+}
+
+/// What a scheduler is to see has flows, in the class that the kernel gives it; the table goes and comes.
+#[test]
+fn what_a_scheduler_sees_has_flows() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    let site = Site::start(&lab);
+    let router = &site.router;
+    let frames = strangers(20);
+    let by_routes = |what: &str| {
+        wait(router, what, active);
+        confirm(&lab, router, &frames);
+        until(what, PATIENCE, || {
+            let answer = &router.json(&["routes", "203.0.113.9"])["answer"];
+            left(&lab, &frames);
+            (answer["path"] == "engine").then_some(())
+        });
+    };
+    by_routes("prefix paths");
+    let tool = |line: &str| drop(lab.router().tool(line).unwrap());
+    tool("tc qdisc replace dev wan0 root tbf rate 1gbit burst 1mb latency 50ms");
+    until("flows of the engine's", PATIENCE, || {
+        assert_eq!(left(&lab, &frames).values().sum::<usize>(), frames.len());
+        let flows = router.flows("proto udp state active");
+        let by_engine = flows.iter().filter(|flow| flow["path"] == "engine");
+        (by_engine.count() == frames.len()).then_some(())
+    });
+    tool("tc qdisc del dev wan0 root");
+    by_routes("no scheduler");
+    let nft = |text: &str| drop(lab.router().tool_with_input("nft -f -", text).unwrap());
+    nft("table ip g {\nchain c {\ntype filter hook input priority 0\nct state invalid drop\n}\n}");
+    wait_for_reason(router, "ipv4", "connections are tracked");
+    assert_eq!(left(&lab, &frames).values().sum::<usize>(), frames.len());
+    nft("delete table ip g");
+    by_routes("another table");
+    assert_eq!(router.json(&["routes"])["contradicted"], 0);
+}
+
+/// Nothing but the packets themselves asks: of few, one of the first does.
+#[test]
+fn a_packet_now_and_then_confirms_a_next_hop() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    let site = Site::start(&lab);
+    let router = &site.router;
+    let frames = strangers(10);
+    let confirmed = || {
+        let routes = router.json(&["routes"]);
+        let hops = routes["next_hops"].as_array().unwrap();
+        let mut hops = hops.iter().filter(|hop| hop["neighbour"] == "198.51.100.2");
+        hops.any(|hop| hop["state"] == "confirmed")
+    };
+    until("a next hop that few packets confirm", PATIENCE, || {
+        assert!(router.run(&["off"]).status.success());
+        assert!(router.run(&["on"]).status.success());
+        wait(router, "prefix paths", active);
+        // a daemon that is held up is an end of its own
+        let packets = frames.iter().position(|frame| {
+            left(&lab, std::slice::from_ref(frame));
+            confirmed()
+        });
+        println!("confirmed after {packets:?} packets");
+        packets.filter(|packets| *packets < 3)
+    });
+}
+
 /// Each VLAN at a TAP is a port of its own; the engine takes tags off and puts them on.
 #[test]
 fn vlans_leave_by_the_engine_with_their_tags() {
@@ -160,6 +248,20 @@ fn vlans_leave_by_the_engine_with_their_tags() {
     std::thread::sleep(TOLD);
     let fast = by_engine(router) - before;
     println!("{fast} by the engine");
+    // who looks at the TAP sees what comes in with a tag
+    let mut tcpdump = Command::new("tcpdump");
+    tcpdump.args(["-i", "lan0", "-w", "/dev/null", "-c", "100000"]);
+    let mut tcpdump = lab.router().spawn(tcpdump.stderr(Stdio::null())).unwrap();
+    let of_vlan = tags::frames(true, true);
+    until("a TAP that is looked at", PATIENCE, || {
+        let before = by_engine(router);
+        let there = left(&lab, &of_vlan).values().sum::<usize>();
+        assert_eq!(there, of_vlan.len());
+        std::thread::sleep(TOLD);
+        (by_engine(router) == before).then_some(())
+    });
+    tcpdump.kill().unwrap();
+    tcpdump.wait().unwrap();
     // of four kinds each at least half went by prefixes
     assert!(
         fast > 4 * u64::from(tags::FRAMES) / 2,

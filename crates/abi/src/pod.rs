@@ -94,7 +94,7 @@ pod!(
     fw_hop,
     fw_routes,
     fw_route_here,
-    fw_route_at,
+    fw_route_entrance,
     fw_route_count,
     fw_route_config,
     fw_strayed,

@@ -314,6 +314,18 @@ pub enum Said {
     Classes(Vec<ClassCounts>),
     /// It copies by the rules of that number, and no longer by those before.
     Mirrored(Mirrored),
+    /// It goes by the tables of that number, or cannot.
+    Routed(Routed),
+}
+
+/// What the engine made of tables of prefix paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Routed {
+    /// Of which ones.
+    pub number: u64,
+    /// Why it cannot go by them, in words.
+    pub refused: Option<String>,
 }
 
 /// Packets of a tuple that is watched, at a port.
@@ -377,19 +389,21 @@ pub enum Answer {
     Schedules(Schedules),
     /// Later: these rules copy frames, in the place of those before.
     Mirrors(Mirrors),
-    /// Later: packets without a flow leave by these tables, in the place of those before. The descriptors of prefixes of IPv4
-    /// and of IPv6, what is the same at all ports, next hops, what is known at your ports, and counters come along, in this
-    /// order.
-    Routes(RouteTables),
+    /// Later: packets without a flow leave by these tables, in the place of those before; none: they are the kernel's. The
+    /// descriptors of prefixes of IPv4 and of IPv6, what is the same at all ports, next hops, what is known at your ports, and
+    /// counters come along, in this order.
+    Routes(Option<RouteTables>),
 }
 
 /// What is to be known of the tables of prefix paths to read them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouteTables {
+    /// What they are to be called.
+    pub number: u64,
     /// Next hops - 1.
     pub hop_mask: u32,
-    /// Counters - 1: `FW_LEAVES` of each CPU, then of each worker.
+    /// Counters - 1: `FW_LEAVES` of each CPU, then of each worker, if there are so many.
     pub count_mask: u32,
     /// So many CPUs.
     pub cpus: u32,

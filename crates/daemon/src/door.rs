@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use freeway_abi::DIGEST;
 use freeway_api::engine::{
-    Answer, EngineCounts, Hello, MESSAGES, Mirrored, Said, Scheduled, WatchedFast,
+    Answer, EngineCounts, Hello, MESSAGES, Mirrored, Routed, Said, Scheduled, WatchedFast,
 };
 use freeway_api::handover;
 use freeway_api::schedule::ClassCounts;
@@ -49,6 +49,8 @@ pub enum Notice {
     Classes(Vec<ClassCounts>),
     /// What it made of mirrors.
     Mirrored(Mirrored),
+    /// What it made of tables of prefix paths.
+    Routed(Routed),
     /// It has gone.
     Gone,
 }
@@ -242,6 +244,7 @@ impl Guests {
                 Ok(Some((Said::Scheduled(scheduled), _))) => Notice::Scheduled(scheduled),
                 Ok(Some((Said::Classes(classes), _))) => Notice::Classes(classes),
                 Ok(Some((Said::Mirrored(mirrored), _))) => Notice::Mirrored(mirrored),
+                Ok(Some((Said::Routed(routed), _))) => Notice::Routed(routed),
                 Ok(Some((Said::Hello(_), _))) => return Err("it introduces itself twice".into()),
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(format!("it cannot be understood: {error}")),

@@ -40,6 +40,7 @@ pub use precedents::{PrecedentCounts, Precedents, bucket};
 pub use ratelimit::{Front, NativeLimiter, Offender, PACKETS_PER_S_MAX, RateLimiter, SourceRate};
 pub use routes::{
     RouteHook, RouteSizes, RouteTable, RoutedByEngine, RoutedFamily, RoutedHere, TableFull,
+    Unplaced,
 };
 pub use scrub::{ScrubKey, Scrubber};
 pub use shared::{Control, Flows, Kept, Nexthops, Offers, PathCounts, Seen, Slots};

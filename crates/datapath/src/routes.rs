@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use freeway_abi::{
-    FW_GOLDEN, FW_HOPS, FW_LEAVES, FW_LEAVES6, FW_OWN_BITS, FW_ROUTE_AT_STEP, FW_ROUTE_ATS,
-    FW_ROUTE_BLOCKS, FW_ROUTE_VLANS, FW_ROUTES_IPV4, FW_ROUTES_IPV6, Pod, fw_config, fw_hop,
-    fw_route_at, fw_route_config, fw_route_count, fw_route_here, fw_routes,
+    FW_GOLDEN, FW_HOPS, FW_LEAVES, FW_LEAVES6, FW_OWN_BITS, FW_ROUTE_BLOCKS,
+    FW_ROUTE_ENTRANCE_STEP, FW_ROUTE_ENTRANCES, FW_ROUTE_VLANS, FW_ROUTES_IPV4, FW_ROUTES_IPV6,
+    Pod, fw_config, fw_hop, fw_route_config, fw_route_count, fw_route_entrance, fw_route_here,
+    fw_routes,
 };
 use freeway_prefix::{Family, NextHop, Prefix, Table};
 use libbpf_rs::{MapHandle, Object};
@@ -35,7 +36,7 @@ const ROUTES: &str = ".data.routes";
 const COUNTS: &str = ".data.counts";
 const HERE: &str = ".data.here";
 const HOPS: &str = ".data.hops";
-const ATS: &str = ".data.ats";
+const ENTRANCES: &str = ".data.entrances";
 /// A record that no leaf leads to is used again later than any token of it lives.
 const REST: Duration = Duration::from_secs(2);
 
@@ -184,64 +185,54 @@ impl Heres {
 /// What the engine is to know at its ports: by device and VLAN, 0 is the device itself.
 pub type RoutedByEngine = BTreeMap<(u32, u16), fw_route_here>;
 
-/// The same as the engine sees it. A place that was given stays whose it is: the engine looks for its own at any time.
-struct EngineHeres {
-    shared: Shared<fw_route_at>,
-    places: BTreeMap<(u32, u16), u32>,
+/// Devices and VLANs of the engine for which there is no room.
+pub type Unplaced = Vec<(u32, u16)>;
+
+/// The same as the engine sees it.
+struct Entrances {
+    shared: Shared<fw_route_entrance>,
 }
 
-impl EngineHeres {
-    /// Half of the places at most are taken, so that a search is short and ends.
-    fn place(&mut self, key: (u32, u16)) -> Option<u32> {
-        if let Some(place) = self.places.get(&key) {
-            return Some(*place);
-        }
-        if self.places.len() >= FW_ROUTE_ATS as usize / 2 {
-            return None;
-        }
-        let (base, vlan) = key;
+impl Entrances {
+    fn is_free(&self, place: u32) -> bool {
+        self.shared.read(place).base == 0
+    }
+
+    /// The engine may look at any time: what it finds meanwhile it does not go by.
+    fn put(&self, (base, vlan): (u32, u16), here: fw_route_here) {
         let vlan = u32::from(vlan);
-        let home = base.wrapping_add(FW_ROUTE_AT_STEP * vlan);
-        let mut places = (0..FW_ROUTE_ATS).map(|step| home.wrapping_add(step) % FW_ROUTE_ATS);
-        let place = places.find(|place| self.shared.read(*place).base == 0)?;
-        // the device is written last: from then on it is found
-        let at = fw_route_at {
-            vlan,
-            ..fw_route_at::default()
+        let home = base.wrapping_add(FW_ROUTE_ENTRANCE_STEP * vlan);
+        let places = 0..FW_ROUTE_ENTRANCES;
+        let mut places = places.map(|step| home.wrapping_add(step) % FW_ROUTE_ENTRANCES);
+        let Some(place) = places.find(|place| self.is_free(*place)) else {
+            return;
         };
-        self.shared.write(place, at);
-        if let Some(word) = self
-            .shared
-            .atomic(place, std::mem::offset_of!(fw_route_at, base))
-        {
-            word.store(base, Ordering::Release);
-        }
-        self.places.insert(key, place);
-        Some(place)
+        let entrance = fw_route_entrance {
+            base,
+            vlan,
+            here,
+            ..fw_route_entrance::default()
+        };
+        self.shared.write(place, entrance);
     }
 
-    fn write(&self, place: u32, here: fw_route_here) {
-        let at = self.shared.read(place);
-        self.shared.write(place, fw_route_at { here, ..at });
-    }
-
-    /// Devices and VLANs for which there is no room.
-    fn set(&mut self, heres: &RoutedByEngine) -> Vec<(u32, u16)> {
-        for (key, place) in &self.places {
-            if !heres.contains_key(key) {
-                self.write(*place, fw_route_here::default());
+    fn set(&self, heres: &RoutedByEngine) -> Unplaced {
+        for place in 0..FW_ROUTE_ENTRANCES {
+            if !self.is_free(place) {
+                self.shared.write(place, fw_route_entrance::default());
             }
         }
-        let mut full = Vec::new();
-        for (key, here) in heres {
+        // half of the places at most, so that a search is short and ends
+        let room = FW_ROUTE_ENTRANCES as usize / 2;
+        let mut all = heres.clone();
+        for (base, _) in heres.keys() {
             // frames with a tag are looked at where their device is known
-            let (base, _) = *key;
-            match self.place((base, 0)).and_then(|_| self.place(*key)) {
-                Some(place) => self.write(place, *here),
-                None => full.push(*key),
-            }
+            all.entry((*base, 0)).or_default();
         }
-        full
+        for (key, here) in all.iter().take(room) {
+            self.put(*key, *here);
+        }
+        all.into_keys().skip(room).collect()
     }
 }
 
@@ -250,7 +241,7 @@ impl EngineHeres {
 pub struct RouteSizes {
     /// Next hops - 1.
     pub hop_mask: u32,
-    /// Counters - 1: `FW_LEAVES` of each CPU, then of each worker of an engine's.
+    /// Counters - 1: `FW_LEAVES` of each CPU, then of each worker of an engine's, if there are so many.
     pub count_mask: u32,
     /// CPUs that there may be.
     pub cpus: u32,
@@ -264,7 +255,7 @@ pub struct RouteTable {
     hops: Shared<fw_hop>,
     counts: Shared<fw_route_count>,
     count_mask: u32,
-    engine: EngineHeres,
+    entrances: Entrances,
     /// Records by leaf; 0: none.
     records: Vec<u32>,
     /// Whose each leaf is, and since when it leads nowhere.
@@ -308,7 +299,7 @@ impl RouteTable {
         control: &MapByName,
         workers: u32,
     ) -> Result<Self, DatapathError> {
-        let counting = possible_cpus() + workers.max(1);
+        let counting = possible_cpus() + workers;
         let count_mask = counting.next_power_of_two() * FW_LEAVES - 1;
         let first = load_route(RouteHook::Xdp, config, count_mask, control)?;
         let mut maps = handles(&first)?;
@@ -335,9 +326,8 @@ impl RouteTable {
             hops: Shared::map(get(&maps, HOPS)?, HOPS, config.hop_mask + 1)?,
             counts: Shared::map(get(&maps, COUNTS)?, COUNTS, count_mask + 1)?,
             count_mask,
-            engine: EngineHeres {
-                shared: Shared::map(get(&maps, ATS)?, ATS, FW_ROUTE_ATS)?,
-                places: BTreeMap::new(),
+            entrances: Entrances {
+                shared: Shared::map(get(&maps, ENTRANCES)?, ENTRANCES, FW_ROUTE_ENTRANCES)?,
             },
             records: vec![0; FW_LEAVES as usize],
             owners: vec![(0, None); FW_LEAVES as usize],
@@ -376,17 +366,19 @@ impl RouteTable {
         Ok(prog)
     }
 
-    /// What the engine is to know at its ports, while nothing is valid; those for which there is no room.
-    pub fn set_engine(&mut self, heres: &RoutedByEngine) -> Vec<(u32, u16)> {
+    /// What the engine is to know at its ports, while nothing is valid.
+    pub fn set_engine(&mut self, heres: &RoutedByEngine) -> Unplaced {
         self.changed();
-        self.engine.set(heres)
+        let unplaced = self.entrances.set(heres);
+        self.changed();
+        unplaced
     }
 
     /// What was in use is about to be used anew: whoever looks things up without RCU finds out.
     fn changed(&self) {
-        let at = std::mem::offset_of!(fw_routes, changes);
-        if let Some(changes) = self.shared.atomic(0, at) {
-            changes.fetch_add(1, Ordering::AcqRel);
+        let at = std::mem::offset_of!(fw_routes, seq);
+        if let Some(seq) = self.shared.atomic(0, at) {
+            seq.fetch_add(1, Ordering::AcqRel);
         }
         std::sync::atomic::fence(Ordering::SeqCst);
     }
@@ -400,7 +392,7 @@ impl RouteTable {
             fd(PREFIXES6)?,
             fd(ROUTES)?,
             fd(HOPS)?,
-            fd(ATS)?,
+            fd(ENTRANCES)?,
             fd(COUNTS)?,
         ])
     }

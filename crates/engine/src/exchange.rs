@@ -46,8 +46,8 @@ pub enum Heard {
     Schedules(Schedules),
     /// Other rules by which frames are copied.
     Mirrors(Mirrors),
-    /// Other tables of prefix paths, and their descriptors.
-    Routes(RouteTables, Vec<OwnedFd>),
+    /// Other tables of prefix paths and their descriptors, or none.
+    Routes(Option<RouteTables>, Vec<OwnedFd>),
     /// It has gone, or says what nobody understands.
     Gone,
 }

@@ -23,12 +23,20 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Of a descriptor, shared with whoever else has it; or fresh.
     pub fn new(fd: Option<&OwnedFd>, bytes: usize) -> io::Result<Self> {
+        Self::with(fd, bytes, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    /// Of a descriptor, not to be written here.
+    pub fn to_read(fd: &OwnedFd, bytes: usize) -> io::Result<Self> {
+        Self::with(Some(fd), bytes, libc::PROT_READ)
+    }
+
+    fn with(fd: Option<&OwnedFd>, bytes: usize, rights: libc::c_int) -> io::Result<Self> {
         let bytes = bytes.next_multiple_of(PAGE_BYTES);
         let (flags, fd) = match fd {
             Some(fd) => (libc::MAP_SHARED, fd.as_raw_fd()),
             None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
         };
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a fresh mapping.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, flags, fd, 0) };
         match NonNull::new(base).filter(|base| base.as_ptr() != libc::MAP_FAILED) {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use freeway_abi::{
-    FW_HOPS, FW_LEAVES, FW_ROUTE_ATS, fw_hop, fw_route_at, fw_route_count, fw_routes,
+    FW_HOPS, FW_LEAVES, FW_ROUTE_ENTRANCES, fw_hop, fw_route_count, fw_route_entrance, fw_routes,
 };
 use freeway_api::engine::RouteTables;
 use freeway_prefix::Family;
@@ -29,7 +29,7 @@ impl Routes {
     /// Maps what the daemon has sent.
     pub fn map(
         tables: &RouteTables,
-        [prefixes4, prefixes6, routes, hops, ats, counts]: &[OwnedFd; 6],
+        [prefixes4, prefixes6, routes, hops, entrances, counts]: &[OwnedFd; 6],
     ) -> io::Result<Self> {
         let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         if tables.hop_mask >= FW_HOPS || !(tables.hop_mask + 1).is_power_of_two() {
@@ -37,30 +37,36 @@ impl Routes {
         }
         let counters = tables.count_mask.checked_add(1).unwrap_or(0);
         let counting = counters / FW_LEAVES;
-        if !counters.is_multiple_of(FW_LEAVES) || counting > COUNTING_MAX || counting <= tables.cpus
+        if !counters.is_multiple_of(FW_LEAVES) || counting > COUNTING_MAX || counting < tables.cpus
         {
             return Err(wrong("count_mask or cpus"));
         }
         let map = |fd, size| Mapping::new(Some(fd), size);
+        let read = |fd, size| Mapping::to_read(fd, size);
         let maps = [
-            map(prefixes4, size_of::<<u32 as Family>::Memory>())?,
-            map(prefixes6, size_of::<<u128 as Family>::Memory>())?,
+            read(prefixes4, size_of::<<u32 as Family>::Memory>())?,
+            read(prefixes6, size_of::<<u128 as Family>::Memory>())?,
             map(routes, size_of::<fw_routes>())?,
             map(hops, (tables.hop_mask as usize + 1) * size_of::<fw_hop>())?,
-            map(ats, FW_ROUTE_ATS as usize * size_of::<fw_route_at>())?,
+            read(
+                entrances,
+                FW_ROUTE_ENTRANCES as usize * size_of::<fw_route_entrance>(),
+            )?,
             map(counts, counters as usize * size_of::<fw_route_count>())?,
         ];
-        let [prefixes4, prefixes6, routes, hops, ats, counts] = &maps;
-        let first = (tables.cpus * FW_LEAVES) as usize;
+        let [prefixes4, prefixes6, routes, hops, entrances, counts] = &maps;
+        // a table that was made before there was an engine has none of its: those of the first CPU are shared
+        let own = counting - tables.cpus;
+        let first = if own > 0 { tables.cpus * FW_LEAVES } else { 0 };
         let view = fwe_routes {
             prefixes4: prefixes4.at(),
             prefixes6: prefixes6.at(),
             routes: routes.at(),
             hops: hops.at(),
-            ats: ats.at(),
-            // SAFETY: there are more counters than those of CPUs.
-            counts: unsafe { counts.at::<fw_route_count>().add(first) },
-            counts_workers: counting - tables.cpus,
+            entrances: entrances.at(),
+            // SAFETY: so many counters are there, and those of a worker behind them.
+            counts: unsafe { counts.at::<fw_route_count>().add(first as usize) },
+            counts_workers: own.max(1),
             hop_mask: tables.hop_mask,
         };
         Ok(Self {
@@ -84,18 +90,24 @@ mod tests {
         let fds =
             || -> [OwnedFd; 6] { std::array::from_fn(|_| tempfile::tempfile().unwrap().into()) };
         let tables = RouteTables {
+            number: 1,
             hop_mask: FW_HOPS - 1,
             count_mask: 4 * FW_LEAVES - 1,
             cpus: 2,
         };
         let routes = Routes::map(&tables, &fds()).unwrap();
         assert_eq!(routes.view().counts_workers, 2);
+        let shared = RouteTables { cpus: 4, ..tables };
+        assert_eq!(
+            Routes::map(&shared, &fds()).unwrap().view().counts_workers,
+            1
+        );
         let changes: [fn(&mut RouteTables); 6] = [
             |t| t.hop_mask = FW_HOPS,
             |t| t.hop_mask = 1022,
             |t| t.count_mask = u32::MAX,
             |t| t.count_mask = 100,
-            |t| t.cpus = 4,
+            |t| t.cpus = 5,
             |t| t.cpus = u32::MAX,
         ];
         for change in changes {

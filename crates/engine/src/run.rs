@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use freeway_api::engine::{
-    EngineConfig, EngineCounts, Hello, Idle, MESSAGES, Mirrored, Mirrors, RouteTables, Said,
-    Scheduled, Schedules, socket_beside,
+    EngineConfig, EngineCounts, Hello, Idle, MESSAGES, Mirrored, Mirrors, RouteTables, Routed,
+    Said, Scheduled, Schedules, socket_beside,
 };
 use freeway_api::netns;
 use freeway_console::{Exit, Stop};
@@ -227,7 +227,7 @@ impl Running {
             }
             Some(Heard::Mirrors(mirrors)) => return self.set_mirrors(mirrors),
             Some(Heard::Routes(tables, fds)) => {
-                self.set_routes(&tables, fds);
+                self.set_routes(tables.as_ref(), fds);
                 return Ok(());
             }
             Some(Heard::Gone) | None => {}
@@ -314,22 +314,30 @@ impl Running {
         }
     }
 
-    /// Without them what has no flow is the kernel's, and tc's.
-    fn set_routes(&mut self, tables: &RouteTables, fds: Vec<OwnedFd>) {
+    /// Without tables what has no flow is the kernel's, and tc's.
+    fn set_routes(&mut self, tables: Option<&RouteTables>, fds: Vec<OwnedFd>) {
+        let Some(tables) = tables else {
+            return self.workers.set_routes(None);
+        };
         let count = fds.len();
         let fds = <[OwnedFd; 6]>::try_from(fds);
-        let routes = match fds.map(|fds| Routes::map(tables, &fds)) {
-            Ok(Ok(routes)) => Some(routes),
-            Ok(Err(error)) => {
-                eprintln!("freeway-engine: the daemon's routes cannot be mapped: {error}");
-                None
-            }
-            Err(_) => {
-                eprintln!("freeway-engine: the daemon's routes are {count} descriptors, not 6");
-                None
-            }
+        let fds = fds.map_err(|_| format!("{count} descriptors came, not 6"));
+        let routes = fds.and_then(|fds| {
+            let routes = Routes::map(tables, &fds);
+            routes.map_err(|error| format!("its tables cannot be mapped: {error}"))
+        });
+        let (routes, refused) = match routes {
+            Ok(routes) => (Some(routes), None),
+            Err(why) => (None, Some(why)),
         };
+        if let Some(why) = &refused {
+            eprintln!("freeway-engine: no prefix paths: {why}");
+        }
         self.workers.set_routes(routes);
+        self.tell(&Said::Routed(Routed {
+            number: tables.number,
+            refused,
+        }));
     }
 
     fn set_mirrors(&mut self, mirrors: Mirrors) -> Result<(), String> {

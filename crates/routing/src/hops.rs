@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use freeway_prefix::NextHop;
 
 use crate::ip::Ip;
-use crate::reach::Reach;
+use crate::reach::{EngineExit, Reach};
 
 /// The kernel decides, and may do anything.
 pub const LEAF_KERNEL: NextHop = 0;
@@ -33,8 +33,8 @@ pub struct Hop<A> {
     pub in_xdp: bool,
     /// As [`Exit::in_tc`](crate::Exit::in_tc).
     pub in_tc: bool,
-    /// As [`Exit::in_engine`](crate::Exit::in_engine).
-    pub in_engine: bool,
+    /// As [`Exit::engine`](crate::Exit::engine).
+    pub engine: EngineExit,
     /// As [`Exit::vlan`](crate::Exit::vlan).
     pub vlan: u16,
 }
@@ -70,7 +70,7 @@ impl<A: Ip> Target<A> {
             },
             in_xdp: port.in_xdp,
             in_tc: port.in_tc,
-            in_engine: port.in_engine,
+            engine: port.engine,
             vlan: port.vlan,
         })
     }

@@ -37,6 +37,6 @@ mod tests;
 pub use answer::{Answer, Changes, Counts, Why};
 pub use hops::{HOP_MAX, Hop, LEAF_KERNEL, LEAF_UNICAST};
 pub use ip::Ip;
-pub use reach::Exit;
+pub use reach::{EngineExit, Exit};
 pub use route::{Told, Way};
 pub use routing::Routing;

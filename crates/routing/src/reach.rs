@@ -6,6 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ip::Ip;
 
+/// What the engine does where packets may leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineExit {
+    /// It is none of its ports.
+    #[default]
+    Elsewhere,
+    /// It sends by prefixes.
+    Routes,
+    /// It sends flows alone.
+    Flows,
+}
+
 /// A port by which packets may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
@@ -13,12 +25,12 @@ pub struct Exit {
     pub mac: [u8; 6],
     /// The link's MTU, or the family's there.
     pub mtu: u32,
-    /// XDP may send there; otherwise tc alone may.
+    /// XDP may send there.
     pub in_xdp: bool,
     /// tc may.
     pub in_tc: bool,
-    /// The engine on cores of its own may.
-    pub in_engine: bool,
+    /// What the engine on cores of its own does there.
+    pub engine: EngineExit,
     /// The 802.1Q VLAN whose tag XDP and the engine put on; 0: none.
     pub vlan: u16,
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use freeway_kernel::mirror::Mirror;
 use freeway_kernel::model::Event;
-use freeway_routing::{Answer, Exit, Ip, LEAF_UNICAST, Routing, Told};
+use freeway_routing::{Answer, EngineExit, Exit, Ip, LEAF_UNICAST, Routing, Told};
 
 const ROUNDS: u32 = 40;
 
@@ -222,7 +222,7 @@ impl<A: Ip> World<A> {
                         mtu: link.mtu,
                         in_xdp: true,
                         in_tc: true,
-                        in_engine: true,
+                        engine: EngineExit::Routes,
                         vlan: 0,
                     },
                 ))

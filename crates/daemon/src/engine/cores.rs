@@ -53,10 +53,16 @@ struct There {
     framings: Told,
     schedules: schedules::Told,
     mirrors: mirrors::Told,
-    /// The number of the tables by which it forwards without flows.
-    routes: Option<u64>,
+    routes: ToldRoutes,
     /// Of its schedulers, by port.
     classes: BTreeMap<u32, Vec<ClassCounts>>,
+}
+
+/// The number of the tables by which it is to forward without flows, and of those by which it surely does.
+#[derive(Debug, Default)]
+struct ToldRoutes {
+    told: Option<u64>,
+    held: Option<u64>,
 }
 
 /// An engine that goes on says so each second.
@@ -136,25 +142,41 @@ impl Cores {
         there.is_some_and(|there| there.framings.holds(&record(framing, framed)))
     }
 
-    /// Gives the engine the tables of that number, unless it has them. Whether it may go by them they say themselves.
-    pub fn tell_routes(&mut self, number: u64, data: &RouteTable) {
-        let Some(there) = self.there.as_mut().filter(|it| it.routes != Some(number)) else {
+    /// Gives the engine the tables of that number, unless it was; none: takes them away. Whether it may go by them they say
+    /// themselves.
+    pub fn tell_routes(&mut self, tables: Option<(u64, &RouteTable)>) {
+        let number = tables.map(|(number, _)| number);
+        let Some(there) = self.there.as_mut().filter(|it| it.routes.told != number) else {
             return;
         };
-        let fds = match data.handover() {
-            Ok(fds) => fds.map(|fd| fd.as_raw_fd()),
-            Err(error) => return tracing::warn!("{error}"),
+        there.routes.held = None;
+        let given = match tables {
+            None => there.give(&Answer::Routes(None), &[]),
+            Some((number, data)) => {
+                let fds = match data.handover() {
+                    Ok(fds) => fds.map(|fd| fd.as_raw_fd()),
+                    Err(error) => return tracing::warn!("{error}"),
+                };
+                let sizes = data.sizes();
+                let tables = RouteTables {
+                    number,
+                    hop_mask: sizes.hop_mask,
+                    count_mask: sizes.count_mask,
+                    cpus: sizes.cpus,
+                };
+                there.give(&Answer::Routes(Some(tables)), &fds)
+            }
         };
-        let sizes = data.sizes();
-        let answer = Answer::Routes(RouteTables {
-            hop_mask: sizes.hop_mask,
-            count_mask: sizes.count_mask,
-            cpus: sizes.cpus,
-        });
-        // one that has gone is heard of
-        if there.give(&answer, &fds).is_ok() {
-            there.routes = Some(number);
+        // it is told again later, or has gone
+        if given.is_ok() {
+            there.routes.told = number;
         }
+    }
+
+    /// The engine surely goes by the tables of that number.
+    pub fn goes_by_routes(&self, number: u64) -> bool {
+        let there = self.there.as_ref();
+        there.is_some_and(|there| there.routes.held == Some(number))
     }
 
     /// The scheduler by which the engine surely goes at a port.

@@ -59,6 +59,8 @@ pub(super) struct Routes {
     /// Why there can be no table.
     failed: Option<String>,
     strayed: u64,
+    /// The engine's ports and VLANs that found no room.
+    unplaced: usize,
     /// Tables that were made.
     tables: u64,
     /// What left by tables that are no more.

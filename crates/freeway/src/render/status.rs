@@ -307,7 +307,10 @@ fn engine(engine: &EngineStatus) -> String {
     words.extend(super::cores(counts));
     words.extend(dispatch(counts));
     if counts.routed > 0 {
-        words.push(format!("{} without a flow", plural(counts.routed, "packet")));
+        words.push(format!(
+            "{} without a flow",
+            plural(counts.routed, "packet")
+        ));
     }
     if counts.mirrors > 0 || counts.mirrored > 0 {
         words.push(format!(

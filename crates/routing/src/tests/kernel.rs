@@ -8,7 +8,7 @@ use freeway_kernel::model::{
     Addr, Event, Family, Hop as RouteHop, Link, Mac, Neigh, Prefix, Route,
 };
 
-use crate::{Exit, Hop};
+use crate::{EngineExit, Exit, Hop};
 
 pub const LINKS: [u32; 3] = [1, 2, 34];
 pub const MTU: u32 = 1500;
@@ -115,7 +115,7 @@ impl Kernel {
                     mtu: MTU,
                     in_xdp: true,
                     in_tc: true,
-                    in_engine: true,
+                    engine: EngineExit::Routes,
                     vlan: 0,
                 },
             )
@@ -309,7 +309,7 @@ impl Kernel {
             len_max: route.mtu.unwrap_or(65535).min(port.mtu) as u16,
             in_xdp: true,
             in_tc: true,
-            in_engine: true,
+            engine: EngineExit::Routes,
             vlan: 0,
         })
     }

@@ -14,11 +14,11 @@ use freeway_kernel::model::Link;
 use nix::sys::socket::{Shutdown, shutdown};
 
 use super::super::Engine;
-use super::There;
 use super::framings::{Record, Told, record};
 use super::mirrors;
 use super::schedules::{self, Wanted};
 use super::shapers::{CONFIGURED, Hung, configured};
+use super::{There, ToldRoutes};
 use crate::DaemonError;
 use crate::door::Notice;
 use crate::error::failure;
@@ -69,7 +69,7 @@ impl Engine {
                     framings: Told::default(),
                     schedules: schedules::Told::default(),
                     mirrors: mirrors::Told::default(),
-                    routes: None,
+                    routes: ToldRoutes::default(),
                     classes: BTreeMap::new(),
                 });
                 self.tell_mirrors();
@@ -102,6 +102,15 @@ impl Engine {
                     there.mirrors.taken(mirrored);
                 }
                 self.tell_mirrors();
+                return Ok(());
+            }
+            Notice::Routed(routed) => {
+                if let Some(there) = &mut self.cores.there {
+                    there.routes.held = Some(routed.number).filter(|_| routed.refused.is_none());
+                }
+                if let Some(why) = routed.refused {
+                    tracing::warn!("the engine has no prefix paths: {why}");
+                }
                 return Ok(());
             }
             Notice::Watched(packets) => {

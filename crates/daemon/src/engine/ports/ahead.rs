@@ -94,7 +94,7 @@ impl Engine {
     }
 
     /// It is no port by itself.
-    fn piece(&self, link: &Link, port: &Port) -> Option<String> {
+    pub(in crate::engine) fn piece(&self, link: &Link, port: &Port) -> Option<String> {
         if port.within != Within::Nothing || link.master.is_some() {
             return Some("it is a part of a bridge, bond or VRF".into());
         }
@@ -105,7 +105,7 @@ impl Engine {
     }
 
     /// Somebody takes frames of it ahead of the kernel's IP layer, or may.
-    fn taken(&self, link: &Link) -> Option<String> {
+    pub(in crate::engine) fn taken(&self, link: &Link) -> Option<String> {
         // their frames leave ahead of rules and routes, and may be another network namespace's
         let above = |upper: &&Link| {
             upper.link == Some(link.ifindex)

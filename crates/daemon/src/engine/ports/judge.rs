@@ -426,8 +426,9 @@ impl Engine {
         let options = self.config.port.get(&link.name);
         let tc = options.is_none_or(|options| options.path != PathChoice::Xdp);
         let up = link.up && link.carrier;
-        // what comes in for a VLAN that is down is dropped, but not at the device below
-        let takes = port.carried.is_none() || link.up;
+        // what comes in for a VLAN that is down is dropped, but not at the device below; nor does an engine's own device
+        // know of a TAP that is down
+        let takes = !(port.carried.is_some() || self.cores.serve(link.ifindex)) || link.up;
         port.xdp.input = below.input && takes && obstacles.xdp.is_empty();
         port.tc.input = tc && obstacles.tc.is_empty();
         port.tc.output = tc && up && self.judge_classifiers(link, port);

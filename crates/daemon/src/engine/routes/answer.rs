@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use freeway_abi::{FW_HOP_TC, FW_R_ROUTE_ASKED, FW_R_ROUTE_CONFIRMED, fw_hop};
+use freeway_abi::{FW_HOP_ENGINE, FW_HOP_TC, FW_R_ROUTE_ASKED, FW_R_ROUTE_CONFIRMED, fw_hop};
 use freeway_api::{
     FamilyRoutes, FlowPath, HopState, KeptPort, KeptPrefixes, NextHop, Packets, RouteAnswer,
     Routes, RoutesQuery,
@@ -194,7 +194,9 @@ impl Engine {
         let mut ports = self.ports.by_index.values();
         let in_xdp = ports.any(|port| port.routed() == Some(RouteHook::Xdp));
         let mut ports = self.ports.by_index.values();
-        let by_engine = ports.any(|port| port.by_engine_routes);
+        let table = self.routes.table.as_ref();
+        let by_engine = table.is_some_and(|table| self.cores.goes_by_routes(table.number))
+            && ports.any(|port| port.by_engine_routes);
         match path_of(hop) {
             FlowPath::Xdp if !in_xdp => FlowPath::Tc,
             FlowPath::Engine if !by_engine => FlowPath::Tc,
@@ -290,8 +292,8 @@ impl Engine {
 
 fn path_of(hop: &fw_hop) -> FlowPath {
     match (hop.status, hop.engine) {
-        (FW_HOP_TC, 0) => FlowPath::Tc,
-        (FW_HOP_TC, _) => FlowPath::Engine,
+        (FW_HOP_TC, FW_HOP_ENGINE) => FlowPath::Engine,
+        (FW_HOP_TC, _) => FlowPath::Tc,
         _ => FlowPath::Xdp,
     }
 }

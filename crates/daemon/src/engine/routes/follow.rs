@@ -92,11 +92,12 @@ impl Engine {
         });
         let in_tc = wanted.values().any(|port| port.hook == RouteHook::Tc);
         self.place_routes(&wanted);
-        self.tell_engine_routes(&wanted);
+        self.place_engine_routes(&wanted);
         if wanted.is_empty() {
             self.routes.past = self.routed();
             self.routes.table = None;
         }
+        self.tell_engine_tables();
         let [exits4, exits6] = [Family::Ipv4, Family::Ipv6].map(|family| self.exits(family, in_tc));
         if let Some(table) = &mut self.routes.table {
             table.v4.set_ports(&exits4);
@@ -149,7 +150,11 @@ impl Engine {
 
     /// A table with nothing in it, which is being filled.
     fn route_table(&mut self) -> Result<Table, DaemonError> {
-        let workers = self.config.engine.workers().len() as u32;
+        let engine = &self.config.engine;
+        let workers = match engine.port.is_empty() {
+            true => 0,
+            false => engine.workers().len() as u32,
+        };
         let data = self.datapath.route_table(workers).map_err(failure)?;
         let there = self.mirror.snapshot();
         self.routes.tables += 1;
@@ -223,8 +228,8 @@ impl Engine {
         }
     }
 
-    /// What the engine is to know at its ports, and where its tables are.
-    fn tell_engine_routes(&mut self, wanted: &BTreeMap<u32, Routed>) {
+    /// What the engine is to know at its ports.
+    fn place_engine_routes(&mut self, wanted: &BTreeMap<u32, Routed>) {
         let Some(table) = &mut self.routes.table else {
             return;
         };
@@ -236,19 +241,26 @@ impl Engine {
                 heres.insert(at, routed.here);
             }
         }
-        let full = table.data.set_engine(&heres);
+        let unplaced = table.data.set_engine(&heres);
         for (ifindex, port) in &mut self.ports.by_index {
             let engine = wanted.get(ifindex).and_then(|routed| routed.engine);
             port.by_engine_routes =
-                engine.is_some_and(|at| heres.contains_key(&at) && !full.contains(&at));
+                engine.is_some_and(|at| heres.contains_key(&at) && !unplaced.contains(&at));
         }
-        if !full.is_empty() {
+        if unplaced.len() != self.routes.unplaced && !unplaced.is_empty() {
             tracing::warn!(
                 "no room for {} of the engine's ports and VLANs: without a flow, what comes in there is forwarded by tc",
-                full.len()
+                unplaced.len()
             );
         }
-        self.cores.tell_routes(table.number, &table.data);
+        self.routes.unplaced = unplaced.len();
+    }
+
+    /// Where its tables are, if there are any.
+    fn tell_engine_tables(&mut self) {
+        let table = self.routes.table.as_ref();
+        let table = table.map(|table| (table.number, &table.data));
+        self.cores.tell_routes(table);
     }
 
     /// Brings what changed into the data plane, and has it be used if all of it is there.
@@ -314,6 +326,7 @@ impl Engine {
         if reasons != self.routes.reasons || self.devices6(&reasons) != self.routes.devices6 {
             self.update_routes()?;
         }
+        self.tell_engine_tables();
         if let Some(table) = &mut self.routes.table {
             table.v4.look();
             table.v6.look();

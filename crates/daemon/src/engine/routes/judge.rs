@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use freeway_abi::{
-    FW_ROUTES_IPV4, FW_ROUTES_IPV6, FW_RP_LOOSE, FW_RP_OFF, FW_RP_STRICT, fw_route_here,
+    FW_ROUTES_ENGINE, FW_ROUTES_IPV4, FW_ROUTES_IPV6, FW_RP_LOOSE, FW_RP_OFF, FW_RP_STRICT,
+    fw_route_here,
 };
 use freeway_cmm::Served;
 use freeway_datapath::RouteHook;
@@ -13,7 +14,7 @@ use freeway_kernel::model::{Family, Link, Netconf, Rule};
 use freeway_kernel::reachability::Passage;
 use freeway_kernel::sysctl;
 use freeway_prefix::Prefix;
-use freeway_routing::Exit;
+use freeway_routing::{EngineExit, Exit};
 
 use super::super::Engine;
 use super::super::ports::{Port, Within};
@@ -178,6 +179,9 @@ impl Engine {
             .and_then(|()| self.routed6_at(link));
         routed.here.rp_filter = ipv4.clone().unwrap_or(FW_RP_OFF) as u16;
         routed.here.families = bit(FW_ROUTES_IPV4, &ipv4) | bit(FW_ROUTES_IPV6, &ipv6);
+        if routed.engine.is_some() {
+            routed.here.families |= FW_ROUTES_ENGINE;
+        }
         match (ipv4, ipv6) {
             (Ok(_), Ok(())) => (Some(routed), None),
             (Err(ipv4), Ok(())) => (Some(routed), Some(format!("IPv4: {ipv4}"))),
@@ -230,7 +234,7 @@ impl Engine {
             hook,
             at,
             vlan,
-            engine: self.engine_at(link.ifindex, port),
+            engine: self.engine_at(link, port)?,
             here: fw_route_here {
                 mac,
                 port: link.ifindex,
@@ -239,15 +243,28 @@ impl Engine {
         })
     }
 
-    /// Where the engine may forward what a port hands in.
-    fn engine_at(&self, ifindex: u32, port: &Port) -> Option<(u32, u16)> {
-        let itself = (ifindex, Some(0));
+    /// Where the engine forwards what a port hands in ahead of tc, if it does; or why tc is to leave it to flows.
+    fn engine_at(&self, link: &Link, port: &Port) -> Result<Option<(u32, u16)>, String> {
+        if !port.xdp.input || !self.by_engine(link.ifindex, port) {
+            return Ok(None);
+        }
         let (base, vlan) = match &port.carried {
             Some(carried) => (carried.base, carried.vlan_at_engine()),
-            None => itself,
+            None => (link.ifindex, Some(0)),
         };
-        let at = vlan.map(|vlan| (base, vlan))?;
-        (port.xdp.input && self.by_engine(ifindex, port)).then_some(at)
+        let vlan = vlan.ok_or(
+            "the engine has its flows, whose frames have more around them than one 802.1Q tag",
+        )?;
+        let below = self.mirror.links().get(&base);
+        let below = below.zip(self.ports.by_index.get(&base));
+        let free = below.is_some_and(|(below, port_below)| {
+            below.up
+                && link.up
+                && self.piece(below, port_below).is_none()
+                && self.taken(below).is_none()
+                && !self.is_captured(base)
+        });
+        Ok(free.then_some((base, vlan)))
     }
 
     /// In tc IPv4 packets have the priority that the kernel gives them by their TOS.
@@ -355,8 +372,14 @@ impl Engine {
                 && port.xdp.output
                 && !watched;
             let in_tc = in_tc && port.tc.output && self.unrouted_in_tc(link).is_none();
-            // tc is to see what the kernel makes of a packet
-            let in_engine = in_tc && by_engine && vlan.is_some() && port.xdp.output && !watched;
+            let alone = vlan.is_none() || self.cores.schedule(base).is_some();
+            let engine = match by_engine && port.xdp.output && !watched {
+                false => EngineExit::Elsewhere,
+                // tc is to see what the kernel makes of a packet
+                true if alone || !in_tc => EngineExit::Flows,
+                true => EngineExit::Routes,
+            };
+            let tagged = in_xdp || engine == EngineExit::Routes;
             port.slot.filter(|_| itself && (in_xdp || in_tc))?;
             let mac = link.mac?.0;
             let mtu = match family {
@@ -373,8 +396,8 @@ impl Engine {
                     mtu,
                     in_xdp,
                     in_tc,
-                    in_engine,
-                    vlan: vlan.filter(|_| in_xdp || in_engine).unwrap_or(0),
+                    engine,
+                    vlan: vlan.filter(|_| tagged).unwrap_or(0),
                 },
             ))
         };

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use freeway_abi::{FW_HOP_TC, FW_ST_ACTIVE, fw_hop};
+use freeway_abi::{FW_HOP_ELSEWHERE, FW_HOP_ENGINE, FW_HOP_FLOWS, FW_HOP_TC, FW_ST_ACTIVE, fw_hop};
 use freeway_cmm::Tag;
 use freeway_datapath::RouteTable;
 use freeway_kernel::model::Event;
 use freeway_prefix::{NextHop, Prefix};
-use freeway_routing::{Counts, Exit, Hop, Routing};
+use freeway_routing::{Counts, EngineExit, Exit, Hop, Routing};
 
 use super::super::ports::ETH_P_8021Q;
 use super::family::Sided;
@@ -192,7 +192,11 @@ fn record_of<A: Sided>(hop: &Hop<A>, devmap_slot: u32) -> fw_hop {
         len_max: hop.len_max,
         devmap_slot,
         tc: hop.in_tc.into(),
-        engine: hop.in_engine.into(),
+        engine: match hop.engine {
+            EngineExit::Elsewhere => FW_HOP_ELSEWHERE,
+            EngineExit::Routes => FW_HOP_ENGINE,
+            EngineExit::Flows => FW_HOP_FLOWS,
+        },
         status: match hop.in_xdp {
             true => FW_ST_ACTIVE,
             false => FW_HOP_TC,
