@@ -119,7 +119,9 @@ int fwe_bench_fill(struct fwe_bench *bench, const struct fwe_bench_config *confi
 	if (!bench->steps)
 		return -1;
 	for (__u32 i = 0; i < config->flows; i++) {
-		bench->steps[i] = fwe_step_of(i, config->v6);
+		bench->steps[i] = fwe_step_of(i, config->v6, config->daddrs);
+		if (config->daddrs)
+			continue;
 		fwe_flow_write(&flow, i, config->v6, now_tick);
 		if (!fw_table_insert(memory->flows, memory->config, &flow, i + 1))
 			return -1;
@@ -235,6 +237,9 @@ static void fwe_check(const struct fwe_bench *bench, struct fwe_bench_run *run,
 	run->checked++;
 	if (run->worker == FWE_BENCH_MACSWAP)
 		run->wrong += memcmp(data, fwe_l2_in + 6, 6) || memcmp(data + 6, fwe_l2_in, 6);
+	else if (bench->config.daddrs)
+		run->wrong += !fwe_route_right(data, frame->pkt_len, bench->config.flows,
+					       bench->config.daddrs);
 	else
 		run->wrong += !fwe_frame_right(data, frame->pkt_len, bench->config.flows,
 					       bench->config.v6);
@@ -452,6 +457,7 @@ int fwe_bench_run(struct fwe_bench *bench, const struct fwe_memory *memory,
 		worker = fwe_worker_new(&config, error);
 		if (!worker)
 			return -1;
+		fwe_worker_set_routes(worker, run->routes);
 		stats = fwe_worker_stats(worker);
 	}
 	if (dispatched) {

@@ -33,6 +33,9 @@ struct fwe_bench_config {
 	__u32 in_flight; /* frames, a power of two */
 	__u32 lcore;     /* of the worker */
 	__u32 pad;
+	/* destinations of IPv4, host order, as many as flows: frames are of no flow, and leave by
+	 * routes; NULL: of flows. They outlive the bench's use. */
+	const __u32 *daddrs;
 };
 
 /* A part of a run: times are of the TSC. */
@@ -61,6 +64,7 @@ struct fwe_bench_run {
 	__u32 transmits;  /* the I/O core sends */
 	__u32 flood_held; /* the flood is made, and kept from the worker: what making it costs */
 	__u32 pad;
+	const struct fwe_routes *routes; /* NULL: what has no flow is the kernel's */
 	__u64 rate_pps;  /* 0: as many as go */
 	__u64 flood_pps; /* of frames beside that are of no flow, after fwe_bench_flood(); 0: none
 			  */

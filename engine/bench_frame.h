@@ -86,20 +86,19 @@ static inline __u16 fwe_not_0(__u16 check)
 	return check ? check : 0xffff;
 }
 
-/* Of a flow's frame without a time, all checksums computed from all octets. */
-static inline __u32 fwe_frame_write(__u8 *frame, __u32 flow, __u32 v6)
+/* Of a flow's frame to an address without a time, all checksums computed from all octets. */
+static inline __u32 fwe_frame_write_to(__u8 *frame, __u32 flow, __u32 v6, const __u32 *daddr)
 {
 	__u32 len = v6 ? FWE_FRAME6_LEN : FWE_FRAME4_LEN;
 	__u32 l4_at = FWE_ETH_LEN + (v6 ? FWE_IP6_LEN : FWE_IP4_LEN);
 	__u8 *ip = frame + FWE_ETH_LEN;
-	__u32 saddr[4], daddr[4];
+	__u32 saddr[4];
 	__u16 words[4] = {fw_htons(FWE_SPORT + flow % FWE_SERVER_FLOWS), fw_htons(FWE_DPORT),
 			  fw_htons(len - l4_at), 0};
 	__u16 word;
 	__u64 sum;
 
 	fwe_saddr(saddr, flow, v6);
-	fwe_daddr(daddr, flow, v6);
 	memset(frame, 0, len);
 	memcpy(frame, fwe_l2_in, FWE_ETH_LEN);
 	memset(frame + l4_at + FWE_UDP_LEN + 8, 0xff, 8);
@@ -134,13 +133,26 @@ static inline __u32 fwe_frame_write(__u8 *frame, __u32 flow, __u32 v6)
 	return len;
 }
 
-static inline struct fwe_bench_step fwe_step_of(__u32 flow, __u32 v6)
+static inline __u32 fwe_frame_write(__u8 *frame, __u32 flow, __u32 v6)
+{
+	__u32 daddr[4];
+
+	fwe_daddr(daddr, flow, v6);
+	return fwe_frame_write_to(frame, flow, v6, daddr);
+}
+
+/* `daddrs`: as in struct fwe_bench_config. */
+static inline struct fwe_bench_step fwe_step_of(__u32 flow, __u32 v6, const __u32 *daddrs)
 {
 	__u32 l4_at = FWE_ETH_LEN + (v6 ? FWE_IP6_LEN : FWE_IP4_LEN);
+	const __u32 daddr[4] = {[3] = daddrs ? fw_htonl(daddrs[flow]) : 0};
 	__u8 frame[FWE_FRAME_MAX];
 	struct fwe_bench_step step = {};
 
-	fwe_frame_write(frame, flow, v6);
+	if (daddrs)
+		fwe_frame_write_to(frame, flow, v6, daddr);
+	else
+		fwe_frame_write(frame, flow, v6);
 	memcpy(&step.saddr_be, frame + (v6 ? FWE_ETH_LEN + 20 : FWE_ETH_LEN + 12), 4);
 	memcpy(&step.daddr_be, frame + (v6 ? FWE_ETH_LEN + 36 : FWE_ETH_LEN + 16), 4);
 	memcpy(&step.sport_be, frame + l4_at, 2);
@@ -191,6 +203,34 @@ static inline int fwe_frame_right(const __u8 *frame, __u32 len, __u32 flows, __u
 	}
 	sum += fw_htons(FWE_UDP) + fw_htons(len - l4_at) + fwe_sum(frame + l4_at, len - l4_at);
 	return !memcmp(frame, want, len) && fw_csum_fold(sum) == 0xffff;
+}
+
+/* Is it what a frame without a flow becomes? MAC addresses, TTL, and the header's checksum. */
+static inline int fwe_route_right(const __u8 *frame, __u32 len, __u32 flows, const __u32 *daddrs)
+{
+	const __u8 *ip = frame + FWE_ETH_LEN, *udp = ip + FWE_IP4_LEN;
+	__u8 want[FWE_FRAME_MAX];
+	__u32 saddr[4], last_be, flow, daddr[4] = {};
+	__u16 sport_be, word;
+
+	if (len != FWE_FRAME4_LEN)
+		return 0;
+	memcpy(&last_be, ip + 12, 4);
+	memcpy(&sport_be, udp, 2);
+	fwe_saddr(saddr, 0, 0);
+	flow = (fw_ntohl(last_be) - fw_ntohl(saddr[3])) * FWE_CLIENT_FLOWS +
+	       (fw_ntohs(sport_be) - FWE_SPORT) % FWE_CLIENT_FLOWS;
+	if (flow >= flows)
+		return 0;
+	daddr[3] = fw_htonl(daddrs[flow]);
+	fwe_frame_write_to(want, flow, 0, daddr);
+	memcpy(want, fwe_l2_out, 12);
+	want[FWE_ETH_LEN + 8] = FWE_TTL - 1;
+	memset(want + FWE_ETH_LEN + 10, 0, 2);
+	word = ~fw_csum_fold(fwe_sum(want + FWE_ETH_LEN, FWE_IP4_LEN));
+	memcpy(want + FWE_ETH_LEN + 10, &word, 2);
+	memcpy(want + FWE_ETH_LEN + FWE_IP4_LEN + FWE_UDP_LEN, udp + FWE_UDP_LEN, FWE_STAMP_LEN);
+	return !memcmp(frame, want, len);
 }
 
 /* The flow's record, as it is once learned. */

@@ -809,7 +809,8 @@ static __noinline enum fwe_path fwe_forward_routed(struct fwe_worker *worker,
 	fwe_outcome outcomes[FWE_BURST_MAX];
 	__u8 kinds[FWE_BURST_MAX];
 	const int watched = FW_READ_ONCE(fw_ctl.watch) != 0;
-	__u64 rest = 0;
+	__u64 rest = 0, differs = 0;
+	int output;
 
 	worker->untried = 1;
 	fwe_fetch_routes(frames, count);
@@ -819,6 +820,7 @@ static __noinline enum fwe_path fwe_forward_routed(struct fwe_worker *worker,
 				   ? worker->config.extra(frames[i])
 				   : 0;
 		outcomes[i] = fwe_route(frames[i], port, here, seq);
+		differs |= outcomes[i] ^ outcomes[0];
 		if (fw_likely(outcomes[i] != fwe_unsure))
 			continue;
 		rest |= 1ULL << i;
@@ -835,7 +837,13 @@ static __noinline enum fwe_path fwe_forward_routed(struct fwe_worker *worker,
 	}
 	for (__u32 i = 0; worker->charged && i < count; i++)
 		fwe_charge(worker, buckets[i], fwe_path_of(outcomes[i]), extra[i]);
-	return fwe_part(worker, port, frames, outcomes, count);
+	output = fwe_output_of(outcomes[0]);
+	if (differs || fwe_way_of(outcomes[0]) != FWE_HIT_ROUTED ||
+	    worker->copies[output].inputs >> port->number & 1)
+		return fwe_part(worker, port, frames, outcomes, count);
+	worker->stats.routed += count;
+	fwe_send_now(worker, output, frames, count);
+	return FWE_PATH_ROUTE;
 }
 
 /* The path that all of them took, or FWE_PATHS. `charged`: frames have buckets. */

@@ -22,6 +22,8 @@ use strangers::*;
 /// The engine tells what it has forwarded once a second.
 const TOLD: Duration = Duration::from_millis(2500);
 
+const ENDS: [&str; 2] = ["lan0", "wan0"];
+
 /// A daemon, and the engine whose ports are the router's.
 struct Site {
     router: Router,
@@ -34,40 +36,44 @@ impl Borrow<Router> for Site {
     }
 }
 
-impl Site {
-    /// Takes the ports of a lab's router, whose routes and neighbours stay.
-    fn start(lab: &Lab) -> Self {
-        let tool = |line: &str| lab.router().tool(line).unwrap();
-        let mut kept = Vec::new();
-        for family in ["-4", "-6"] {
-            let routes = tool(&format!("ip {family} route show table main"));
-            let ours = routes
-                .lines()
-                .filter(|route| !route.contains("proto kernel"));
-            kept.extend(ours.map(|route| format!("ip {family} route replace {route}")));
-        }
-        let neighbours = tool("ip neigh show nud permanent");
-        let neighbours = neighbours
+/// Takes the ports of a lab's router, whose routes and neighbours stay.
+fn engine_at(lab: &Lab) -> Engine {
+    let tool = |line: &str| lab.router().tool(line).unwrap();
+    let mut kept = Vec::new();
+    for family in ["-4", "-6"] {
+        let routes = tool(&format!("ip {family} route show table main"));
+        let ours = routes
             .lines()
-            .map(|neighbour| neighbour.replace("PERMANENT", "nud permanent"));
-        let extra = tool("ip -o address show dev lan0");
-        let extra = extra.lines().filter(|line| line.contains("/32"));
-        let extra = extra.map(|line| line.split_whitespace().nth(3).unwrap().to_owned());
-        let extra: Vec<_> = extra
-            .map(|address| format!("ip address add {address} dev lan0"))
-            .collect();
-        let neighbours: Vec<_> = neighbours
-            .map(|neighbour| format!("ip neigh replace {neighbour}"))
-            .collect();
-        // a burst of frames is longer than the devices' rings are by default
-        let config = take_ports(lab).replace(",iface=", ",framecnt=4096,iface=");
-        let engine = Engine::start(lab, &config);
-        for line in extra.iter().chain(&neighbours).chain(&kept) {
-            tool(line);
-        }
-        let router = Engine::daemon(lab.router(), ON, &["lan0", "wan0"]);
+            .filter(|route| !route.contains("proto kernel"));
+        kept.extend(ours.map(|route| format!("ip {family} route replace {route}")));
+    }
+    let neighbours = tool("ip neigh show nud permanent");
+    let neighbours = neighbours
+        .lines()
+        .map(|neighbour| neighbour.replace("PERMANENT", "nud permanent"));
+    let extra = tool("ip -o address show dev lan0");
+    let extra = extra.lines().filter(|line| line.contains("/32"));
+    let extra = extra.map(|line| line.split_whitespace().nth(3).unwrap().to_owned());
+    let extra: Vec<_> = extra
+        .map(|address| format!("ip address add {address} dev lan0"))
+        .collect();
+    let neighbours: Vec<_> = neighbours
+        .map(|neighbour| format!("ip neigh replace {neighbour}"))
+        .collect();
+    // a burst of frames is longer than the devices' rings are by default
+    let config = take_ports(lab).replace(",iface=", ",framecnt=4096,iface=");
+    let engine = Engine::start(lab, &config);
+    for line in extra.iter().chain(&neighbours).chain(&kept) {
+        tool(line);
+    }
+    engine
+}
+
+impl Site {
+    fn start(lab: &Lab) -> Self {
+        let engine = engine_at(lab);
         Self {
-            router,
+            router: Engine::daemon(lab.router(), ON, &ENDS),
             _engine: engine,
         }
     }
@@ -237,11 +243,11 @@ fn a_packet_now_and_then_confirms_a_next_hop() {
 fn vlans_leave_by_the_engine_with_their_tags() {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
-    let site = Site::start(&lab);
+    let _engine = engine_at(&lab);
     if !tags::add_vlans(&lab) {
         return;
     }
-    let router = &site.router;
+    let router = &Engine::daemon_for(lab.router(), ON, &tags::PORTS, &ENDS);
     tags::wait_ports(router, &tags::PORTS);
     let before = by_engine(router);
     tags::leave_with_their_tags(&lab, router, "engine");

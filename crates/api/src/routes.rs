@@ -15,7 +15,7 @@ pub struct RoutesQuery {
     pub address: Option<IpAddr>,
 }
 
-/// Prefix paths: what XDP or tc forwards by the kernel's routes, without flows.
+/// Prefix paths: what XDP, tc or the engine forwards by the kernel's routes, without flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Routes {
     /// The configuration allows it.

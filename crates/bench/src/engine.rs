@@ -185,8 +185,11 @@ pub struct ByFlows {
 /// The result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Engine {
-    /// The scenario: source NAT of UDP.
+    /// The scenario: `nat`, source NAT of UDP; or `routes`, UDP of no flow.
     pub scenario: String,
+    /// With --routes: prefixes by which frames leave; flows are destinations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routes: Option<u32>,
     /// 4 or 6.
     pub family: u8,
     /// `random` or `turn`.
@@ -221,7 +224,13 @@ pub fn engine(args: &EngineArgs) -> Result<(), Stop> {
     let told = told(args)?;
     let of = |measured| by_flows(measured, args.rules);
     let result = Engine {
-        scenario: "nat".into(),
+        scenario: if args.routes.is_some() {
+            "routes"
+        } else {
+            "nat"
+        }
+        .into(),
+        routes: args.routes,
         family: if args.family == "6" { 6 } else { 4 },
         order: args.order.name().into(),
         pages: told.pages,
@@ -245,6 +254,7 @@ fn told(args: &EngineArgs) -> Result<Told, Stop> {
         command
             .args(["bench", "--flows", &flows.join(",")])
             .args(["--family", &args.family, "--pages", args.pages.name()])
+            .args(["--routes", &args.routes.unwrap_or(0).to_string()])
             .args(["--burst", &args.burst.to_string()])
             .args(["--ahead", args.ahead.name()])
             .args(["--runs", &args.runs.to_string()])
@@ -311,15 +321,33 @@ fn at_load(runs: &[Run], load: usize) -> Latency {
 
 fn table(result: &Engine, terminal: Terminal) -> String {
     let mut page = Page::new(terminal);
+    let (what, many) = match result.routes {
+        Some(routes) => (
+            format!("Routes: {} prefixes", count(routes.into())),
+            "to so many destinations",
+        ),
+        None => ("Source NAT".into(), "of so many flows"),
+    };
     let what = format!(
-        "Source NAT, UDP over IPv{}, {}-byte frames of so many flows ({}), one worker; medians of {} runs, {} s each",
+        "{what}, UDP over IPv{}, {}-byte frames {many} ({}), one worker; medians of {} runs, {} s each",
         result.family, result.wire_bytes, result.order, result.runs, result.seconds
     );
     page.words("", &what);
     page.words("", &result.machine.to_string());
     page.gap();
     let heads = [
-        "flows", "Mpps", "MAC swap", "ratio", "cycles", "MAC swap", "mean, us", "p99, us",
+        if result.routes.is_some() {
+            "to"
+        } else {
+            "flows"
+        },
+        "Mpps",
+        "MAC swap",
+        "ratio",
+        "cycles",
+        "MAC swap",
+        "mean, us",
+        "p99, us",
     ];
     let mut rows = vec![heads.map(|head| page.tone(Tone::Head, head)).to_vec()];
     let us = |value: Option<f64>| value.map_or_else(|| "-".into(), |us| format!("{us:.1}"));
@@ -337,10 +365,13 @@ fn table(result: &Engine, terminal: Terminal) -> String {
     }
     page.table(2, &[0, 1, 2, 3, 4, 5, 6, 7], &rows);
     page.gap();
-    page.words(
-        "",
-        "Latencies are at 90 % of the rate. Rules are the kernel's: it evaluates them while a flow is learned, so their number makes no difference here.",
-    );
+    let rules = match result.routes {
+        Some(_) => "Nobody translates, and no rule decides.",
+        None => {
+            "Rules are the kernel's: it evaluates them while a flow is learned, so their number makes no difference here."
+        }
+    };
+    page.words("", &format!("Latencies are at 90 % of the rate. {rules}"));
     for of in &result.counts {
         let each = [
             (&of.dispatch, "in a cache"),

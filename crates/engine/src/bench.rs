@@ -10,6 +10,7 @@ use freeway_lookup::{Memory, Pages};
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use crate::bench_routes::BenchRoutes;
 use crate::eal::Eal;
 use crate::ffi;
 use crate::reserve::{HUGE_PAGE, Reserve};
@@ -39,7 +40,9 @@ pub struct Options {
     pub burst: u32,
     /// `FWE_AHEAD_*`.
     pub ahead: u32,
-    /// What the flow table lies on.
+    /// So many prefixes, by which frames leave that have no flow: flows are destinations then. 0: frames have flows.
+    pub routes: u32,
+    /// What the flow table lies on, or that of prefixes.
     pub pages: Pages,
     /// Runs for each number of flows.
     pub runs: u32,
@@ -155,6 +158,7 @@ pub(crate) struct Table {
     _rest: Memory,
     pub(crate) memory: ffi::fwe_memory,
     config: Box<fw_config>,
+    routes: Option<BenchRoutes>,
 }
 
 impl Table {
@@ -183,11 +187,15 @@ impl Table {
             _rest: rest,
             memory,
             config,
+            routes: None,
         })
     }
 
-    /// Frames that the flows have counted.
+    /// Frames that the flows have counted, or next hops.
     pub(crate) fn counted(&self) -> u64 {
+        if let Some(routes) = &self.routes {
+            return routes.counted();
+        }
         let places = self.config.flow_mask as usize + 1;
         // SAFETY: so many are there, and no worker runs.
         let flows = unsafe { std::slice::from_raw_parts(self.memory.flows, places) };
@@ -201,6 +209,12 @@ pub(crate) struct Bench {
     pub(crate) tsc_hz: f64,
     /// For a flood: the TAP, and how many frames a second the kernel is given by it.
     kernel: Option<(Tap, f64)>,
+}
+
+fn tick_now() -> Result<u32, Fault> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
+    let now = now.map_err(|error| fault(format!("no clock: {error}")))?;
+    Ok((now.tv_sec() as u64 * 250) as u32)
 }
 
 /// In a network namespace of its own, which goes with it. The kernel drops what it gets there, for it is to another station.
@@ -294,9 +308,7 @@ impl Bench {
     }
 
     pub(crate) fn fill(&self, config: &ffi::fwe_bench_config, table: &Table) -> Result<(), Fault> {
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
-        let now = now.map_err(|error| fault(format!("no clock: {error}")))?;
-        let tick = (now.tv_sec() as u64 * 250) as u32;
+        let tick = tick_now()?;
         // SAFETY: the table is as large as its configuration says, and no worker runs.
         match unsafe { ffi::fwe_bench_fill(self.bench.as_ptr(), config, &table.memory, tick) } {
             0 => Ok(()),
@@ -333,6 +345,8 @@ impl Bench {
         // SAFETY: plain numbers and pointers, for which 0 is a value.
         let mut run: ffi::fwe_bench_run = unsafe { std::mem::zeroed() };
         so(&mut run);
+        let routes = table.routes.as_ref();
+        run.routes = routes.map_or(ptr::null(), |routes| &raw const *routes.view);
         run.check_each = CHECK_EACH;
         run.rate_pps = rate_pps;
         run.slice = (self.tsc_hz * SLICE_S) as u64;
@@ -380,7 +394,7 @@ impl Bench {
     /// Every frame is accounted for, and those that were looked at came out right.
     fn hold(&self, run: &ffi::fwe_bench_run, counted: u64) -> Result<(), Fault> {
         let stats = &run.stats;
-        let fast = stats.reasons[FW_R_FAST as usize];
+        let fast = stats.reasons[FW_R_FAST as usize] + stats.routed;
         let engine = run.worker != ffi::FWE_BENCH_MACSWAP;
         let sent = run.sent + run.flooded;
         // SAFETY: it lives, and no worker runs.
@@ -589,7 +603,11 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
     let mut config = fw_config::default();
     // SAFETY: writes the structure it is given.
     unsafe { ffi::fwe_bench_table(&raw mut config, most) };
-    let table_pages = ((config.flow_mask as usize + 1) * size_of::<fw_flow>()).div_ceil(HUGE_PAGE);
+    let table_bytes = match options.routes {
+        0 => (config.flow_mask as usize + 1) * size_of::<fw_flow>(),
+        _ => size_of::<<u32 as freeway_prefix::Family>::Memory>() + HUGE_PAGE,
+    };
+    let table_pages = table_bytes.div_ceil(HUGE_PAGE);
     let reserve = match options.pages {
         Pages::Huge => Reserve::free(table_pages + DPDK_PAGES)
             .inspect_err(|advice| remarks.push(format!("the table is on pages of 4 KiB: {advice}")))
@@ -612,7 +630,7 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
     let mut counts = Vec::new();
     let mut wire_bytes = 0;
     for flows in &options.flows {
-        let config = ffi::fwe_bench_config {
+        let mut config = ffi::fwe_bench_config {
             flows: *flows,
             v6: options.v6.into(),
             random: options.random.into(),
@@ -621,8 +639,16 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
             in_flight: IN_FLIGHT,
             lcore: 1,
             pad: 0,
+            daddrs: ptr::null(),
         };
-        let table = Table::new(*flows, pages)?;
+        let mut table = Table::new(if options.routes > 0 { 1 } else { *flows }, pages)?;
+        if options.routes > 0 {
+            let routes = BenchRoutes::new(options.routes, *flows, pages, tick_now()?)?;
+            config.daddrs = routes.daddrs.as_ptr();
+            table.routes = Some(routes);
+            // there is no kernel to answer: nothing is to be due
+            table.config.hz = i32::MAX.cast_unsigned();
+        }
         bench.fill(&config, &table)?;
         if options.flood {
             bench.prepare_flood()?;

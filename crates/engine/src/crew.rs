@@ -260,6 +260,7 @@ fn once(
         in_flight: crate::bench::IN_FLIGHT,
         lcore: 1,
         pad: 0,
+        daddrs: ptr::null(),
     };
     bench.fill(&config, &table)?;
     let workers = options.workers as usize;

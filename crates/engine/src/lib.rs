@@ -3,6 +3,7 @@
 
 mod balance;
 pub mod bench;
+mod bench_routes;
 pub mod config;
 mod controller;
 pub mod crew;

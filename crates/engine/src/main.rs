@@ -79,6 +79,10 @@ struct BenchArgs {
     /// 4 or 6
     #[arg(long, value_name = "4|6", default_value_t = 4, value_parser = clap::value_parser!(u8).range(4..=6))]
     family: u8,
+    /// So many prefixes, by which frames leave that have no flow; flows are destinations then
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, conflicts_with_all = ["dispatch", "flood"],
+          value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    routes: u32,
     /// Flows come in turn, not in random order
     #[arg(long)]
     in_turn: bool,
@@ -194,9 +198,13 @@ fn run(command: Command) -> Result<(), Stop> {
 }
 
 fn bench(args: BenchArgs) -> Result<(), Stop> {
+    if args.routes > 0 && args.family == 6 {
+        return Err(Stop::new(Exit::Config, "--routes: of IPv4 alone"));
+    }
     let options = Options {
         flows: args.flows,
         v6: args.family == 6,
+        routes: args.routes,
         random: !args.in_turn,
         burst: args.burst,
         ahead: match args.ahead {

@@ -17,4 +17,4 @@ pub use job::{Job, Progress};
 pub use measure::{Others, measure, pages};
 pub use pages::{Memory, Pages};
 pub use result::{Candidate, Rates, Table};
-pub use routes::{NEXT_HOPS, Routes, of_ranges, resized, synthetic};
+pub use routes::{NEXT_HOPS, Routes, addresses, of_ranges, resized, synthetic};

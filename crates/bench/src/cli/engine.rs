@@ -30,6 +30,10 @@ pub struct EngineArgs {
     /// the engine never does
     #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
     pub rules: u32,
+    /// With one worker and IPv4: so many prefixes, by which frames leave that have no flow; flows are destinations then
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["workers", "flood", "mode"],
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub routes: Option<u32>,
     /// IPv4 or IPv6: 4 or 6
     #[arg(long, value_name = "FAMILY", default_value = "4", value_parser = ["4", "6"])]
     pub family: String,

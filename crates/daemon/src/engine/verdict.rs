@@ -72,7 +72,7 @@ pub(super) struct Case<'a> {
     pub scrubbed: Option<&'a str>,
     /// Why XDP drops some of them, if it does.
     pub limited: Option<&'a str>,
-    /// By which route XDP forwards its packets without a flow, if it does.
+    /// By which route its packets leave without a flow, if they do.
     pub routed: Option<&'a str>,
     /// One end is the router itself.
     pub local: bool,

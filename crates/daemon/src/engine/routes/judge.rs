@@ -258,9 +258,7 @@ impl Engine {
         let below = self.mirror.links().get(&base);
         let below = below.zip(self.ports.by_index.get(&base));
         let free = below.is_some_and(|(below, port_below)| {
-            below.up
-                && link.up
-                && self.piece(below, port_below).is_none()
+            self.piece(below, port_below).is_none()
                 && self.taken(below).is_none()
                 && !self.is_captured(base)
         });
