@@ -816,8 +816,8 @@ struct fw_hop {
 /* The same at all ports. */
 struct fw_routes {
 	__u32 valid; /* FW_ROUTES_*: everything else is the kernel's */
-	/* Rises ahead of each reuse of what was in use: who looks things up without RCU reads it before
-	   and after, as a seqcount. */
+	/* Rises ahead of each reuse of what was in use: who looks things up without RCU reads it
+	   before and after, as a seqcount. */
 	__u32 seq;
 	__u32 due_tick[FW_ROUTE_BLOCKS];
 	/* IPv4 addresses that the kernel refuses as sources: a set bit is perhaps one. */

@@ -31,8 +31,7 @@ static __always_inline int fw_source_refused4(__u32 saddr_be)
 	__u32 block = fw_ntohl(saddr_be) >> 24;
 
 	/* 0/8, multicast, class E and broadcast; loopback */
-	return block - 1 > 222 || block == 127 ||
-	       (fw_routes_get()->own[bit / 32] >> bit % 32 & 1);
+	return block - 1 > 222 || block == 127 || (fw_routes_get()->own[bit / 32] >> bit % 32 & 1);
 }
 
 /* fib_validate_source(): is there a way back, and if it must be this port, is it? */
@@ -243,8 +242,8 @@ static __always_inline void fw_route_count(fw_ctx *ctx, const struct fw_hop *hop
 }
 
 /*
- * Of a frame with `tags_len` octets of tags, which is `here`'s without them. `seq`: fw_routes.seq as
- * it was before anything was read, for who has no RCU.
+ * Of a frame with `tags_len` octets of tags, which is `here`'s without them. `seq`: fw_routes.seq
+ * as it was before anything was read, for who has no RCU.
  */
 static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_route_here *here,
 						const __u32 tags_len, __u32 seq, __u32 *out)
@@ -281,8 +280,7 @@ static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_rou
 			return FW_ROUTING_NOT;
 	}
 	if (fw_unlikely(fw_hop_waits(hop))) {
-		if (!fw_ctl.on ||
-		    !(fw_hop_wanted(hop) || fw_due(now, hop->due_tick, fw_cfg.hz)))
+		if (!fw_ctl.on || !(fw_hop_wanted(hop) || fw_due(now, hop->due_tick, fw_cfg.hz)))
 			return FW_ROUTING_NOT;
 		hop->due_tick = now + 1;
 		return fw_route_asks(ctx, hop, record);

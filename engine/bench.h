@@ -65,7 +65,7 @@ struct fwe_bench_run {
 	__u32 flood_held; /* the flood is made, and kept from the worker: what making it costs */
 	__u32 pad;
 	const struct fwe_routes *routes; /* NULL: what has no flow is the kernel's */
-	__u64 rate_pps;  /* 0: as many as go */
+	__u64 rate_pps;                  /* 0: as many as go */
 	__u64 flood_pps; /* of frames beside that are of no flow, after fwe_bench_flood(); 0: none
 			  */
 	__u64 taken_pps; /* of these the thread that talks to the kernel would take so many */

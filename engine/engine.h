@@ -200,11 +200,11 @@ void fwe_framings_free(struct fw_engine_framings *framings);
 struct fwe_routes {
 	const struct fw_prefix4 *prefixes4;
 	const struct fw_prefix6 *prefixes6;
-	struct fw_routes *routes;         /* one */
-	struct fw_hop *hops;              /* hop_mask + 1; dues and what is wanted are written */
+	struct fw_routes *routes; /* one */
+	struct fw_hop *hops;      /* hop_mask + 1; dues and what is wanted are written */
 	const struct fw_route_entrance *entrances; /* FW_ROUTE_ENTRANCES */
-	struct fw_route_count *counts;    /* of this engine's first worker on: FW_LEAVES of each */
-	__u32 counts_workers;             /* workers of which there are counts; others share them */
+	struct fw_route_count *counts; /* of this engine's first worker on: FW_LEAVES of each */
+	__u32 counts_workers;          /* workers of which there are counts; others share them */
 	__u32 hop_mask;
 };
 /* Replaced as a whole, as framings are. NULL: packets without a flow are the kernel's. */

@@ -174,7 +174,7 @@ static __always_inline fwe_outcome fwe_route_frame(struct rte_mbuf *frame,
 
 /* Of a frame that comes in with a tag the VLAN decides. */
 static __noinline fwe_outcome fwe_route_tagged(struct rte_mbuf *frame, const struct fwe_port *port,
-				     __u32 seq)
+					       __u32 seq)
 {
 	const void *data = rte_pktmbuf_mtod(frame, const void *);
 	const struct fw_route_here *here;

@@ -816,9 +816,8 @@ static __noinline enum fwe_path fwe_forward_routed(struct fwe_worker *worker,
 	fwe_fetch_routes(frames, count);
 	for (__u32 i = 0; i < count; i++) {
 		buckets[i] = frames[i]->hash.rss & (FW_BUCKETS - 1);
-		extra[i] = worker->charged && worker->config.extra
-				   ? worker->config.extra(frames[i])
-				   : 0;
+		extra[i] = worker->charged && worker->config.extra ? worker->config.extra(frames[i])
+								   : 0;
 		outcomes[i] = fwe_route(frames[i], port, here, seq);
 		differs |= outcomes[i] ^ outcomes[0];
 		if (fw_likely(outcomes[i] != fwe_unsure))

@@ -132,8 +132,8 @@ struct fw_engine {
 	/* of the control page, as they were when the burst began: see hit.h */
 	__u64 on;
 	__u32 left;
-	__u32 not_now; /* ~now_tick */
-	int output;    /* of the next hop that was asked for last */
+	__u32 not_now;                       /* ~now_tick */
+	int output;                          /* of the next hop that was asked for last */
 	const struct fwe_routes *routes;     /* NULL: there are none */
 	struct fw_route_count *route_counts; /* by leaf */
 	__u64 shaped;                        /* outputs that have a scheduler */

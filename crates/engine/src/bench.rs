@@ -643,7 +643,8 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
         };
         let mut table = Table::new(if options.routes > 0 { 1 } else { *flows }, pages)?;
         if options.routes > 0 {
-            let routes = BenchRoutes::new(options.routes, *flows, pages, tick_now()?)?;
+            let routes = BenchRoutes::new(options.routes, *flows, pages, tick_now()?);
+            let routes = routes.map_err(fault)?;
             config.daddrs = routes.daddrs.as_ptr();
             table.routes = Some(routes);
             // there is no kernel to answer: nothing is to be due

@@ -10,7 +10,6 @@ use freeway_abi::{
 use freeway_lookup::{Memory, Pages, addresses, synthetic};
 use freeway_prefix::{Family, Prefix4, Table};
 
-use crate::bench::{Fault, fault};
 use crate::ffi;
 
 /// Where frames come from: 10.0.0.0/8.
@@ -30,12 +29,12 @@ pub(crate) struct BenchRoutes {
 
 impl BenchRoutes {
     /// So many prefixes and destinations in them, all confirmed at that tick.
-    pub fn new(prefixes: u32, destinations: u32, pages: Pages, tick: u32) -> Result<Self, Fault> {
+    pub fn new(prefixes: u32, destinations: u32, pages: Pages, tick: u32) -> Result<Self, String> {
         let all = synthetic(prefixes as usize);
         let daddrs = addresses(&all, destinations as usize);
-        let short = |error| fault(format!("no memory for the table of prefixes: {error}"));
+        let short = |error| format!("no memory for the table of prefixes: {error}");
         let memory = Memory::new(pages, size_of::<<u32 as Family>::Memory>()).map_err(short)?;
-        let base = NonNull::new(memory.at()).ok_or_else(|| fault("no memory"))?;
+        let base = NonNull::new(memory.at()).ok_or("no memory for the table of prefixes")?;
         // SAFETY: fresh memory of that size, zero, aligned to pages, and kept as long as the table is used.
         let mut table = unsafe { Table::<u32>::at(base.cast()) };
         let (address, length) = SOURCES;
@@ -45,7 +44,7 @@ impl BenchRoutes {
         }
         table
             .commit()
-            .map_err(|_| fault("the table of prefixes has no room for so many"))?;
+            .map_err(|_| "the table of prefixes has no room for so many")?;
         let leaves = FW_LEAVES as usize;
         let entrances = FW_ROUTE_ENTRANCES as usize;
         let sizes = [

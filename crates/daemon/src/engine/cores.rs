@@ -63,6 +63,8 @@ struct There {
 struct ToldRoutes {
     told: Option<u64>,
     held: Option<u64>,
+    /// Why it cannot.
+    refused: Option<String>,
 }
 
 /// An engine that goes on says so each second.
@@ -150,6 +152,7 @@ impl Cores {
             return;
         };
         there.routes.held = None;
+        there.routes.refused = None;
         let given = match tables {
             None => there.give(&Answer::Routes(None), &[]),
             Some((number, data)) => {
@@ -171,6 +174,14 @@ impl Cores {
         if given.is_ok() {
             there.routes.told = number;
         }
+    }
+
+    /// Why the engine has no prefix paths, in words.
+    pub fn refused_routes(&self) -> Option<String> {
+        let refused = self.there.as_ref()?.routes.refused.as_ref()?;
+        Some(format!(
+            "the engine has no prefix paths, tc forwards in its place: {refused}"
+        ))
     }
 
     /// The engine surely goes by the tables of that number.

@@ -285,6 +285,7 @@ impl Engine {
         }
         notices.extend(self.limits.notices());
         notices.extend(self.mirror_notices());
+        notices.extend(self.cores.refused_routes());
         notices.extend(self.accounting_notices());
         let bound = f64::from(2 * freeway_cmm::Settings::default().revalidate_s);
         if staleness_bound_s > bound {

@@ -107,9 +107,10 @@ impl Engine {
             Notice::Routed(routed) => {
                 if let Some(there) = &mut self.cores.there {
                     there.routes.held = Some(routed.number).filter(|_| routed.refused.is_none());
+                    there.routes.refused = routed.refused;
                 }
-                if let Some(why) = routed.refused {
-                    tracing::warn!("the engine has no prefix paths: {why}");
+                if let Some(words) = self.cores.refused_routes() {
+                    tracing::warn!("{words}");
                 }
                 return Ok(());
             }
