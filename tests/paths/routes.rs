@@ -17,6 +17,7 @@ mod vlans;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use freeway_lab::Lab;
 use freeway_lab::frame::MAC_CLIENT;
@@ -26,6 +27,9 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use strangers::*;
+
+/// After so long nothing more leaves.
+const QUIET: Duration = Duration::from_millis(150);
 
 fn in_xdp(lab: &Lab) -> Router {
     Router::start_with(lab, ON)

@@ -73,7 +73,7 @@ pub fn left(lab: &Lab, frames: &[Vec<u8>]) -> Left {
         is_ip4 && frame[36..38] == [0x1b, 0x58]
             || frame.get(12..14) == Some(&[0x86, 0xdd]) && port == Some(&[0x1b, 0x58])
     };
-    let there = capture.drain(Duration::from_millis(150), ours).unwrap();
+    let there = capture.drain(crate::QUIET, ours).unwrap();
     assert_eq!(capture.dropped().unwrap(), 0);
     let mut left = Left::new();
     for frame in there {
