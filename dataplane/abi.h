@@ -766,6 +766,8 @@ enum fw_route_const {
 	 */
 	FW_ROUTE_BLOCKS6 = 256,
 	FW_ROUTE_BLOCKS = 2 * FW_ROUTE_BLOCKS6,
+	/* Ticks by which the engine's clock is behind that of programs, at most, and some more. */
+	FW_CLOCKS_DIFFER = 8,
 	/* Bits of a hash of the router's own addresses. */
 	FW_OWN_BITS = 12,
 	/* fw_route_here.rp_filter */

@@ -121,19 +121,22 @@ static __always_inline int fw_route_read6(fw_ctx *ctx, const struct fw_route_her
 	return 1;
 }
 
-/* Is it time to ask? A next hop that had no answer is asked for sooner, and then no longer used. */
+/*
+ * Is it time to ask? A next hop that had no answer is asked for sooner, and then no longer used.
+ * Whoever put it off has a clock that may be FW_CLOCKS_DIFFER ahead.
+ */
 static __always_inline int fw_route_due(struct fw_hop *hop, __u32 block, __u32 now)
 {
 	__u32 *due = &fw_routes_get()->due_tick[block & (FW_ROUTE_BLOCKS - 1)];
 
-	if (fw_unlikely(fw_due(now, hop->due_tick, fw_cfg.hz))) {
+	if (fw_unlikely(fw_due(now, hop->due_tick, fw_cfg.hz + FW_CLOCKS_DIFFER))) {
 		if (++hop->misses > FW_MISSES_MAX)
 			hop->epoch = 0;
 		hop->due_tick = now + fw_cfg.hz / 4;
 		*due = now + fw_cfg.hz;
 		return 1;
 	}
-	if (fw_likely(!fw_due(now, *due, fw_cfg.hz)))
+	if (fw_likely(!fw_due(now, *due, fw_cfg.hz + FW_CLOCKS_DIFFER)))
 		return 0;
 	*due = now + fw_cfg.hz;
 	return 1;
@@ -280,7 +283,8 @@ static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_rou
 			return FW_ROUTING_NOT;
 	}
 	if (fw_unlikely(fw_hop_waits(hop))) {
-		if (!fw_ctl.on || !(fw_hop_wanted(hop) || fw_due(now, hop->due_tick, fw_cfg.hz)))
+		if (!fw_ctl.on || !(fw_hop_wanted(hop) ||
+				    fw_due(now, hop->due_tick, fw_cfg.hz + FW_CLOCKS_DIFFER)))
 			return FW_ROUTING_NOT;
 		hop->due_tick = now + 1;
 		return fw_route_asks(ctx, hop, record);

@@ -966,8 +966,8 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 			all += fwe_source_look(worker, port);
 		if (!count)
 			continue;
-		/* a thread that stood still has a deadline behind it */
-		fwe_clock_look(worker, since);
+		/* a thread that stood still has a deadline behind it, and frames that wait */
+		fwe_clock_look(worker, rte_rdtsc());
 		ahead = fwe_trial_ahead(&worker->trial);
 		path = fw_unlikely(!polled) ? fwe_forward_lane(worker, port, frames, count, ahead)
 					    : fwe_forward(worker, port, frames, count, ahead, 0);

@@ -30,6 +30,8 @@ use strangers::*;
 
 /// After so long nothing more leaves.
 const QUIET: Duration = Duration::from_millis(150);
+/// Nobody is held up between sender and receiver.
+const TRIES: usize = 1;
 
 fn in_xdp(lab: &Lab) -> Router {
     Router::start_with(lab, ON)

@@ -173,13 +173,25 @@ pub fn leave_as_the_kernel_sends_them<R: Borrow<Router>>(start: impl Fn(&Lab) ->
     let router = started.borrow();
     wait(router, "prefix paths", active);
     confirm(&lab, router, &frames[..20]);
-    let before = routed(router);
-    let by_routes = left(&lab, &frames);
-    let fast = routed(router) - before;
-    println!("{fast} of {} by prefixes", frames.len());
-    assert!(by_routes == by_kernel, "{}", by_routes.len());
-    // one that stands still for long has the kernel take over
-    assert!(fast > 1000, "{fast}");
+    let most = |tried: usize| {
+        let before = routed(router);
+        let by_routes = left(&lab, &frames);
+        let fast = routed(router) - before;
+        println!("{fast} of {} by prefixes", frames.len());
+        let strange = by_routes
+            .keys()
+            .find(|frame| !by_kernel.contains_key(*frame));
+        assert_eq!(strange, None);
+        assert!(
+            by_routes == by_kernel || tried < crate::TRIES,
+            "{}",
+            by_routes.len()
+        );
+        // one that stands still for long has the kernel take over
+        assert!(fast > 1000 || tried < crate::TRIES, "{fast}");
+        by_routes == by_kernel && fast > 1000
+    };
+    assert!((1..=crate::TRIES).any(most));
     let routes = router.json(&["routes"]);
     assert_eq!(routes["contradicted"], 0, "{routes}");
     let status = router.status();

@@ -119,14 +119,14 @@ impl<A: Family> Prefixes<A> {
     fn set(
         &mut self,
         changes: impl IntoIterator<Item = (Prefix<A>, Option<NextHop>)>,
-    ) -> Result<(), TableFull> {
+    ) -> Result<usize, TableFull> {
         for (prefix, leaf) in changes {
             self.table.set(prefix, leaf);
         }
         self.table.release(self.grace.passed());
         let done = self.table.commit();
         self.grace.ask(self.table.commits());
-        done.map(drop)
+        done
     }
 }
 
@@ -574,7 +574,10 @@ impl RouteTable {
         changes: impl IntoIterator<Item = (Prefix<A>, Option<NextHop>)>,
     ) -> Result<(), TableFull> {
         let done = A::prefixes_mut(self).set(changes);
-        self.changed();
+        if done != Ok(0) {
+            self.changed();
+        }
+        let done = done.map(drop);
         if done.is_err() {
             self.set_valid::<A>(false);
         }

@@ -240,6 +240,8 @@ impl Running {
         }
         if self.daemon.take().is_some() {
             self.left = Some(Instant::now());
+            // nobody hears of routes any more
+            self.workers.set_routes(None);
             eprintln!("freeway-engine: the daemon has gone: the kernel forwards");
         }
         let sockets = self.ports.iter().filter_map(|port| {

@@ -105,7 +105,9 @@ impl Engine {
                 return Ok(());
             }
             Notice::Routed(routed) => {
-                if let Some(there) = &mut self.cores.there {
+                let there = self.cores.there.as_mut();
+                // of others nothing is to be known any more
+                if let Some(there) = there.filter(|it| it.routes.told == Some(routed.number)) {
                     there.routes.held = Some(routed.number).filter(|_| routed.refused.is_none());
                     there.routes.refused = routed.refused;
                 }
@@ -320,9 +322,14 @@ impl Engine {
 
     fn table(&self) -> Result<Table, DaemonError> {
         let config = self.datapath.config();
-        // a tick may have begun any time before it is read: the engine's clock is late, never ahead
-        let clock_tick = self.now_tick()?;
-        let clock_ns = monotonic_ns();
+        // a tick may have begun any time before it is read: the engine's clock is late, never ahead, and by one tick at most
+        let (clock_tick, clock_ns) = loop {
+            let tick = self.now_tick()?;
+            let now_ns = monotonic_ns();
+            if self.now_tick()? == tick {
+                break (tick, now_ns);
+            }
+        };
         Ok(Table {
             flow_mask: config.flow_mask,
             nexthop_mask: config.nexthop_mask,
