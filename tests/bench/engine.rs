@@ -61,6 +61,34 @@ fn a_worker_between_rings_has_its_figures() {
     }
 }
 
+/// That each arrives as its next hop says, and is counted, it looks at itself.
+#[test]
+fn packets_without_flows_have_their_figures() {
+    let Some(_machine) = freeway_testkit::machine() else {
+        return;
+    };
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let worker_cpu = usize::from(cpus > 1);
+    let output = bench(&format!(
+        "--flows 300 --routes 2000 --pages small --runs 1 --rates-only --json --worker-cpu {worker_cpu}"
+    ));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["scenario"], "routes", "{result:#}");
+    assert_eq!(result["routes"], 2000, "{result:#}");
+    let counts = result["counts"].as_array().unwrap();
+    assert_eq!(counts.len(), 1, "{result:#}");
+    assert_eq!(counts[0]["flows"], 300, "{result:#}");
+    assert!(counts[0]["checked"].as_u64() > Some(0), "{result:#}");
+    let refused = bench("--routes 2000 --family 6");
+    let words = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && words.contains("IPv4"),
+        "{words}"
+    );
+}
+
 /// The controller's decisions are about accounted cycles; that no frame is lost or overtaken holds whatever the machine does.
 #[test]
 fn several_workers_keep_the_order() {

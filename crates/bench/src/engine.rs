@@ -250,11 +250,12 @@ pub fn engine(args: &EngineArgs) -> Result<(), Stop> {
 fn told(args: &EngineArgs) -> Result<Told, Stop> {
     let dispatch = args.mode.iter().any(|mode| *mode != DispatchMode::Rss);
     let flows: Vec<_> = args.flows.iter().map(u32::to_string).collect();
+    let routes = args.routes.map(|routes| format!("--routes={routes}"));
     ask(|command| {
         command
             .args(["bench", "--flows", &flows.join(",")])
             .args(["--family", &args.family, "--pages", args.pages.name()])
-            .args(["--routes", &args.routes.unwrap_or(0).to_string()])
+            .args(&routes)
             .args(["--burst", &args.burst.to_string()])
             .args(["--ahead", args.ahead.name()])
             .args(["--runs", &args.runs.to_string()])
