@@ -161,9 +161,9 @@ fn a_tap_that_is_down_hands_in_nothing() {
     let Some(_machine) = machine() else { return };
     let lab = build("routed");
     ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
-    // then it would still be a source's way back
-    set_rp_filter(&lab, 0);
     let site = Site::start(&lab);
+    // or nothing would lead back to the sources
+    set_rp_filter(&lab, 0);
     let router = &site.router;
     let frames = strangers(200);
     for _ in 0..2 {
