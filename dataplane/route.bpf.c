@@ -6,19 +6,7 @@
 #include "target/xdp.h"
 
 #include "route_maps.h"
-
-/* XDP's frames belong to no class, and have no sum but their headers'. */
-static __always_inline void fw_route_class(fw_ctx *ctx, __u8 tos)
-{
-	(void)ctx;
-	(void)tos;
-}
-
-static __always_inline void fw_route_resum(fw_ctx *ctx, __u8 hop_limit)
-{
-	(void)ctx;
-	(void)hop_limit;
-}
+#include "route_frame.h"
 
 /* The kernel is given the packet with a word ahead of it, if the driver has room for one. */
 static __always_inline enum fw_routing fw_route_ask(fw_ctx *ctx, __u32 record)

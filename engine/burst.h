@@ -32,10 +32,15 @@ enum fwe_hit_way {
  */
 typedef __u64 fwe_outcome;
 
+static __always_inline fwe_outcome fwe_leaves(__u16 leaf, int output, enum fwe_hit_way way)
+{
+	return (__u64)way << 48 | (__u32)leaf << 16 | (__u16)output;
+}
+
 static __always_inline fwe_outcome fwe_forwarded(const struct fw_nexthop *nh, int output,
 						 enum fwe_hit_way way)
 {
-	return (__u64)way << 48 | (__u32)nh->leaf << 16 | (__u16)output;
+	return fwe_leaves(nh->leaf, output, way);
 }
 
 static __always_inline fwe_outcome fwe_not_forwarded(enum fw_reason reason)

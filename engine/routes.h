@@ -15,6 +15,7 @@
 #include "burst.h"
 #include "../dataplane/prefix4.h"
 #include "../dataplane/prefix6.h"
+#include "../dataplane/route_frame.h"
 #include "../dataplane/routing.h"
 
 static __always_inline const struct fw_prefix4 *fw_prefix4_get(void)
@@ -54,19 +55,6 @@ static __always_inline const struct fw_hop *fw_hop_hold(const struct fw_hop *hop
 	/* all of it is read before that */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	return FW_READ_ONCE(fw_routes_get()->seq) == seq ? held : NULL;
-}
-
-/* The frame has neither a class nor a sum but its headers'. */
-static __always_inline void fw_route_class(fw_ctx *ctx, __u8 tos)
-{
-	(void)ctx;
-	(void)tos;
-}
-
-static __always_inline void fw_route_resum(fw_ctx *ctx, __u8 hop_limit)
-{
-	(void)ctx;
-	(void)hop_limit;
 }
 
 static __always_inline enum fw_routing fw_route_ask(fw_ctx *ctx, __u32 record)
@@ -169,7 +157,7 @@ static __always_inline fwe_outcome fwe_route_frame(struct rte_mbuf *frame,
 	if (fw_unlikely(routing == FW_ROUTING_ASKS))
 		return fwe_not_forwarded(FW_R_ROUTE_ASKED);
 	fwe_settle(frame, &ctx);
-	return (__u64)FWE_HIT_ROUTED << 48 | (__u16)output;
+	return fwe_leaves(0, output, FWE_HIT_ROUTED);
 }
 
 /* Of a frame that comes in with a tag the VLAN decides. */

@@ -939,7 +939,6 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 
 	if (fw_unlikely(FW_READ_ONCE(worker->memory) != worker->entered_with))
 		fwe_enter(worker);
-	fwe_clock_look(worker, since);
 	framings = __atomic_load_n(&worker->framings, __ATOMIC_ACQUIRE);
 	if (fw_unlikely(framings != fw_env.framings))
 		fwe_take_framings(worker, framings);

@@ -12,20 +12,31 @@ fn bench(words: &str) -> std::process::Output {
     command.args(words.split_whitespace()).output().unwrap()
 }
 
+/// Another one than the generator's, where there is one.
+fn worker_cpu() -> usize {
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    usize::from(cpus > 1)
+}
+
+/// Of one that is to succeed.
+#[track_caller]
+fn result(words: &str) -> Value {
+    let output = bench(words);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
 #[test]
 fn a_worker_between_rings_has_its_figures() {
     let Some(_machine) = freeway_testkit::machine() else {
         return;
     };
-    let cpus = std::thread::available_parallelism().unwrap().get();
-    let worker_cpu = usize::from(cpus > 1);
+    let worker_cpu = worker_cpu();
     for (family, mode) in [("4", "dispatch"), ("6", "rss --flood")] {
-        let output = bench(&format!(
+        let result = result(&format!(
             "--flows 1,300 --rules 3 --family {family} --pages small --runs 1 --json --worker-cpu {worker_cpu} --mode {mode}"
         ));
-        let words = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{words}");
-        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
         let counts = result["counts"].as_array().unwrap();
         let flows: Vec<_> = counts
             .iter()
@@ -67,14 +78,10 @@ fn packets_without_flows_have_their_figures() {
     let Some(_machine) = freeway_testkit::machine() else {
         return;
     };
-    let cpus = std::thread::available_parallelism().unwrap().get();
-    let worker_cpu = usize::from(cpus > 1);
-    let output = bench(&format!(
+    let worker_cpu = worker_cpu();
+    let result = result(&format!(
         "--flows 300 --routes 2000 --pages small --runs 1 --rates-only --json --worker-cpu {worker_cpu}"
     ));
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words}");
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["scenario"], "routes", "{result:#}");
     assert_eq!(result["routes"], 2000, "{result:#}");
     let counts = result["counts"].as_array().unwrap();
@@ -95,14 +102,10 @@ fn several_workers_keep_the_order() {
     let Some(_machine) = freeway_testkit::machine() else {
         return;
     };
-    let cpus = std::thread::available_parallelism().unwrap().get();
-    let worker_cpu = usize::from(cpus > 1);
-    let output = bench(&format!(
+    let worker_cpu = worker_cpu();
+    let result = result(&format!(
         "--workers 3 --mode rss,balanced --flows 500 --skew 1.2 --heavy depth --frames 20000 --json --worker-cpu {worker_cpu}"
     ));
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{words}");
-    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     let runs = result["modes"].as_array().unwrap();
     let modes: Vec<_> = runs
         .iter()

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use freeway_lab::frame::{MAC_LAN, MAC_WAN, mac_text, sum16};
 use freeway_lab::{Capture, Filter, Injector, Lab, Options};
-use freeway_testkit::engine::{Device, Engine, take_ports_of};
+use freeway_testkit::engine::{Device, Engine, TOLD, take_ports_of};
 use freeway_testkit::*;
 use serde_json::Value;
 
@@ -27,8 +27,6 @@ const CHUNK: usize = 64;
 const FLOOD: usize = 16;
 /// Of each of the others meanwhile: one of them may be the kernel's, which confirms its flow.
 const OTHERS: usize = 18;
-/// The engine tells what it has forwarded once a second.
-const TOLD: Duration = Duration::from_millis(2500);
 const MAGIC: &[u8] = b"a tenant's ";
 const NEAR: [u8; 4] = [10, 1, 0, 2];
 const FAR: [u8; 4] = [10, 9, 0, 9];

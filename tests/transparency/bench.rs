@@ -17,7 +17,7 @@ use crate::flow::{Flow, TCP, UDP, Way};
 use crate::frame::{Plan, Sum, View};
 use crate::ruleset::{self, Rule};
 use crate::setup::{Pace, Setup, base_commands, lan, uplink};
-use freeway_testkit::engine::{Device, Engine, Face, take_ports_of};
+use freeway_testkit::engine::{Device, Engine, Face, TOLD, take_ports_of};
 use freeway_testkit::{Router, Stats, freeway};
 
 /// Without Freeway, and with it.
@@ -40,9 +40,6 @@ const GAP_BRIEF: Duration = Duration::from_millis(11);
 const PAUSE_MAX: Duration = Duration::from_secs(6);
 /// For a router to answer: a machine under load, not a broken one.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// The engine tells what it has forwarded once a second.
-const TOLD: Duration = Duration::from_millis(2500);
 
 /// Who forwards at Freeway's router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

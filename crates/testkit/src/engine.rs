@@ -18,6 +18,8 @@ use crate::{Moment, POLL, Router, freeway, program, until};
 
 /// DPDK starts in a second where the machine is not busy.
 const START: Duration = Duration::from_secs(60);
+/// The engine tells what it has done once a second: by then it has.
+pub const TOLD: Duration = Duration::from_millis(2500);
 const END: Duration = Duration::from_secs(20);
 
 /// An engine in a lab's router; dropping it ends it.
@@ -132,6 +134,34 @@ impl Engine {
             let len = plan.prefix_len;
             let line = format!("ip address add {address}/{len} dev {name}{nodad}");
             lab.router().tool(&line).unwrap();
+        }
+        engine
+    }
+
+    /// The same of ports that are taken now. What else was configured there stays: the router's routes, permanent neighbours,
+    /// addresses of lan0 by themselves.
+    pub fn start_keeping(lab: &Lab, take: impl FnOnce() -> String) -> Engine {
+        let tool = |line: &str| lab.router().tool(line).unwrap();
+        let addresses = tool("ip -o address show dev lan0");
+        let addresses = addresses.lines().filter(|line| line.contains("/32"));
+        let mut kept: Vec<String> = addresses
+            .filter_map(|line| line.split_whitespace().nth(3))
+            .map(|address| format!("ip address add {address} dev lan0"))
+            .collect();
+        for neighbour in tool("ip neigh show nud permanent").lines() {
+            let neighbour = neighbour.replace("PERMANENT", "nud permanent");
+            kept.push(format!("ip neigh replace {neighbour}"));
+        }
+        for family in ["-4", "-6"] {
+            let routes = tool(&format!("ip {family} route show table main"));
+            let ours = routes
+                .lines()
+                .filter(|route| !route.contains("proto kernel"));
+            kept.extend(ours.map(|route| format!("ip {family} route replace {route}")));
+        }
+        let engine = Self::start(lab, &take());
+        for line in &kept {
+            tool(line);
         }
         engine
     }

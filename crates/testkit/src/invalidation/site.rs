@@ -321,18 +321,10 @@ impl Place {
     }
 }
 
-/// An engine takes the ports of a lab's router, with the neighbours that are known there.
 fn engine(lab: &Lab) -> Engine {
-    let router = lab.router();
-    let neighbours = router.tool("ip neigh show nud permanent").unwrap();
-    let config = take_ports_of(router, 1, Device::AfXdp, &of_lab());
-    let engine = Engine::start(lab, &config);
-    for neighbour in neighbours.lines() {
-        let neighbour = neighbour.trim().trim_end_matches("PERMANENT");
-        let line = format!("ip neigh replace {neighbour} nud permanent");
-        router.tool(&line).unwrap();
-    }
-    engine
+    Engine::start_keeping(lab, || {
+        take_ports_of(lab.router(), 1, Device::AfXdp, &of_lab())
+    })
 }
 
 /// A lab with its daemon under load.
