@@ -126,6 +126,11 @@ fn sources_and_ttls_are_judged_in_the_engine_as_the_kernel_judges_them() {
     sources_and_ttls_are_judged(Site::start);
 }
 
+#[test]
+fn what_the_kernel_sends_otherwise_waits_in_the_engine_at_once() {
+    contradictions_end_next_hops(Site::start);
+}
+
 /// Its device goes on receiving.
 #[test]
 fn a_tap_that_is_down_hands_in_nothing() {
@@ -143,6 +148,11 @@ fn a_tap_that_is_down_hands_in_nothing() {
         ip(&lab, "link set lan0 down");
         // its next hop stays confirmed for a while
         router.wait_in_step();
+        let again = |routes: &serde_json::Value| {
+            let ipv4 = &routes["ipv4"];
+            ipv4["active"] == true && ipv4["loading"] == false
+        };
+        wait(router, "the routes that were left", again);
         assert_eq!(left(&lab, &frames).len(), 0);
         ip(&lab, "link set lan0 up");
     }

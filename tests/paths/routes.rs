@@ -23,7 +23,6 @@ use freeway_lab::Lab;
 use freeway_lab::frame::MAC_CLIENT;
 use freeway_testkit::random::Random;
 use freeway_testkit::*;
-use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use strangers::*;
@@ -277,51 +276,9 @@ fn sources_and_ttls_are_judged_as_the_kernel_judges_them() {
     sources_and_ttls_are_judged(in_xdp);
 }
 
-/// A next hop that the kernel no longer uses waits, even if nobody was told: the frames themselves say so.
 #[test]
 fn what_the_kernel_sends_otherwise_waits_at_once() {
-    let Some(_machine) = machine() else { return };
-    let lab = build("routed");
-    for last in 10..12 {
-        neighbour(&lab, last);
-    }
-    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.10");
-    let router = Router::start_with(&lab, ON);
-    wait(&router, "prefix paths", active);
-    let frames = strangers(20);
-    let contradicted = || router.stats().reason("route_contradicted");
-    // a daemon that stands still for too long is an end of its own: then it is tried again
-    until("a contradiction", PATIENCE, || {
-        for last in [11, 10] {
-            confirm(&lab, &router, &frames);
-            let before = contradicted();
-            router.signal(Signal::SIGSTOP);
-            ip(
-                &lab,
-                &format!("route replace 203.0.113.0/24 via 198.51.100.{last}"),
-            );
-            let by_new = |_| {
-                stations(&left(&lab, &frames))
-                    .keys()
-                    .all(|mac| *mac == station(last))
-            };
-            let turned = (0..10).any(by_new);
-            let still = stations(&left(&lab, &frames));
-            router.signal(Signal::SIGCONT);
-            router.wait_in_step();
-            assert!(
-                turned && still.keys().all(|mac| *mac == station(last)),
-                "{still:?}"
-            );
-            if contradicted() > before {
-                return Some(());
-            }
-        }
-        None
-    });
-    // the daemon goes by the event: nothing is withdrawn
-    confirm(&lab, &router, &frames);
-    assert_eq!(router.json(&["routes"])["ipv4"]["withdrawn"], 0);
+    contradictions_end_next_hops(in_xdp);
 }
 
 /// Tables that change at random, and packets to their ends: each leaves where the kernel alone sends it.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, sum16};
 use freeway_lab::{Capture, Injector, Lab};
 use freeway_testkit::*;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 /// A loaded machine may take its time.
@@ -383,4 +384,51 @@ pub fn wait_for_reason(router: &Router, family: &str, why: &str) -> Value {
         let at_a_port = |port: &Value| port["reason"].as_str().unwrap().contains(why);
         reason.contains(why) || kept.iter().any(at_a_port)
     })
+}
+
+/// A next hop that the kernel no longer uses waits, even if nobody was told: the frames themselves say so.
+pub fn contradictions_end_next_hops<R: Borrow<Router>>(start: impl Fn(&Lab) -> R) {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    for last in 10..12 {
+        neighbour(&lab, last);
+    }
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.10");
+    let started = start(&lab);
+    let router = started.borrow();
+    wait(router, "prefix paths", active);
+    let frames = strangers(20);
+    let contradicted = || router.stats().reason("route_contradicted");
+    // a daemon that stands still for too long is an end of its own: then it is tried again
+    until("a contradiction", PATIENCE, || {
+        for last in [11, 10] {
+            confirm(&lab, router, &frames);
+            let before = contradicted();
+            router.signal(Signal::SIGSTOP);
+            ip(
+                &lab,
+                &format!("route replace 203.0.113.0/24 via 198.51.100.{last}"),
+            );
+            let by_new = |_| {
+                stations(&left(&lab, &frames))
+                    .keys()
+                    .all(|mac| *mac == station(last))
+            };
+            let turned = (0..10).any(by_new);
+            let still = stations(&left(&lab, &frames));
+            router.signal(Signal::SIGCONT);
+            router.wait_in_step();
+            assert!(
+                turned && still.keys().all(|mac| *mac == station(last)),
+                "{still:?}"
+            );
+            if contradicted() > before {
+                return Some(());
+            }
+        }
+        None
+    });
+    // the daemon goes by the event: nothing is withdrawn
+    confirm(&lab, router, &frames);
+    assert_eq!(router.json(&["routes"])["ipv4"]["withdrawn"], 0);
 }
