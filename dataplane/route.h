@@ -148,6 +148,18 @@ static __always_inline int fw_hop_wanted(const struct fw_hop *hop)
 	return FW_TARGET_IS_TC && fw_unlikely(hop->wanted);
 }
 
+/*
+ * While a next hop waits the kernel is asked once a tick. A time that is further ahead was set
+ * before it had to wait.
+ */
+static __always_inline int fw_hop_asks(struct fw_hop *hop, __u32 now)
+{
+	if (!fw_ctl.on || (!fw_hop_wanted(hop) && hop->due_tick - now - 1 <= FW_CLOCKS_DIFFER))
+		return 0;
+	hop->due_tick = now + 1;
+	return 1;
+}
+
 static __always_inline enum fw_routing fw_route_asks(fw_ctx *ctx, struct fw_hop *hop, __u32 record)
 {
 	enum fw_routing routing = fw_route_ask(ctx, record);
@@ -282,13 +294,8 @@ static __always_inline enum fw_routing fw_route(fw_ctx *ctx, const struct fw_rou
 		if (fw_source_unrouted4(here, ip->saddr_be))
 			return FW_ROUTING_NOT;
 	}
-	if (fw_unlikely(fw_hop_waits(hop))) {
-		if (!fw_ctl.on || !(fw_hop_wanted(hop) ||
-				    fw_due(now, hop->due_tick, fw_cfg.hz + FW_CLOCKS_DIFFER)))
-			return FW_ROUTING_NOT;
-		hop->due_tick = now + 1;
-		return fw_route_asks(ctx, hop, record);
-	}
+	if (fw_unlikely(fw_hop_waits(hop)))
+		return fw_hop_asks(hop, now) ? fw_route_asks(ctx, hop, record) : FW_ROUTING_NOT;
 	if (fw_unlikely(fw_hop_wanted(hop) || fw_route_due(hop, packet.block, now)))
 		return fw_route_asks(ctx, hop, record);
 	exit = fw_hop_hold(hop, &held, seq);

@@ -65,7 +65,10 @@ int fwe_bench_flood(struct fwe_bench *bench, int tap, double *taken_pps)
 	const struct fwe_port port = {};
 	struct rte_mbuf *frames[FWE_BENCH_BURST];
 	struct fwe_exits_counts counts;
+	__u8 reasons[FWE_BENCH_BURST];
 	__u64 since, given = 0;
+
+	memset(reasons, FW_R_MISS, sizeof(reasons));
 
 	bench->flood_pool =
 		rte_pktmbuf_pool_create("bench_flood", FWE_FLOOD_FRAMES, FWE_FLOOD_CACHE, 0,
@@ -77,7 +80,7 @@ int fwe_bench_flood(struct fwe_bench *bench, int tap, double *taken_pps)
 	while (rte_rdtsc() - since < rte_get_tsc_hz() / FWE_FLOOD_HZ) {
 		__u32 count = fwe_flood_write(bench, frames, FWE_BENCH_BURST);
 
-		fwe_exits_exception(bench->exits, &port, frames, NULL, count);
+		fwe_exits_exception(bench->exits, &port, frames, reasons, count);
 		given += count;
 		if (fwe_exits_turn(bench->exits, 0))
 			return -1;

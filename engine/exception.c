@@ -5,7 +5,7 @@
  * takes frames back as its own. A thread of its own talks to the kernel, so that no worker makes a
  * system call for a frame; rings lie between, of one writer and one reader, but that several
  * workers share the ring up, or frames of a bucket that moves would overtake each other. A full
- * ring drops what misses the table, never what hits it.
+ * ring drops what misses the table, never what hits it, and what is of no flow before the rest.
  */
 #include <errno.h>
 #include <poll.h>
@@ -26,16 +26,36 @@
 #include "schedule.h"
 #include "socket.h"
 #include "steer.h"
+#include "../dataplane/target/bytes.h"
 
 enum {
 	/* Frames on their way to the kernel, and from it. */
 	FWE_UP_ROOM = 1024,
+	/* Of these, what frames of no flow leave to others. */
+	FWE_UP_KEPT = 256,
 	FWE_DOWN_ROOM = 512,
 	/* Frames of one turn at one TAP. */
 	FWE_EXIT_BURST = 32,
 	FWE_SEGMENTS_MAX = 8,
 	/* Longest that an AF_XDP socket is given. */
 	FWE_INJECTED_MAX = 4096,
+};
+
+/* Stages of reasons.def. */
+enum fwe_stage {
+	FWE_STAGE_FAST,
+	FWE_STAGE_HAND,
+	FWE_STAGE_PUNT,
+	FWE_STAGE_PUNT_LIMIT,
+	FWE_STAGE_DROP,
+	FWE_STAGE_LEARN,
+	FWE_STAGE_KEEP,
+};
+
+static const __u8 fwe_stage[FW_R_COUNT] = {
+#define FW_REASON(name, stage, words) [FW_R_##name] = FWE_STAGE_##stage,
+#include "../dataplane/reasons.def"
+#undef FW_REASON
 };
 
 /* The exception path of one port. */
@@ -346,18 +366,43 @@ __u32 fwe_exits_take(struct fwe_exits *exits, __u32 port, struct rte_mbuf **fram
 	return rte_ring_sc_dequeue_burst(exits->exit[port]->up, (void **)frames, room, NULL);
 }
 
+/*
+ * Frames for which there is room; the others are freed. What keeps flows and links alive, such as a
+ * packet by which the kernel is asked, or ARP, finds room in a flood of misses.
+ */
+static __u32 fwe_exit_admit(const struct fwe_exit *exit, struct rte_mbuf **frames,
+			    const __u8 *reasons, __u32 count)
+{
+	__u32 room = rte_ring_free_count(exit->up), kept = 0;
+
+	if (fw_likely(room >= FWE_UP_KEPT + count))
+		return count;
+	room = room > FWE_UP_KEPT ? room - FWE_UP_KEPT : 0;
+	for (__u32 i = 0; i < count; i++) {
+		int limited = fwe_stage[reasons[i]] == FWE_STAGE_PUNT_LIMIT;
+
+		if (limited && !room) {
+			rte_pktmbuf_free(frames[i]);
+			continue;
+		}
+		room -= limited;
+		frames[kept++] = frames[i];
+	}
+	return kept;
+}
+
 void fwe_exits_exception(void *context, const struct fwe_port *port, struct rte_mbuf **frames,
 			 const __u8 *reasons, __u32 count)
 {
 	struct fwe_exits *exits = context;
 	struct fwe_exit *exit = exits->exit[port->number];
-	__u32 given = rte_ring_enqueue_burst(exit->up, (void **)frames, count, NULL);
+	__u32 admitted = fwe_exit_admit(exit, frames, reasons, count);
+	__u32 given = rte_ring_enqueue_burst(exit->up, (void **)frames, admitted, NULL);
 
-	(void)reasons; /* the kernel's own programs at the TAP name them */
-	if (given < count) {
+	if (fw_unlikely(given < count))
 		__atomic_fetch_add(&exit->no_room, count - given, __ATOMIC_RELAXED);
-		rte_pktmbuf_free_bulk(frames + given, count - given);
-	}
+	if (given < admitted)
+		rte_pktmbuf_free_bulk(frames + given, admitted - given);
 	/* where there was no room the thread has been woken before, and does not sleep yet */
 	if (given)
 		fwe_exits_wake(exits);

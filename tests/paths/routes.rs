@@ -19,8 +19,8 @@ use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use freeway_lab::Lab;
 use freeway_lab::frame::MAC_CLIENT;
+use freeway_lab::{Injector, Lab};
 use freeway_testkit::random::Random;
 use freeway_testkit::*;
 use serde_json::Value;
@@ -83,6 +83,46 @@ fn prefix_paths_make_room_for_a_capture() {
     assert_eq!(said["packets"], 3, "{said}");
     wait(&router, "prefix paths again", active);
     confirm(&lab, &router, &frames);
+}
+
+#[test]
+fn links_that_come_and_go_elsewhere_do_not_interrupt_prefix_paths() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    ip(&lab, "route add 203.0.113.0/24 via 198.51.100.2");
+    let router = Router::start_with(&lab, ON);
+    wait(&router, "prefix paths", active);
+    let frames = strangers(50);
+    confirm(&lab, &router, &frames);
+    let injector = Injector::open(lab.client_port()).unwrap();
+    let events = || {
+        router.json(&["stats"])["netlink"]["events"]
+            .as_u64()
+            .unwrap()
+    };
+    until("most packets by prefixes", PATIENCE, || {
+        let (routed_before, events_before) = (routed(&router), events());
+        let mut sent = 0;
+        std::thread::scope(|threads| {
+            let links = threads.spawn(|| {
+                for number in 0..20 {
+                    ip(&lab, &format!("tuntap add other{number} mode tap"));
+                    ip(&lab, &format!("tuntap del other{number} mode tap"));
+                }
+            });
+            while !links.is_finished() {
+                injector.send_all(&frames, Duration::ZERO).unwrap();
+                sent += frames.len() as u64;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            links.join().unwrap();
+        });
+        std::thread::sleep(QUIET);
+        let (routed, events) = (routed(&router) - routed_before, events() - events_before);
+        println!("{routed} of {sent} packets, {events} events");
+        assert!(events > 40, "{events} events");
+        (routed > sent / 2).then_some(())
+    });
 }
 
 #[test]

@@ -21,6 +21,7 @@ use freeway_kernel::reachability::{Passage, passage};
 use freeway_prefix::Prefix;
 
 use self::grounds::{Device6, Reasons};
+use self::judge::Routed;
 use self::side::Side;
 
 /// Where packets come in, by what rules may name.
@@ -40,6 +41,8 @@ pub(super) struct Routes {
     /// Why no port has, by family.
     reasons: Reasons,
     ports_kept: BTreeMap<String, String>,
+    /// What ports were last judged to have.
+    placed: BTreeMap<u32, Routed>,
     /// IP versions that some port has prefix paths of: `fw_route_here.families`.
     families: u32,
     /// Some port forwards IPv4 without `rp_filter`.

@@ -66,12 +66,16 @@ impl Exits {
         assert_eq!(unsafe { ffi::fwe_exits_turn(self.exits, 0) }, 0);
     }
 
-    /// Frames that the kernel has been given at the first port.
-    fn received(&self) -> usize {
+    /// Frames that the kernel has been given at the first port since the last call.
+    fn received(&self) -> Vec<Vec<u8>> {
         let fd = self.kernel[0].as_raw_fd();
-        let mut room = [0; 2048];
-        let frames = std::iter::from_fn(|| recv(fd, &mut room, MsgFlags::empty()).ok());
-        frames.count()
+        let next = || {
+            let mut frame = vec![0; 2048];
+            let length = recv(fd, &mut frame, MsgFlags::empty()).ok()?;
+            frame.truncate(length);
+            Some(frame)
+        };
+        std::iter::from_fn(next).collect()
     }
 }
 
@@ -120,7 +124,7 @@ fn flood(rings: *mut ffi::fwe_rings) {
     assert_eq!((stats.exceptions, stats.dropped), (misses, 0));
     // SAFETY: they live.
     let counts = unsafe { ffi::fwe_exits_sum(exits.exits) };
-    let received = exits.received() as u64;
+    let received = exits.received().len() as u64;
     println!(
         "of {misses} misses the kernel had {received}, its queue refused {}, the ring {}",
         counts.not_taken, counts.no_room
@@ -132,6 +136,74 @@ fn flood(rings: *mut ffi::fwe_rings) {
     drop(between);
     // SAFETY: nobody uses them any more.
     unsafe { ffi::fwe_exits_free(exits.exits) };
+}
+
+/// What is of a flow, but the kernel's, goes up in order, however many misses there are.
+fn flood_beside(rings: *mut ffi::fwe_rings) {
+    let exits = Exits::new();
+    let mut between = Between::with(
+        rings,
+        BURST,
+        ffi::FWE_AHEAD_ALWAYS,
+        Some(ffi::fwe_exits_exception),
+        exits.exits.cast(),
+    );
+    let flow = Flow {
+        own: false,
+        ..Flow::default()
+    };
+    let record = flow.record(1, false, flow.state(NOW, HZ));
+    *between.control = control(1, NOW.wrapping_add(500));
+    between.insert_all(&[(record, flow.nexthop(7))]);
+    let miss = Frame {
+        sport: flow.sport ^ 0x40,
+        ..flow.frame()
+    };
+    let miss = miss.bytes();
+    let mut up = Vec::new();
+    for burst in 0..BURSTS {
+        for number in 0..BURST as usize {
+            if number == burst % BURST as usize {
+                let numbered = Frame {
+                    id: burst as u16,
+                    ..flow.frame()
+                };
+                assert!(between.put(0, &numbered.bytes(), 4000));
+            } else {
+                assert!(between.put(0, &miss, 4000));
+            }
+        }
+        assert_eq!(between.turn(), BURST);
+        if burst % TURN == 0 {
+            exits.turn();
+            up.extend(exits.received());
+        }
+    }
+    for _ in 0..BURSTS {
+        exits.turn();
+        up.extend(exits.received());
+    }
+    // SAFETY: they live.
+    let counts = unsafe { ffi::fwe_exits_sum(exits.exits) };
+    assert!(
+        counts.no_room > (BURSTS * BURST as usize / 2) as u64,
+        "no flood"
+    );
+    assert_eq!(counts.not_taken, 0, "the kernel did not take all");
+    let of_flow = up.iter().filter(|frame| **frame != miss);
+    let numbers: Vec<_> = of_flow
+        .map(|f| u16::from_be_bytes([f[18], f[19]]))
+        .collect();
+    assert_eq!(numbers, (0..BURSTS as u16).collect::<Vec<_>>());
+    assert_eq!(between.missing(), 0);
+    drop(between);
+    // SAFETY: nobody uses them any more.
+    unsafe { ffi::fwe_exits_free(exits.exits) };
+}
+
+#[test]
+fn a_flood_of_misses_leaves_room_for_what_is_of_flows() {
+    alone(flood_beside);
 }
 
 #[test]

@@ -48,8 +48,11 @@ impl Engine {
             self.forget_bridged(*ifindex, now_tick, &mut ops);
             self.manager.remove_port(*ifindex, now_tick, &mut ops);
         }
-        // no flow may name a slot that leads elsewhere
+        // no flow or next hop may name a slot that leads elsewhere
         self.execute(std::mem::take(&mut ops))?;
+        if !gone.is_empty() {
+            self.routes.invalidate();
+        }
         for ifindex in gone {
             let Some(mut port) = self.ports.by_index.remove(&ifindex) else {
                 continue;

@@ -27,7 +27,6 @@ impl Engine {
         if self.config.policy.without_routes() {
             return Ok(());
         }
-        self.routes.invalidate();
         let mut reasons = Reasons {
             ipv4: self.unrouted(Family::Ipv4),
             ipv6: self.unrouted(Family::Ipv6),
@@ -91,12 +90,18 @@ impl Engine {
             here.families & FW_ROUTES_IPV4 != 0 && u32::from(here.rp_filter) == FW_RP_OFF
         });
         let in_tc = wanted.values().any(|port| port.hook == RouteHook::Tc);
-        self.place_routes(&wanted);
-        self.place_engine_routes(&wanted);
+        if !self.are_placed(&wanted) {
+            // what is looked at meanwhile is neither the old nor the new
+            self.routes.invalidate();
+            self.place_routes(&wanted);
+            self.place_engine_routes(&wanted);
+            tracing::debug!(ports = wanted.len(), "ports have other prefix paths");
+        }
         if wanted.is_empty() {
             self.routes.past = self.routed();
             self.routes.table = None;
         }
+        self.routes.placed = wanted;
         self.tell_engine_tables();
         let [exits4, exits6] = [Family::Ipv4, Family::Ipv6].map(|family| self.exits(family, in_tc));
         if let Some(table) = &mut self.routes.table {
@@ -164,6 +169,16 @@ impl Engine {
             v4: Side::start(&there)?,
             v6: Side::start(&there)?,
         })
+    }
+
+    /// Ports have what they were judged to have, and what they had: then nothing is to be written.
+    fn are_placed(&self, wanted: &BTreeMap<u32, Routed>) -> bool {
+        let is_placed = |(ifindex, routed): (&u32, &Routed)| {
+            let [port, at] = [*ifindex, routed.at].map(|port| self.ports.by_index.get(&port));
+            port.is_some_and(|port| port.by_routes)
+                && at.is_some_and(|at| at.routed() == Some(routed.hook))
+        };
+        self.routes.placed == *wanted && wanted.iter().all(is_placed)
     }
 
     /// Each port's program as it was judged; that of VLANs is at the device below.

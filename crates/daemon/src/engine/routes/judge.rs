@@ -49,7 +49,7 @@ fn is_ordinary(rule: &Rule) -> bool {
 }
 
 /// A port at which packets leave by prefixes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Routed {
     pub hook: RouteHook,
     /// Where the program is: the port, or the device below a VLAN.
