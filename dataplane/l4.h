@@ -81,12 +81,6 @@ static __always_inline int fw_is_icmp(__u8 proto)
 	return proto == FW_PROTO_ICMP || proto == FW_PROTO_ICMP6;
 }
 
-/* Merged frames of other protocols: what their segments are is not looked into. */
-static __always_inline int fw_merged_otherwise(__u8 proto, __u32 gso_size)
-{
-	return gso_size && !fw_has_ports(proto);
-}
-
 /* Is there a checksum that addresses or ports have a part in? */
 static __always_inline int fw_has_check(__u8 proto)
 {

@@ -120,7 +120,7 @@ static __always_inline __u32 fw_note(fw_ctx *ctx, struct fw_pkt *p, const int tc
 	    data + FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN > end)
 		return 0;
 	gso = fw_gso_size(ctx);
-	if (!fw_learnable(data, end, p) || fw_merged_otherwise(p->proto, gso))
+	if (!fw_learnable(data, end, p) || fw_merged_otherwise(ctx, p->proto))
 		return 0;
 	cpu = fw_budget(now);
 	if (!cpu)

@@ -132,7 +132,7 @@ static __always_inline enum fw_reason fw_forward(fw_ctx *ctx, __u32 port, struct
 
 	if (data + l4_at + FW_L4_MIN > end)
 		return FW_R_SHORT;
-	if (fw_merged_otherwise(p->proto, gso))
+	if (fw_merged_otherwise(ctx, p->proto))
 		return FW_R_PROTOCOL;
 	p->len_segment = gso ? fw_segment_len(data, end, p, gso) : p->len_l3;
 	flow = fw_find(data, port, p, v6);

@@ -185,8 +185,7 @@ static __always_inline int fw_route_measure(fw_ctx *ctx, const void *data, const
 	p.family = is_ip6 ? FW_AF_INET6 : FW_AF_INET;
 	p.proto = is_ip6 ? ((const struct fw_ip6 *)(data + FW_ETH_LEN))->next_header
 			 : ((const struct fw_ip4 *)(data + FW_ETH_LEN))->proto;
-	/* of UDP nothing tells whether it is merged, or a tunnel of what is merged */
-	if (p.proto != FW_PROTO_TCP)
+	if (fw_merged_otherwise(ctx, p.proto))
 		return 0;
 	packet->len_segment = fw_segment_len(data, end, &p, gso);
 	return packet->len_segment > gso && packet->len > packet->len_segment - gso;

@@ -203,6 +203,13 @@ static __always_inline __u32 fw_gso_size(const fw_ctx *ctx)
 	return 0;
 }
 
+static __always_inline int fw_merged_otherwise(fw_ctx *ctx, __u8 proto)
+{
+	(void)ctx;
+	(void)proto;
+	return 0;
+}
+
 /* Cut the sender's padding, as ip_rcv() and ipv6_rcv() do. */
 static __always_inline int fw_trim(fw_ctx *ctx, void **data, void **end, __u32 len)
 {

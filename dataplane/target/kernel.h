@@ -112,6 +112,11 @@ struct sk_buff {
 	__u16 protocol;
 	__u16 network_header;
 	unsigned char *head;
+	__u32 end; /* from `head` on, or a pointer of 32 bits */
+} FW_CORE;
+
+struct skb_shared_info {
+	unsigned int gso_type;
 } FW_CORE;
 
 /* A macro: CO-RE relocates an array index only if it is a constant in the source. */
@@ -125,6 +130,13 @@ struct sk_buff {
 
 /* include/linux/skbuff.h */
 enum { FW_CHECKSUM_PARTIAL = 3 };
+
+/* Bits of skb_shared_info.gso_type, the same. */
+enum fw_gso {
+	FW_GSO_DODGY = 1 << 1,
+	FW_GSO_UDP_L4 = 1 << 17,
+	FW_GSO_FRAGLIST = 1 << 18,
+};
 
 /* net/netfilter/nf_conntrack_bpf.c; later fields are optional there */
 struct bpf_ct_opts {

@@ -44,6 +44,28 @@ static __always_inline __u32 fw_gso_size(const fw_ctx *ctx)
 	return ctx->gso_size;
 }
 
+/*
+ * Merged frames whose segments are not known by their headers: of other protocols than TCP and UDP,
+ * and tunnels in UDP of what is merged (skb_gso_transport_seglen()). Of 32-bit kernels all UDP.
+ */
+static __always_inline int fw_merged_otherwise(fw_ctx *ctx, __u8 proto)
+{
+	const struct sk_buff *skb = (void *)ctx;
+	const struct skb_shared_info *shared;
+	const void *head;
+	__u32 end, type;
+
+	if (fw_likely(!ctx->gso_size || proto == FW_PROTO_TCP))
+		return 0;
+	if (proto != FW_PROTO_UDP || bpf_core_field_size(skb->head) != sizeof(head) ||
+	    bpf_core_read(&head, sizeof(head), &skb->head) ||
+	    bpf_core_read(&end, sizeof(end), &skb->end))
+		return 1;
+	shared = head + end;
+	return bpf_core_read(&type, sizeof(type), &shared->gso_type) ||
+	       (type & ~(FW_GSO_DODGY | FW_GSO_FRAGLIST)) != FW_GSO_UDP_L4;
+}
+
 static __always_inline __u32 fw_mark(const fw_ctx *ctx)
 {
 	return ctx->mark;

@@ -102,6 +102,12 @@ static __always_inline __u32 fw_gso_size(const fw_ctx *ctx)
 	return ctx->gso;
 }
 
+/* Of other protocols than TCP and UDP. */
+static __always_inline int fw_merged_otherwise(fw_ctx *ctx, __u8 proto)
+{
+	return ctx->gso && !fw_has_ports(proto);
+}
+
 static __always_inline __u32 fw_mark(const fw_ctx *ctx)
 {
 	return ctx->mark;

@@ -2,6 +2,8 @@
 //! Prefix paths in tc: the same at ports without XDP, of merged frames too, and through the qdisc where they leave.
 
 use freeway_lab::frame::sum16;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{UdpGroSegment, UdpGsoSegment};
 
 use super::*;
 
@@ -147,6 +149,35 @@ fn what_leaves_in_tc_goes_through_the_qdisc_in_its_class() {
         by_kernel.iter().all(|packets| *packets > 50),
         "{by_kernel:?}"
     );
+    assert_eq!(router.json(&["routes"])["contradicted"], 0);
+}
+
+/// Datagrams come merged as well, if a host sends them so.
+#[test]
+fn merged_datagrams_leave_in_tc_as_the_kernel_sends_them() {
+    let Some(_machine) = machine() else { return };
+    let lab = build("routed");
+    let ports = [(lab.client(), "eth0"), (lab.router(), "wan0")];
+    for (host, name) in ports {
+        host.tool(&format!("ethtool -K {name} tx on tso on gso on"))
+            .unwrap();
+    }
+    let router = in_tc(&lab);
+    wait(&router, "prefix paths", active);
+    let ends = udp_ends(&lab);
+    setsockopt(&ends.0, UdpGsoSegment, &1000).unwrap();
+    setsockopt(&ends.1, UdpGroSegment, &true).unwrap();
+    let mut room = [0; 16_000];
+    until("merged datagrams by prefixes", PATIENCE, || {
+        let before = routed(&router);
+        for _ in 0..10 {
+            ends.0.send_to(&[7; 8000], address(SERVER)).unwrap();
+            assert_eq!(ends.1.recv(&mut room).unwrap(), 8000, "it was cut");
+        }
+        // one asks
+        (routed(&router) - before >= 9 * 8).then_some(())
+    });
+    assert_eq!(router.flows("").len(), 0);
     assert_eq!(router.json(&["routes"])["contradicted"], 0);
 }
 

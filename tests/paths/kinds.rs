@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use freeway_lab::{Filter, Lab, Netns, Options};
+use freeway_lab::{Capture, Filter, Lab, Netns, Options};
 use freeway_testkit::path::{send, until_path};
 use freeway_testkit::tunnel::{TUN, Tunnel};
 use freeway_testkit::*;
@@ -143,6 +143,69 @@ fn vxlan() {
         host.tool_with_input("ip -batch -", &commands).unwrap();
     }
     through(&lab, "vx0", CLIENT, "10.8.0.2");
+}
+
+/// Segments of merged TCP in a tunnel are longer than what is around them tells. Where they are too long the kernel cuts
+/// them.
+#[test]
+fn tunnels_of_merged_frames_are_the_kernels() {
+    const MTU: usize = 1500;
+    let Some(_machine) = machine() else { return };
+    let lab = lab("routed");
+    for (host, own, peer, inner) in [
+        (lab.client(), CLIENT, "198.51.100.2", "10.8.0.1"),
+        (lab.server(), "198.51.100.2", CLIENT, "10.8.0.2"),
+    ] {
+        // one port at both ends: both ways are one conversation
+        let link = "link add vx0 type vxlan id 7 dstport 4789 srcport 4789 4790";
+        let commands = format!(
+            "{link} local {own} remote {peer}\naddress add {inner}/24 dev vx0\nlink set vx0 mtu {MTU} up\n"
+        );
+        host.tool_with_input("ip -batch -", &commands).unwrap();
+    }
+    // what leaves here is cut to what a wire would show
+    for (host, port, mtu, cut) in [
+        (lab.client(), "eth0", 2000, "on"),
+        (lab.router(), "lan0", 2000, "on"),
+        (lab.router(), "wan0", MTU, "off"),
+    ] {
+        host.tool(&format!("ip link set {port} mtu {mtu}")).unwrap();
+        let offload = format!("ethtool -K {port} tx {cut} tso {cut} gso {cut} gro on");
+        host.tool(&offload).unwrap();
+    }
+    let config = "[port.lan0]\npath = \"tc\"\nroutes = false\n";
+    let router = Router::start_in(lab.router(), config, freeway(), &["lan0", "wan0"]);
+    let to = "10.8.0.2:5001".parse().unwrap();
+    let listener = listen(lab.server(), to);
+    let mut tcp = pair(
+        (lab.client(), "10.8.0.1:40001".parse().unwrap()),
+        to,
+        &listener,
+    );
+    router.wait_fast_while("proto udp dport 4789", 2, 1, || {
+        exchange_blocks(&mut tcp, 1)
+    });
+    let forwarded = || {
+        let counters = lab.router().tool("cat /proc/net/snmp").unwrap();
+        let mut lines = counters.lines().filter(|line| line.starts_with("Ip:"));
+        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+        let mut all = names.split(' ').zip(values.split(' '));
+        let created = all.find(|(name, _)| *name == "FragCreates").unwrap();
+        created.1.parse::<u64>().unwrap()
+    };
+    let (cut_before, fast_before) = (forwarded(), router.stats().fast());
+    let mut capture = Capture::open(lab.server_port()).unwrap();
+    exchange_blocks(&mut tcp, 4);
+    let too_long = capture.drain(Duration::from_millis(200), |frame| frame.len() > 14 + MTU);
+    let (cut, fast) = (
+        forwarded() - cut_before,
+        router.stats().fast() - fast_before,
+    );
+    println!("{cut} fragments, {fast} fast frames");
+    assert_eq!(too_long.unwrap().len(), 0, "longer than the port's MTU");
+    assert!(cut > 1000, "{cut} fragments: they were not merged");
+    // its answers, one way
+    assert!(fast > 0, "nothing is fast");
 }
 
 #[test]

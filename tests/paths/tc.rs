@@ -13,11 +13,15 @@ use std::time::{Duration, Instant};
 use freeway_lab::Options;
 use freeway_testkit::*;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{UdpGroSegment, UdpGsoSegment};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 /// The ports are no wires: frames come merged, and with checksums to be finished by a network card.
 const NO_WIRES: &str = "[port.lan0]\nroutes = false\n\n[port.wan0]\nroutes = false\n";
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn send(ends: &(UdpSocket, UdpSocket), datagrams: u64) {
     path::send(ends, address(SERVER), datagrams);
@@ -260,6 +264,54 @@ fn merged_and_unfinished_frames_are_forwarded_as_they_are() {
         );
         router.stop();
     }
+}
+
+#[test]
+fn merged_datagrams_are_forwarded_as_they_are() {
+    const DATAGRAMS: usize = 8;
+    const SENDS: usize = 50;
+    let Some(_machine) = machine() else { return };
+    let lab = build("nat");
+    for (host, name) in [
+        (lab.client(), "eth0"),
+        (lab.router(), "lan0"),
+        (lab.router(), "wan0"),
+        (lab.server(), "eth0"),
+    ] {
+        host.tool(&format!("ethtool -K {name} tx on tso on gso on gro on"))
+            .unwrap();
+    }
+    let router = Router::start_in(lab.router(), NO_WIRES, freeway(), &["lan0", "wan0"]);
+    let ends = udp_ends(&lab);
+    until_path(&router, &ends, "tc");
+    let block = [7; 1000 * DATAGRAMS];
+    setsockopt(&ends.0, UdpGsoSegment, &1000).unwrap();
+    setsockopt(&ends.1, UdpGroSegment, &true).unwrap();
+    let send_merged = |sends| {
+        for _ in 0..sends {
+            ends.0.send_to(&block, address(SERVER)).unwrap();
+            let mut room = [0; 2 * 1000 * DATAGRAMS];
+            assert_eq!(ends.1.recv(&mut room).unwrap(), block.len(), "it was cut");
+        }
+    };
+    // the kernel is to have sent one of that length
+    until("merged datagrams are fast", PATIENCE, || {
+        let before = router.stats().fast();
+        send_merged(1);
+        (router.stats().fast() - before >= DATAGRAMS as u64).then_some(())
+    });
+    let before = router.stats();
+    send_merged(SENDS);
+    let after = router.stats();
+    let (frames, octets) = (
+        after.fast() - before.fast(),
+        after.fast_bytes() - before.fast_bytes(),
+    );
+    println!("{frames} frames, {octets} octets fast");
+    let sent = (SENDS * DATAGRAMS) as u64;
+    assert!(frames > sent * 8 / 10, "{frames} of {sent}\n{after}");
+    // as on a wire: each with its headers
+    assert_eq!(octets, frames * (14 + 20 + 8 + 1000));
 }
 
 #[test]
