@@ -20,6 +20,8 @@ mod hits;
 mod mirrors;
 #[path = "worker/rings.rs"]
 mod rings;
+#[path = "worker/routes.rs"]
+mod routes;
 #[path = "worker/schedule.rs"]
 mod schedule;
 #[path = "worker/sleep.rs"]

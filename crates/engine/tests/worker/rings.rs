@@ -268,6 +268,13 @@ impl Between {
         unsafe { ffi::fwe_worker_set_mirror(self.worker, given) };
     }
 
+    /// Tables of prefix paths, which stay as long as this, or until others.
+    pub fn routes(&self, routes: Option<&ffi::fwe_routes>) {
+        let given = routes.map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: the worker does nothing meanwhile.
+        unsafe { ffi::fwe_worker_set_routes(self.worker, given) };
+    }
+
     /// Schedulers of the ports, which stay as long as this, or until others.
     pub fn schedules(&self, schedules: Option<&ffi::fwe_schedules>) {
         let given = schedules.map_or(ptr::null(), ptr::from_ref);
