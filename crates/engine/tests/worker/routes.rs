@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prefix paths whose next hops are used anew while workers look things up: RCU does not wait for them.
 
+use std::ffi::c_int;
 use std::net::Ipv4Addr;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
 
 use freeway_abi::{
     FW_HOP_ENGINE, FW_HOP_TC, FW_LEAVES, FW_ROUTE_ENTRANCES, FW_ROUTES_IPV4, FW_RP_OFF, fw_hop,
@@ -14,6 +14,8 @@ use freeway_engine::ffi;
 use freeway_lookup::{Memory, Pages};
 use freeway_prefix::{Family, Prefix4, Table};
 use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::pthread::{pthread_kill, pthread_self};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::Pid;
 
 use crate::control;
@@ -133,7 +135,26 @@ fn hop(port: u32, octet: u8) -> fw_hop {
     }
 }
 
-/// What leaves does so by a next hop that the leaf led to, and by one alone.
+static TABLES: AtomicPtr<Tables> = AtomicPtr::new(std::ptr::null_mut());
+static TURNS: AtomicU32 = AtomicU32::new(0);
+/// Where packets leave, and what every octet of their addresses is.
+const USED: [(usize, u8); 2] = [(1, 0x10), (2, 0xee)];
+
+/// What the daemon does, between any two instructions of a worker: the leaf leads by the other record, and the one that it
+/// led by is used anew.
+extern "C" fn use_anew(_signal: c_int) {
+    // SAFETY: they live as long as signals come.
+    let tables = unsafe { &*TABLES.load(Ordering::Relaxed) };
+    let now = 1 + TURNS.load(Ordering::Relaxed) % 2;
+    let next = 3 - now;
+    let (at, octet) = USED[next as usize - 1];
+    tables.write(next, &hop(PORTS[at], octet));
+    tables.lead(next);
+    tables.write(now, &hop(PORTS[1], 0x55));
+    TURNS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// What leaves does so by a next hop that the leaf led to.
 fn used_anew(rings: *mut ffi::fwe_rings) {
     const BURSTS: u64 = 20_000;
     let frame = Frame::default();
@@ -141,41 +162,42 @@ fn used_anew(rings: *mut ffi::fwe_rings) {
     let tables = Tables::to(Ipv4Addr::new(198, 51, 100, 0), 24, &frame);
     let mut between = Between::new(rings, BURST, ffi::FWE_AHEAD_ALWAYS);
     *between.control = control(1, NOW.wrapping_add(500));
-    let used = [(1, 0x10), (2, 0xee)];
-    let hops = used.map(|(at, octet)| hop(PORTS[at as usize], octet));
-    let unused = hop(PORTS[1], 0x55);
-    tables.write(1, &hops[0]);
+    let (at, octet) = USED[0];
+    tables.write(1, &hop(PORTS[at], octet));
     tables.lead(1);
     between.routes(Some(&tables.view));
+    TABLES.store((&raw const tables).cast_mut(), Ordering::Relaxed);
+    let handler = SigHandler::Handler(use_anew);
+    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the handler does nothing but write to memory.
+    unsafe { sigaction(Signal::SIGUSR1, &action) }.unwrap();
+    let worker = pthread_self();
     let ended = AtomicBool::new(false);
-    let (mut left, mut withheld) = ([0u64; 2], 0u64);
+    let (mut left, mut withheld, mut sent, mut received) = ([0u64; 2], 0u64, 0u64, 0u64);
+    // the other thread ends only after this
+    let mut wrong = Vec::new();
     std::thread::scope(|threads| {
         threads.spawn(|| {
             // DPDK has bound this process to one
             let mut cpus = CpuSet::new();
             (0..CpuSet::count()).for_each(|cpu| cpus.set(cpu).unwrap());
             sched_setaffinity(Pid::from_raw(0), &cpus).unwrap();
-            let records = [(2, &hops[1]), (1, &hops[0])];
-            let turns = records.into_iter().cycle().enumerate();
-            for (turn, (record, hop)) in turns.take_while(|_| !ended.load(Ordering::Relaxed)) {
-                tables.write(record, &unused);
-                tables.write(record, hop);
-                tables.lead(record);
-                // of either, something is to leave
-                if turn % 63 == 0 {
-                    std::thread::sleep(Duration::from_micros(10));
+            let mut handled = 0;
+            while !ended.load(Ordering::Relaxed) {
+                pthread_kill(worker, Signal::SIGUSR1).unwrap();
+                handled += 1;
+                while TURNS.load(Ordering::Relaxed) < handled && !ended.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
                 }
             }
         });
         for _ in 0..BURSTS {
-            for _ in 0..BURST {
-                assert!(between.put(0, &plain, 4000));
-            }
-            assert_eq!(between.turn(), BURST);
-            for (left, (at, octet)) in left.iter_mut().zip(used) {
-                while let Some(sent) = between.take(at) {
-                    assert_eq!(sent[..12], [octet; 12], "port {at}");
-                    assert_eq!(sent[22], plain[22] - 1);
+            sent += (0..BURST).filter(|_| between.put(0, &plain, 4000)).count() as u64;
+            received += u64::from(between.turn());
+            for (left, (at, octet)) in left.iter_mut().zip(USED) {
+                while let Some(frame) = between.take(at as u32) {
+                    let whole = frame[..12] == [octet; 12] && frame[22] == plain[22] - 1;
+                    wrong.extend((!whole).then_some((at, frame)));
                     *left += 1;
                 }
             }
@@ -183,10 +205,13 @@ fn used_anew(rings: *mut ffi::fwe_rings) {
         }
         ended.store(true, Ordering::Relaxed);
     });
-    println!("{left:?} left, {withheld} went to the kernel");
+    let turns = TURNS.load(Ordering::Relaxed);
+    println!("{left:?} left, {withheld} went to the kernel, {turns} changes");
+    assert_eq!(wrong, Vec::new());
     assert!(left.iter().all(|count| *count > 0), "{left:?}");
     let all = left.iter().sum::<u64>();
-    assert_eq!(all + withheld, BURSTS * u64::from(BURST));
+    assert_eq!([sent, received], [BURSTS * u64::from(BURST); 2]);
+    assert_eq!(all + withheld, sent);
     assert_eq!(between.stats().routed, all);
     between.routes(None);
     assert_eq!(between.turn(), 0);
