@@ -52,6 +52,7 @@ enum fw_p4_const {
 	/* No index of a chunk leads beyond it, but the verifier does not know: a record begins in
 	   16 bits of words, and its leaves have places of two octets. */
 	FW_P4_BEYOND = (1 << 16) + 128,
+	FW_P4_BURST = 64,
 };
 
 /* A /24 that longer prefixes divide; offsets are in words of its chunk. */
@@ -133,12 +134,10 @@ static __always_inline const __u16 *fw_prefix4_record(const struct fw_prefix4 *t
 	return (const __u16 *)fw_p4_at(table, chunk) + 4 * at;
 }
 
-/* The next hop of an address, or 0. */
-static __always_inline __u32 fw_prefix4_lookup(const struct fw_prefix4 *table, __u32 address)
+/* The next hop of an address, by its record. */
+static __always_inline __u32 fw_prefix4_nexthop(const struct fw_prefix4 *table, __u32 chunk,
+						const __u16 *record, __u32 address)
 {
-	__u32 chunk = fw_prefix4_chunk(table, address);
-	const __u16 *record =
-		fw_prefix4_record(table, chunk, *fw_prefix4_index(table, chunk, address));
 	__u32 group = record[(address >> 11) & (FW_P4_GROUPS - 1)];
 	__u32 within = (group & FW_P4_GROUP_BITS) | ((address >> 8) & 7);
 	__u32 rank, leaf;
@@ -155,5 +154,35 @@ static __always_inline __u32 fw_prefix4_lookup(const struct fw_prefix4 *table, _
 		leaf = fw_prefix4_divided(table, chunk, address, leaf);
 	return leaf;
 }
+
+/* The next hop of an address, or 0. */
+static __always_inline __u32 fw_prefix4_lookup(const struct fw_prefix4 *table, __u32 address)
+{
+	__u32 chunk = fw_prefix4_chunk(table, address);
+	__u32 at = *fw_prefix4_index(table, chunk, address);
+
+	return fw_prefix4_nexthop(table, chunk, fw_prefix4_record(table, chunk, at), address);
+}
+
+#ifndef __bpf__
+/* Those of at most FW_P4_BURST addresses: records are on their way while others are looked for. */
+static __always_inline void fw_prefix4_burst(const struct fw_prefix4 *table, const __u32 *addresses,
+					     __u16 *nexthops, __u32 count)
+{
+	__u32 chunk[FW_P4_BURST];
+	const __u16 *record[FW_P4_BURST];
+
+	for (__u32 i = 0; i < count; i++) {
+		__u32 at;
+
+		chunk[i] = fw_prefix4_chunk(table, addresses[i]);
+		at = *fw_prefix4_index(table, chunk[i], addresses[i]);
+		record[i] = fw_prefix4_record(table, chunk[i], at);
+		__builtin_prefetch(record[i]);
+	}
+	for (__u32 i = 0; i < count; i++)
+		nexthops[i] = fw_prefix4_nexthop(table, chunk[i], record[i], addresses[i]);
+}
+#endif
 
 #endif

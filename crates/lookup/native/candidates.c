@@ -145,5 +145,18 @@ static __always_inline __u32 poptrie_lookup(const __u32 *block, __u32 address)
 }
 FWL_LOOPS(fwl_poptrie, __u32, poptrie_lookup)
 
-/* What XDP takes. */
-FWL_LOOPS(fwl_bitmap, struct fw_prefix4, fw_prefix4_lookup)
+/* What XDP and the engine take. */
+FWL_SINGLE(fwl_bitmap, struct fw_prefix4, fw_prefix4_lookup)
+__u64 fwl_bitmap_burst(const void *at, const __u32 *keys, __u32 count, __u32 zero);
+__u64 fwl_bitmap_burst(const void *at, const __u32 *keys, __u32 count, __u32 zero)
+{
+	__u16 nexthops[FWL_BURST];
+	__u64 sum = zero;
+
+	for (__u32 i = 0; i < count; i += FWL_BURST) {
+		fw_prefix4_burst(at, keys + i, nexthops, FWL_BURST);
+		for (__u32 j = 0; j < FWL_BURST; j++)
+			sum += nexthops[j];
+	}
+	return sum;
+}

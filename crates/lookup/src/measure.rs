@@ -19,13 +19,16 @@ const OF_TRIE: usize = 1 << 17;
 /// Addresses of which each answer is compared, anywhere and at the ends of prefixes.
 const COMPARED: usize = 1 << 15;
 
+/// What all of them take in pages of 2 MiB.
+const HUGE_BYTES: usize = 512 << 20;
+
 /// Other structures with the same routes: DPDK's, where it is linked.
 pub type Others<'a> = &'a mut dyn FnMut(&Routes, &[Range], &[Pages]) -> io::Result<Vec<Contender>>;
 
 /// The sizes of pages that this machine has for structures of this size.
 #[must_use]
 pub fn pages() -> Vec<Pages> {
-    let huge = Memory::new(Pages::Huge, 64 << 20).is_ok();
+    let huge = Memory::new(Pages::Huge, HUGE_BYTES).is_ok();
     let mut all = vec![Pages::Small];
     all.extend(huge.then_some(Pages::Huge));
     all

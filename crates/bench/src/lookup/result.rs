@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the measurement says.
 
-use freeway_lookup::{Candidate, Pages, Rates, Table, XDP};
+use freeway_lookup::{Pages, Rates, Table, XDP};
 use freeway_rig::Machine;
 use serde::Serialize;
 
 /// What an engine takes: it is kept by others, and looks up in bursts.
-const ENGINE: &str = "rte_fib_avx512";
+/// What the engine takes.
+const ENGINE: &str = XDP;
 /// With AVX-512 for bursts and without.
-const RTE_FIB: [&str; 2] = ["rte_fib", ENGINE];
+const RTE_FIB: [&str; 2] = ["rte_fib", "rte_fib_avx512"];
 const RTE_LPM: &str = "rte_lpm";
 
 /// The result. Rates are millions of lookups a second; those without another word are of the largest table, one address
@@ -29,10 +30,10 @@ pub struct Lookup {
     pub xdp_dependent_mlps: f64,
     /// What a lookup in it may read, for each prefix.
     pub bytes_per_prefix: f64,
-    /// The structure that is meant for the engine; none without DPDK.
-    pub engine_structure: Option<String>,
-    /// 64 at a time, from pages of 2 MiB.
-    pub engine_burst_mlps: Option<f64>,
+    /// The structure that the engine takes.
+    pub engine_structure: String,
+    /// 64 at a time.
+    pub engine_burst_mlps: f64,
     /// DPDK's `rte_lpm`.
     pub rte_lpm_mlps: Option<f64>,
     /// Likewise.
@@ -41,6 +42,10 @@ pub struct Lookup {
     pub rte_fib_mlps: Option<f64>,
     /// Likewise.
     pub rte_fib_dependent_mlps: Option<f64>,
+    /// Likewise, 64 at a time.
+    pub rte_fib_burst_mlps: Option<f64>,
+    /// `engine_burst_mlps` over that of `rte_fib`.
+    pub engine_over_rte_fib: Option<f64>,
     /// `xdp_mlps` over that of `rte_lpm`.
     pub xdp_over_rte_lpm: Option<f64>,
     /// Over that of `rte_fib`.
@@ -78,14 +83,8 @@ impl Lookup {
             let words = "without pages of 2 MiB: 256 are to be reserved (vm.nr_hugepages)";
             remarks.push(words.into());
         }
-        let engine = largest.of(ENGINE).or_else(|| largest.of(RTE_FIB[0]));
-        let burst = |candidate: &Candidate| {
-            let pages = &candidate.pages;
-            pages
-                .get(&Pages::Huge)
-                .or(pages.get(&Pages::Small))
-                .map(|rates| rates.burst_mlps)
-        };
+        let engine_burst_mlps = best(&[ENGINE], |rates| rates.burst_mlps)?;
+        let rte_fib_burst_mlps = best(&RTE_FIB, |rates| rates.burst_mlps);
         Some(Self {
             prefixes: largest.prefixes,
             source,
@@ -94,12 +93,14 @@ impl Lookup {
             xdp_mlps: rates.single_mlps,
             xdp_dependent_mlps: rates.dependent_mlps,
             bytes_per_prefix: xdp.bytes_per_prefix,
-            engine_structure: engine.map(|engine| engine.name.clone()),
-            engine_burst_mlps: engine.and_then(burst),
+            engine_structure: ENGINE.into(),
+            engine_burst_mlps,
             rte_lpm_mlps,
             rte_lpm_dependent_mlps: best(&[RTE_LPM], dependent),
             rte_fib_mlps,
             rte_fib_dependent_mlps: best(&RTE_FIB, dependent),
+            rte_fib_burst_mlps,
+            engine_over_rte_fib: rte_fib_burst_mlps.map(|other| engine_burst_mlps / other),
             xdp_over_rte_lpm: rte_lpm_mlps.map(|other| rates.single_mlps / other),
             xdp_over_rte_fib: rte_fib_mlps.map(|other| rates.single_mlps / other),
             tables,

@@ -28,13 +28,15 @@ pub fn table(lookup: &Lookup, terminal: Terminal) -> String {
     page.words(
         "",
         &format!(
-            "{}, meant for XDP: {:.1} from 4 KiB pages, {} times rte_lpm, {} times rte_fib; {:.1} dependent; {:.2} bytes a prefix.",
+            "{}, meant for XDP: {:.1} from 4 KiB pages, {} times rte_lpm, {} times rte_fib; {:.1} dependent; {:.2} bytes a prefix. The same in bursts, as the engine looks up: {:.1}, {} times rte_fib.",
             lookup.xdp_structure,
             lookup.xdp_mlps,
             over(lookup.xdp_over_rte_lpm),
             over(lookup.xdp_over_rte_fib),
             lookup.xdp_dependent_mlps,
             lookup.bytes_per_prefix,
+            lookup.engine_burst_mlps,
+            over(lookup.engine_over_rte_fib),
         ),
     );
     for words in &lookup.remarks {
