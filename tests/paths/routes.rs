@@ -5,6 +5,7 @@
 //!   client --- lan0 router wan0 --- server, and what there are neighbours
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod changes;
 mod frr;
 mod in_tc;
 mod routes6;

@@ -169,6 +169,13 @@ impl Lab {
         &self.ports.server
     }
 
+    /// Gives the router a synthetic full table's first so many routes by the server, as [`Options::routes`] does before anything
+    /// runs there. They are all there when it returns.
+    pub fn load_routes(&self, routes: u32) -> Result<(), LabError> {
+        let server = self.topology.family.plan().server;
+        routes::load(&self.ports.wan, server, routes)
+    }
+
     /// The router's interface with the LAN's address: `lan0`, the VLAN on it, or the bridge that it is a port of.
     pub fn lan_interface(&self) -> String {
         self.options.lan()
