@@ -70,7 +70,7 @@ impl Tally {
         self.withheld += comparison.withheld;
         self.repacked += comparison.repacked;
         let share = share(outcome);
-        if share >= crate::suite::share_min(case) {
+        if share >= crate::suite::share_min(case, outcome) {
             self.fast_setups += 1;
             return;
         }
