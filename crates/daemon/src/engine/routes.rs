@@ -7,6 +7,7 @@ mod follow;
 mod grounds;
 mod judge;
 mod loader;
+mod routed;
 mod side;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ use freeway_kernel::reachability::{Passage, passage};
 use freeway_prefix::Prefix;
 
 use self::grounds::{Device6, Reasons};
-use self::judge::Routed;
+use self::routed::Routed;
 use self::side::Side;
 
 /// Where packets come in, by what rules may name.

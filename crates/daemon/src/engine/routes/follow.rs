@@ -15,7 +15,7 @@ use super::super::ports::Port;
 use super::answer::{prefix_words, refused_words};
 use super::family::Sided;
 use super::grounds::Reasons;
-use super::judge::Routed;
+use super::routed::Routed;
 use super::side::Side;
 use super::{Entrance, Loaded, Table};
 use crate::DaemonError;

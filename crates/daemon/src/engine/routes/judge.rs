@@ -19,6 +19,7 @@ use freeway_routing::{EngineExit, Exit};
 use super::super::Engine;
 use super::super::ports::{Port, Within};
 use super::grounds::{Device6, Reasons};
+use super::routed::Routed;
 use crate::hooked::Untold;
 
 /// FR_ACT_TO_TBL.
@@ -46,19 +47,6 @@ fn is_ordinary(rule: &Rule) -> bool {
         ..Rule::any(rule.family)
     };
     ordinary(rule.family).contains(&(rule.priority, rule.table)) && *rule == plain
-}
-
-/// A port at which packets leave by prefixes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Routed {
-    pub hook: RouteHook,
-    /// Where the program is: the port, or the device below a VLAN.
-    pub at: u32,
-    /// The VLAN; 0: it is none.
-    pub vlan: u16,
-    /// The engine's device where it comes in, and the VLAN there, if the engine forwards it as well.
-    pub engine: Option<(u32, u16)>,
-    pub here: fw_route_here,
 }
 
 impl Engine {
