@@ -172,7 +172,7 @@ impl Engine {
                 port: self.port_words(hop.port),
                 neighbour: side.neighbour(leaf)?.ip(),
                 mac: mac_of(&hop),
-                path: path_of(&hop),
+                path: self.path_here(&hop),
                 len_max: hop.len_max,
                 state: match hop.epoch == epoch {
                     true => HopState::Confirmed,
