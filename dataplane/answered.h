@@ -91,6 +91,9 @@ static __noinline enum fw_reason fw_asked_left(struct __sk_buff *ctx, __u32 toke
 		FW_WRITE_ONCE(hop->epoch, slot->epoch);
 		return FW_R_ROUTE_CONFIRMED;
 	}
+	/* another prefix's packets are not to confirm it before this one's is withdrawn */
+	hop->misses = FW_MISSES_MAX + 1;
+	hop->due_tick = now + fw_cfg.hz / 4;
 	FW_WRITE_ONCE(hop->epoch, 0);
 	strayed = fw_event_reserve(sizeof(*strayed));
 	if (!strayed)

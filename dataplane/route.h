@@ -149,12 +149,16 @@ static __always_inline int fw_hop_wanted(const struct fw_hop *hop)
 }
 
 /*
- * While a next hop waits the kernel is asked once a tick. A time that is further ahead was set
- * before it had to wait.
+ * While a next hop waits the kernel is asked once a tick: at once if it waits because of a new
+ * epoch, for however long it was confirmed; when its time has come if the kernel did otherwise, or
+ * nothing.
  */
 static __always_inline int fw_hop_asks(struct fw_hop *hop, __u32 now)
 {
-	if (!fw_ctl.on || (!fw_hop_wanted(hop) && hop->due_tick - now - 1 <= FW_CLOCKS_DIFFER))
+	__u32 rests = hop->misses > FW_MISSES_MAX ? fw_cfg.hz : 0;
+
+	if (!fw_ctl.on ||
+	    (!fw_hop_wanted(hop) && hop->due_tick - now - 1 <= rests + FW_CLOCKS_DIFFER))
 		return 0;
 	hop->due_tick = now + 1;
 	return 1;

@@ -17,6 +17,9 @@
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <net/ethernet.h>
+#include <netinet/icmp6.h>
+#include <netinet/ip6.h>
 #include <rte_errno.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
@@ -366,9 +369,35 @@ __u32 fwe_exits_take(struct fwe_exits *exits, __u32 port, struct rte_mbuf **fram
 	return rte_ring_sc_dequeue_burst(exits->exit[port]->up, (void **)frames, room, NULL);
 }
 
+/* Neighbour discovery, with whatever tags it came: see dataplane/nd.h. */
+static int fwe_is_nd(const struct rte_mbuf *frame)
+{
+	const __u8 *data = rte_pktmbuf_mtod(frame, const __u8 *), *type = data + 2 * ETH_ALEN;
+	const __u8 *end = data + frame->data_len;
+	const struct ip6_hdr *ip;
+	const struct icmp6_hdr *icmp;
+
+	/* 802.1Q, 802.1ad */
+	while (type + 6 <= end &&
+	       ((type[0] == 0x81 && !type[1]) || (type[0] == 0x88 && type[1] == 0xa8)))
+		type += 4;
+	ip = (const void *)(type + 2);
+	icmp = (const void *)(ip + 1);
+	return (const __u8 *)(icmp + 1) <= end && type[0] == 0x86 && type[1] == 0xdd &&
+	       ip->ip6_nxt == IPPROTO_ICMPV6 && ip->ip6_hlim == 255 &&
+	       icmp->icmp6_type >= ND_ROUTER_SOLICIT && icmp->icmp6_type <= ND_REDIRECT;
+}
+
+/* Of no flow, and nothing without which a link ends. */
+static int fwe_is_limited(const struct rte_mbuf *frame, enum fw_reason reason)
+{
+	return fwe_stage[reason] == FWE_STAGE_PUNT_LIMIT &&
+	       !(reason == FW_R_ICMP && fwe_is_nd(frame));
+}
+
 /*
  * Frames for which there is room; the others are freed. What keeps flows and links alive, such as a
- * packet by which the kernel is asked, or ARP, finds room in a flood of misses.
+ * packet by which the kernel is asked, ARP or neighbour discovery, finds room in a flood of misses.
  */
 static __u32 fwe_exit_admit(const struct fwe_exit *exit, struct rte_mbuf **frames,
 			    const __u8 *reasons, __u32 count)
@@ -379,7 +408,7 @@ static __u32 fwe_exit_admit(const struct fwe_exit *exit, struct rte_mbuf **frame
 		return count;
 	room = room > FWE_UP_KEPT ? room - FWE_UP_KEPT : 0;
 	for (__u32 i = 0; i < count; i++) {
-		int limited = fwe_stage[reasons[i]] == FWE_STAGE_PUNT_LIMIT;
+		int limited = fwe_is_limited(frames[i], reasons[i]);
 
 		if (limited && !room) {
 			rte_pktmbuf_free(frames[i]);

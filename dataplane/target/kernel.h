@@ -135,7 +135,6 @@ enum { FW_CHECKSUM_PARTIAL = 3 };
 enum fw_gso {
 	FW_GSO_DODGY = 1 << 1,
 	FW_GSO_UDP_L4 = 1 << 17,
-	FW_GSO_FRAGLIST = 1 << 18,
 };
 
 /* net/netfilter/nf_conntrack_bpf.c; later fields are optional there */

@@ -46,7 +46,8 @@ static __always_inline __u32 fw_gso_size(const fw_ctx *ctx)
 
 /*
  * Merged frames whose segments are not known by their headers: of other protocols than TCP and UDP,
- * and tunnels in UDP of what is merged (skb_gso_transport_seglen()). Of 32-bit kernels all UDP.
+ * tunnels in UDP of what is merged (skb_gso_transport_seglen()), and UDP that is chained, whose
+ * headers but the first one a program does not reach. Of 32-bit kernels all UDP.
  */
 static __always_inline int fw_merged_otherwise(fw_ctx *ctx, __u8 proto)
 {
@@ -63,7 +64,7 @@ static __always_inline int fw_merged_otherwise(fw_ctx *ctx, __u8 proto)
 		return 1;
 	shared = head + end;
 	return bpf_core_read(&type, sizeof(type), &shared->gso_type) ||
-	       (type & ~(FW_GSO_DODGY | FW_GSO_FRAGLIST)) != FW_GSO_UDP_L4;
+	       (type & ~FW_GSO_DODGY) != FW_GSO_UDP_L4;
 }
 
 static __always_inline __u32 fw_mark(const fw_ctx *ctx)

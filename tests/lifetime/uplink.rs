@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What connects a home: an address by DHCP, or a PPPoE session where the kernel has these.
+//! What connects a home: an address by DHCP, or in a virtual machine, whose kernel has these, a PPPoE session.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -144,10 +144,11 @@ fn dial(lab: &Lab, options: &Path, address: &str) -> Helper {
     let dialler = Helper::start(lab.router(), &line);
     until("a PPPoE session", PATIENCE, || {
         let shown = lab.router().tool("ip -4 address show dev ppp0");
-        shown.is_ok_and(|text| text.contains(address)).then_some(())
+        let there = shown.is_ok_and(|text| text.contains(address));
+        // it has the address before it is up
+        let route = "ip route replace default dev ppp0";
+        (there && lab.router().tool(route).is_ok()).then_some(())
     });
-    let route = "ip route replace default dev ppp0";
-    lab.router().tool(route).unwrap();
     dialler
 }
 
@@ -187,7 +188,7 @@ enum Kind {
 
 impl Uplink {
     pub fn begin(lab: &Lab, folder: &Path, address: &str) -> Self {
-        if Path::new("/sys/module/pppoe").exists() {
+        if std::env::var_os("IN_VM").is_some() {
             return Self(Kind::Session(Session::begin(lab, folder, address)));
         }
         let lease = Lease::begin(lab, folder);

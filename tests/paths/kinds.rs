@@ -212,7 +212,8 @@ fn tunnels_of_merged_frames_are_the_kernels() {
         let created = all.find(|(name, _)| *name == "FragCreates").unwrap();
         created.1.parse::<u64>().unwrap()
     };
-    let (cut_before, fast_before) = (forwarded(), router.stats().fast());
+    let merged = || router.stats().reason("protocol");
+    let (cut_before, fast_before, merged_before) = (forwarded(), router.stats().fast(), merged());
     let mut capture = Capture::open(lab.server_port()).unwrap();
     exchange_blocks(&mut tcp, 4);
     let too_long = capture.drain(Duration::from_millis(200), |frame| frame.len() > 14 + MTU);
@@ -222,7 +223,8 @@ fn tunnels_of_merged_frames_are_the_kernels() {
     );
     println!("{cut} fragments, {fast} fast frames");
     assert_eq!(too_long.unwrap().len(), 0, "longer than the port's MTU");
-    assert!(cut > 1000, "{cut} fragments: they were not merged");
+    assert!(merged() > merged_before, "they were not merged");
+    assert!(cut > 1000, "{cut} fragments");
     // its answers, one way
     assert!(fast > 0, "nothing is fast");
 }

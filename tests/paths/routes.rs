@@ -121,7 +121,7 @@ fn links_that_come_and_go_elsewhere_do_not_interrupt_prefix_paths() {
         std::thread::sleep(QUIET);
         let (routed, events) = (routed(&router) - routed_before, events() - events_before);
         println!("{routed} of {sent} packets, {events} events");
-        assert!(events > 40, "{events} events");
+        assert!(events >= 40, "{events} events");
         (routed > sent / 2).then_some(())
     });
 }

@@ -5,7 +5,6 @@ use freeway_lookup::{Pages, Rates, Table, XDP};
 use freeway_rig::Machine;
 use serde::Serialize;
 
-/// What an engine takes: it is kept by others, and looks up in bursts.
 /// What the engine takes.
 const ENGINE: &str = XDP;
 /// With AVX-512 for bursts and without.

@@ -28,7 +28,7 @@ pub fn table(lookup: &Lookup, terminal: Terminal) -> String {
     page.words(
         "",
         &format!(
-            "{}, meant for XDP: {:.1} from 4 KiB pages, {} times rte_lpm, {} times rte_fib; {:.1} dependent; {:.2} bytes a prefix. The same in bursts, as the engine looks up: {:.1}, {} times rte_fib.",
+            "{}, meant for XDP: {:.1} from 4 KiB pages, {} times rte_lpm, {} times rte_fib; {:.1} dependent; {:.2} bytes a prefix. In bursts, for which the engine fetches it, too: {:.1}, {} times rte_fib.",
             lookup.xdp_structure,
             lookup.xdp_mlps,
             over(lookup.xdp_over_rte_lpm),

@@ -44,6 +44,8 @@ pub(super) struct Routes {
     ports_kept: BTreeMap<String, String>,
     /// What ports were last judged to have.
     placed: BTreeMap<u32, Routed>,
+    /// Ports are to be judged: until that was done everything is the kernel's.
+    held: bool,
     /// IP versions that some port has prefix paths of: `fw_route_here.families`.
     families: u32,
     /// Some port forwards IPv4 without `rp_filter`.
@@ -119,8 +121,28 @@ impl Routes {
         table.v4.routing().refused(looked_up)
     }
 
-    /// Everything is the kernel's, for now.
-    pub(super) fn invalidate(&self) {
+    /// True of an event by which a port with prefix paths may be judged otherwise.
+    pub(super) fn concerns(&self, event: &Event) -> bool {
+        let ifindex = match event {
+            // all of them
+            Event::NetconfChanged { ifindex: -1, .. } => return !self.placed.is_empty(),
+            Event::NetconfChanged { ifindex, .. } => ifindex.cast_unsigned(),
+            Event::LinkChanged(link) => link.ifindex,
+            Event::LinkGone { ifindex } => *ifindex,
+            _ => return false,
+        };
+        let mut placed = self.placed.iter();
+        placed.any(|(port, routed)| [*port, routed.at].contains(&ifindex))
+    }
+
+    /// Ports are to be judged.
+    pub(super) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Everything is the kernel's until ports have been judged.
+    pub(super) fn invalidate(&mut self) {
+        self.held = true;
         if let Some(table) = &self.table {
             table.data.set_valid::<u32>(false);
             table.data.set_valid::<u128>(false);

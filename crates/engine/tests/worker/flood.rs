@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! More frames for the kernel than it takes.
 
+use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use freeway_engine::ffi;
@@ -138,7 +139,22 @@ fn flood(rings: *mut ffi::fwe_rings) {
     unsafe { ffi::fwe_exits_free(exits.exits) };
 }
 
-/// What is of a flow, but the kernel's, goes up in order, however many misses there are.
+/// A neighbour solicitation (RFC 4861), with a number, and with a tag or none.
+fn solicitation(number: u16, tagged: bool) -> Vec<u8> {
+    let mut frame = vec![0x33, 0x33, 0xff, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    if tagged {
+        frame.extend([0x81, 0, 0, 77]);
+    }
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, 58, 255]);
+    let [host, group] = ["fe80::1", "ff02::1:ff00:2"].map(|text| text.parse::<Ipv6Addr>().unwrap());
+    frame.extend([host.octets(), group.octets()].concat());
+    frame.extend([135, 0, 0, 0]);
+    frame.extend(u32::from(number).to_be_bytes());
+    frame.extend(host.octets());
+    frame
+}
+
+/// What is of a flow, but the kernel's, goes up in order, and neighbour discovery, however many misses there are.
 fn flood_beside(rings: *mut ffi::fwe_rings) {
     let exits = Exits::new();
     let mut between = Between::with(
@@ -169,6 +185,9 @@ fn flood_beside(rings: *mut ffi::fwe_rings) {
                     ..flow.frame()
                 };
                 assert!(between.put(0, &numbered.bytes(), 4000));
+            } else if number == (burst + 1) % BURST as usize {
+                let discovery = solicitation(burst as u16, burst % 2 == 1);
+                assert!(between.put(0, &discovery, 4000));
             } else {
                 assert!(between.put(0, &miss, 4000));
             }
@@ -190,11 +209,18 @@ fn flood_beside(rings: *mut ffi::fwe_rings) {
         "no flood"
     );
     assert_eq!(counts.not_taken, 0, "the kernel did not take all");
-    let of_flow = up.iter().filter(|frame| **frame != miss);
+    let of_flow = up
+        .iter()
+        .filter(|frame| frame[12..14] == [8, 0] && **frame != miss);
     let numbers: Vec<_> = of_flow
         .map(|f| u16::from_be_bytes([f[18], f[19]]))
         .collect();
     assert_eq!(numbers, (0..BURSTS as u16).collect::<Vec<_>>());
+    let discovery: Vec<_> = up.iter().filter(|frame| frame[12..14] != [8, 0]).collect();
+    let wanted: Vec<_> = (0..BURSTS as u16)
+        .map(|n| solicitation(n, n % 2 == 1))
+        .collect();
+    assert!(discovery.into_iter().eq(&wanted));
     assert_eq!(between.missing(), 0);
     drop(between);
     // SAFETY: nobody uses them any more.

@@ -90,6 +90,7 @@ impl Engine {
         if before.foreign_hooks != self.polled.foreign_hooks || before.legacy != self.polled.legacy
         {
             // as for a commit of nftables
+            self.routes.invalidate();
             self.datapath.control.set_learn(0);
             self.manager.new_epoch(&mut ops);
             self.execute(std::mem::take(&mut ops))?;
@@ -97,6 +98,7 @@ impl Engine {
             self.datapath.control.set_learn(self.on.into());
         }
         if before.sysctls != self.polled.sysctls {
+            self.routes.invalidate();
             self.update_policy()?;
             self.set_tcp_timeouts();
             self.manager.new_epoch(&mut ops);

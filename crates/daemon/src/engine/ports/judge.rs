@@ -50,9 +50,7 @@ impl Engine {
         }
         // no flow or next hop may name a slot that leads elsewhere
         self.execute(std::mem::take(&mut ops))?;
-        if !gone.is_empty() {
-            self.routes.invalidate();
-        }
+        self.end_exits(&gone);
         for ifindex in gone {
             let Some(mut port) = self.ports.by_index.remove(&ifindex) else {
                 continue;

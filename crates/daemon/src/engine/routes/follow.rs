@@ -102,6 +102,7 @@ impl Engine {
             self.routes.table = None;
         }
         self.routes.placed = wanted;
+        self.routes.held = false;
         self.tell_engine_tables();
         let [exits4, exits6] = [Family::Ipv4, Family::Ipv6].map(|family| self.exits(family, in_tc));
         if let Some(table) = &mut self.routes.table {
@@ -178,7 +179,38 @@ impl Engine {
             port.is_some_and(|port| port.by_routes)
                 && at.is_some_and(|at| at.routed() == Some(routed.hook))
         };
-        self.routes.placed == *wanted && wanted.iter().all(is_placed)
+        let is_wanted = |(ifindex, port): (&u32, &Port)| {
+            let mut wanted = wanted.values();
+            let hook = port.routed();
+            hook.is_none_or(|hook| wanted.any(|to| (to.at, to.hook) == (*ifindex, hook)))
+        };
+        self.routes.placed == *wanted
+            && wanted.iter().all(is_placed)
+            && self.ports.by_index.iter().all(is_wanted)
+    }
+
+    /// Nothing leaves by prefixes any more at ports that go, nor at VLANs above them: their slots are others' next.
+    pub(in crate::engine) fn end_exits(&mut self, gone: &BTreeSet<u32>) {
+        if gone.is_empty() || self.routes.table.is_none() {
+            return;
+        }
+        let mut placed = self.routes.placed.values();
+        let in_tc = placed.any(|port| port.hook == RouteHook::Tc);
+        let stays = |ifindex: &u32| {
+            let port = self.ports.by_index.get(ifindex);
+            let carried = port.and_then(|port| port.carried.as_ref());
+            !gone.contains(ifindex) && carried.is_none_or(|carried| !gone.contains(&carried.base))
+        };
+        let [exits4, exits6] = [Family::Ipv4, Family::Ipv6].map(|family| {
+            let mut exits = self.exits(family, in_tc);
+            exits.retain(|ifindex, _| stays(ifindex));
+            exits
+        });
+        if let Some(table) = &mut self.routes.table {
+            table.v4.set_ports(&exits4);
+            table.v6.set_ports(&exits6);
+        }
+        self.follow_routes();
     }
 
     /// Each port's program as it was judged; that of VLANs is at the device below.
@@ -294,7 +326,8 @@ impl Engine {
     /// A piece of it.
     pub(in crate::engine) fn carry_routes(&mut self) {
         let slots = |oif: u32| self.ports.by_index.get(&oif).and_then(|port| port.slot);
-        let [ipv4, ipv6] = [Family::Ipv4, Family::Ipv6].map(|family| self.routes.has(family));
+        let has = |family| self.routes.has(family) && !self.routes.held;
+        let [ipv4, ipv6] = [Family::Ipv4, Family::Ipv6].map(has);
         let refused = self.refused_sources();
         let ipv4 = ipv4 && refused.is_none();
         if refused != self.routes.refused {
@@ -338,7 +371,10 @@ impl Engine {
             ipv4: self.unrouted(Family::Ipv4),
             ipv6: self.unrouted(Family::Ipv6),
         };
-        if reasons != self.routes.reasons || self.devices6(&reasons) != self.routes.devices6 {
+        if self.routes.held
+            || reasons != self.routes.reasons
+            || self.devices6(&reasons) != self.routes.devices6
+        {
             self.update_routes()?;
         }
         self.tell_engine_tables();
