@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A daemon in a lab's router.
 
+use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use freeway_lab::{Lab, Netns};
 use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -34,6 +36,7 @@ pub struct Router {
     pub child: Child,
     pub netns: Netns,
     log: Log,
+    files: [PathBuf; 3],
     /// The daemon that has taken over, which is nobody's child but this process's.
     successor: Option<Successor>,
 }
@@ -118,6 +121,7 @@ impl Router {
             netns: netns.clone(),
             log,
             successor: None,
+            files: files_in(netns),
         };
         let end = Moment::now() + START;
         loop {
@@ -297,16 +301,32 @@ impl Router {
 
     /// The control socket, the lock of its namespace, and the engine's socket.
     pub fn files(&self) -> [PathBuf; 3] {
-        let inode = std::fs::metadata(self.netns.path()).unwrap().ino();
-        ["sock", "lock", "sock.engine"]
-            .map(|end| PathBuf::from(format!("/run/freeway/netns-{inode}.{end}")))
+        self.files.clone()
     }
+
+    /// What one that was killed has left, unless another one is there.
+    fn tidy(&self) {
+        let [_, lock, _] = &self.files;
+        let held = File::open(lock).map(|lock| Flock::lock(lock, FlockArg::LockExclusiveNonblock));
+        if let Ok(Ok(_held)) = held {
+            for file in &self.files {
+                let _ = std::fs::remove_file(file);
+            }
+        }
+    }
+}
+
+fn files_in(netns: &Netns) -> [PathBuf; 3] {
+    let inode = std::fs::metadata(netns.path()).unwrap().ino();
+    ["sock", "lock", "sock.engine"]
+        .map(|end| PathBuf::from(format!("/run/freeway/netns-{inode}.{end}")))
 }
 
 impl Drop for Router {
     fn drop(&mut self) {
+        // a lab that went before it has ended what ran there
         if self.try_wait().is_some() {
-            return;
+            return self.tidy();
         }
         // Not waited for yet, so the number is still its own. A stopped process gets its signal once it goes on.
         self.signal(Signal::SIGTERM);
@@ -320,6 +340,7 @@ impl Drop for Router {
         }
         self.signal(Signal::SIGKILL);
         let _ = waitpid(self.pid(), None);
+        self.tidy();
     }
 }
 
