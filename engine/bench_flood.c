@@ -69,7 +69,6 @@ int fwe_bench_flood(struct fwe_bench *bench, int tap, double *taken_pps)
 	__u64 since, given = 0;
 
 	memset(reasons, FW_R_MISS, sizeof(reasons));
-
 	bench->flood_pool =
 		rte_pktmbuf_pool_create("bench_flood", FWE_FLOOD_FRAMES, FWE_FLOOD_CACHE, 0,
 					RTE_PKTMBUF_HEADROOM + 256, SOCKET_ID_ANY);

@@ -17,9 +17,6 @@
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include <net/ethernet.h>
-#include <netinet/icmp6.h>
-#include <netinet/ip6.h>
 #include <rte_errno.h>
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
@@ -30,6 +27,7 @@
 #include "socket.h"
 #include "steer.h"
 #include "../dataplane/target/bytes.h"
+#include "../dataplane/nd.h"
 
 enum {
 	/* Frames on their way to the kernel, and from it. */
@@ -369,23 +367,25 @@ __u32 fwe_exits_take(struct fwe_exits *exits, __u32 port, struct rte_mbuf **fram
 	return rte_ring_sc_dequeue_burst(exits->exit[port]->up, (void **)frames, room, NULL);
 }
 
-/* Neighbour discovery, with whatever tags it came: see dataplane/nd.h. */
+/* Neighbour discovery, with whatever tags it came. */
 static int fwe_is_nd(const struct rte_mbuf *frame)
 {
-	const __u8 *data = rte_pktmbuf_mtod(frame, const __u8 *), *type = data + 2 * ETH_ALEN;
-	const __u8 *end = data + frame->data_len;
-	const struct ip6_hdr *ip;
-	const struct icmp6_hdr *icmp;
+	const void *data = rte_pktmbuf_mtod(frame, const void *), *end = data + frame->data_len;
+	struct fw_pkt p = {.family = FW_AF_INET6};
+	const struct fw_ip6 *ip;
+	__u16 type_be;
 
-	/* 802.1Q, 802.1ad */
-	while (type + 6 <= end &&
-	       ((type[0] == 0x81 && !type[1]) || (type[0] == 0x88 && type[1] == 0xa8)))
-		type += 4;
-	ip = (const void *)(type + 2);
-	icmp = (const void *)(ip + 1);
-	return (const __u8 *)(icmp + 1) <= end && type[0] == 0x86 && type[1] == 0xdd &&
-	       ip->ip6_nxt == IPPROTO_ICMPV6 && ip->ip6_hlim == 255 &&
-	       icmp->icmp6_type >= ND_ROUTER_SOLICIT && icmp->icmp6_type <= ND_REDIRECT;
+	for (; data + FW_ETH_LEN + FW_IP6_LEN <= end; data += FW_TAG_LEN) {
+		type_be = *(const fw_u16_any *)(data + FW_ETH_MAC2);
+		if (type_be != fw_htons(FW_ETH_8021Q) && type_be != fw_htons(FW_ETH_8021AD))
+			break;
+	}
+	if (data + FW_ETH_LEN + FW_IP6_LEN > end || type_be != fw_htons(FW_ETH_IP6))
+		return 0;
+	ip = data + FW_ETH_LEN;
+	p.proto = ip->next_header;
+	p.ttl = ip->hop_limit;
+	return fw_is_nd(data, end, &p);
 }
 
 /* Of no flow, and nothing without which a link ends. */

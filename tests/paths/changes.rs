@@ -132,15 +132,6 @@ fn lateness(turns: &[Turn], frame: &Frame, hops: usize) -> Result<(u64, usize), 
     Ok((late_ns, last + 1))
 }
 
-/// Says so when it is dropped, however that comes.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn a_full_table_changes_under_load() {
     let Some(_machine) = machine() else { return };

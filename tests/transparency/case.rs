@@ -12,6 +12,8 @@ pub struct Case {
     pub setup: Setup,
     pub flows: Vec<Flow>,
     pub traffic: Traffic,
+    /// By routes where that can be.
+    pub routed: bool,
 }
 
 impl Case {
@@ -25,7 +27,10 @@ impl Case {
     pub fn routed(seed: u64, frames: usize) -> Self {
         let mut rng = Random(seed);
         let setup = Setup::random(&mut rng).routed(&mut rng);
-        Self::of(seed, setup, rng, frames)
+        Self {
+            routed: true,
+            ..Self::of(seed, setup, rng, frames)
+        }
     }
 
     fn of(seed: u64, mut setup: Setup, mut rng: Random, frames: usize) -> Self {
@@ -42,6 +47,7 @@ impl Case {
             setup,
             flows,
             traffic,
+            routed: false,
         }
     }
 

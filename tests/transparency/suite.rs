@@ -23,7 +23,7 @@ use crate::tally::{self, Tally};
 /// Of frames that leave, in setups that let the fast path have them.
 pub const SHARE_MIN: f64 = 0.6;
 /// Where flows are revalidated every two seconds: how many frames that are depends on the machine. Where there are so few that
-/// learning takes most of them. And where some flows are refused, by a name that is told: how many frames they have is drawn.
+/// learning takes most of them. And where routes are meant to be gone by, but flows are, some of which are refused.
 const SHARE_MIN_BRIEF: f64 = 0.3;
 const FRAMES_FEW: usize = 900;
 /// What one poll of a port takes: more cannot overtake.
@@ -226,9 +226,14 @@ pub fn examine(bench: &mut Bench, case: &Case, tally: &Mutex<Tally>) {
 
 /// The share that is enough of one case; of all it is [`SHARE_MIN`].
 pub fn share_min(case: &Case, outcome: &Outcome) -> f64 {
-    let mut reasons = outcome.reasons.iter();
-    let refused = reasons.any(|(name, _)| name.starts_with("refused: "));
-    let share = if refused || case.setup.brief || case.traffic.len() < FRAMES_FEW {
+    let has = |start| {
+        outcome
+            .reasons
+            .iter()
+            .any(|(name, _)| name.starts_with(start))
+    };
+    let by_flows = case.routed && !has("routed") && has("refused: ");
+    let share = if by_flows || case.setup.brief || case.traffic.len() < FRAMES_FEW {
         SHARE_MIN_BRIEF
     } else {
         SHARE_MIN

@@ -6,6 +6,7 @@
 pub mod bench;
 mod blocks;
 mod browser;
+mod ends;
 pub mod engine;
 mod fits;
 pub mod invalidation;
@@ -29,6 +30,7 @@ pub mod wire;
 
 pub use blocks::{BLOCK, at_end, block, exchange_blocks, receive_blocks, send_blocks};
 pub use browser::Browser;
+pub use ends::Ends;
 pub use fits::check_fits;
 pub use kernel::{connection_from, connections, dropped, dropped_at, forwarded, retransmitted};
 pub use labs::{CLIENT, SERVER, address, build, build_with, udp_ends};

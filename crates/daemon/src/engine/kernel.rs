@@ -69,14 +69,12 @@ impl Engine {
         let mut rules = false;
         let mut leaks = false;
         let mut routed = false;
-        let mut judged = false;
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
         for event in events {
             tracing::trace!(?event, "kernel");
             leaks |= self.may_change_leaks(event);
             routed |= self.may_change_routed(event);
-            judged |= self.routes.concerns(event);
             self.routes.heard(event);
             self.hear_of_translations(event);
             match event {
@@ -132,7 +130,7 @@ impl Engine {
             self.manager.kernel_event(event, now_tick, &mut ops);
         }
         // ahead of a new epoch, in which next hops are confirmed by what was judged before
-        if rules || routed || judged {
+        if rules || routed {
             self.routes.invalidate();
         }
         if rules {
@@ -157,7 +155,8 @@ impl Engine {
             self.read_ruleset()?;
             self.datapath.control.set_learn(self.on.into());
         }
-        if routed || self.routes.is_held() {
+        // unless ports or rules had it done
+        if self.routes.is_held() {
             self.update_routes()?;
         }
         self.follow_routes();

@@ -80,9 +80,8 @@ impl Exits {
     }
 }
 
-/// What hits is not concerned, and nothing goes uncounted.
-fn flood(rings: *mut ffi::fwe_rings) {
-    let exits = Exits::new();
+/// A worker with one flow, whose exceptions go that way.
+fn worker(rings: *mut ffi::fwe_rings, exits: &Exits, flow: &Flow) -> Between {
     let mut between = Between::with(
         rings,
         BURST,
@@ -90,16 +89,28 @@ fn flood(rings: *mut ffi::fwe_rings) {
         Some(ffi::fwe_exits_exception),
         exits.exits.cast(),
     );
-    let flow = Flow::default();
     let record = flow.record(1, false, flow.state(NOW, HZ));
     *between.control = control(1, NOW.wrapping_add(500));
     between.insert_all(&[(record, flow.nexthop(7))]);
-    let hit = flow.frame().bytes();
-    let miss = Frame {
+    between
+}
+
+/// A frame of no flow.
+fn miss(flow: &Flow) -> Vec<u8> {
+    let frame = Frame {
         sport: flow.sport ^ 0x40,
         ..flow.frame()
     };
-    let miss = miss.bytes();
+    frame.bytes()
+}
+
+/// What hits is not concerned, and nothing goes uncounted.
+fn flood(rings: *mut ffi::fwe_rings) {
+    let exits = Exits::new();
+    let flow = Flow::default();
+    let between = worker(rings, &exits, &flow);
+    let hit = flow.frame().bytes();
+    let miss = miss(&flow);
     let every = BURST as usize / HITS;
     for burst in 0..BURSTS {
         for number in 0..BURST as usize {
@@ -157,25 +168,12 @@ fn solicitation(number: u16, tagged: bool) -> Vec<u8> {
 /// What is of a flow, but the kernel's, goes up in order, and neighbour discovery, however many misses there are.
 fn flood_beside(rings: *mut ffi::fwe_rings) {
     let exits = Exits::new();
-    let mut between = Between::with(
-        rings,
-        BURST,
-        ffi::FWE_AHEAD_ALWAYS,
-        Some(ffi::fwe_exits_exception),
-        exits.exits.cast(),
-    );
     let flow = Flow {
         own: false,
         ..Flow::default()
     };
-    let record = flow.record(1, false, flow.state(NOW, HZ));
-    *between.control = control(1, NOW.wrapping_add(500));
-    between.insert_all(&[(record, flow.nexthop(7))]);
-    let miss = Frame {
-        sport: flow.sport ^ 0x40,
-        ..flow.frame()
-    };
-    let miss = miss.bytes();
+    let between = worker(rings, &exits, &flow);
+    let miss = miss(&flow);
     let mut up = Vec::new();
     for burst in 0..BURSTS {
         for number in 0..BURST as usize {

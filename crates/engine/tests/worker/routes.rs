@@ -13,6 +13,7 @@ use freeway_abi::{
 use freeway_engine::ffi;
 use freeway_lookup::{Memory, Pages};
 use freeway_prefix::{Family, Prefix4, Table};
+use freeway_testkit::Ends;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::pthread::{pthread_kill, pthread_self};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
@@ -152,15 +153,6 @@ extern "C" fn use_anew(_signal: c_int) {
     tables.lead(next);
     tables.write(now, &hop(PORTS[1], 0x55));
     TURNS.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Says so when it is dropped, however that comes.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// What leaves does so by a next hop that the leaf led to.

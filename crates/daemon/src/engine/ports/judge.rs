@@ -50,7 +50,9 @@ impl Engine {
         }
         // no flow or next hop may name a slot that leads elsewhere
         self.execute(std::mem::take(&mut ops))?;
-        self.end_exits(&gone);
+        if !gone.is_empty() {
+            self.set_exits(&gone);
+        }
         for ifindex in gone {
             let Some(mut port) = self.ports.by_index.remove(&ifindex) else {
                 continue;

@@ -89,7 +89,6 @@ impl Engine {
             let here = port.here;
             here.families & FW_ROUTES_IPV4 != 0 && u32::from(here.rp_filter) == FW_RP_OFF
         });
-        let in_tc = wanted.values().any(|port| port.hook == RouteHook::Tc);
         if !self.are_placed(&wanted) {
             // what is looked at meanwhile is neither the old nor the new
             self.routes.invalidate();
@@ -104,12 +103,7 @@ impl Engine {
         self.routes.placed = wanted;
         self.routes.held = false;
         self.tell_engine_tables();
-        let [exits4, exits6] = [Family::Ipv4, Family::Ipv6].map(|family| self.exits(family, in_tc));
-        if let Some(table) = &mut self.routes.table {
-            table.v4.set_ports(&exits4);
-            table.v6.set_ports(&exits6);
-        }
-        self.follow_routes();
+        self.set_exits(&BTreeSet::new());
         Ok(())
     }
 
@@ -189,9 +183,10 @@ impl Engine {
             && self.ports.by_index.iter().all(is_wanted)
     }
 
-    /// Nothing leaves by prefixes any more at ports that go, nor at VLANs above them: their slots are others' next.
-    pub(in crate::engine) fn end_exits(&mut self, gone: &BTreeSet<u32>) {
-        if gone.is_empty() || self.routes.table.is_none() {
+    /// Packets leave by prefixes where ports are fit for it, but for those that go, and VLANs above them: their slots are
+    /// others' next.
+    pub(in crate::engine) fn set_exits(&mut self, gone: &BTreeSet<u32>) {
+        if self.routes.table.is_none() {
             return;
         }
         let mut placed = self.routes.placed.values();
@@ -432,7 +427,7 @@ impl Engine {
         Ok(())
     }
 
-    /// True of an event after which ports are to be judged anew, beside those of links and rules of the firewall.
+    /// True of an event after which ports are to be judged anew, beside those of rules of the firewall.
     pub(in crate::engine) fn may_change_routed(&self, event: &Event) -> bool {
         match event {
             Event::RuleChanged(_) => true,
@@ -443,7 +438,7 @@ impl Engine {
                 let bare = !self.has_ipv4_address(*ifindex);
                 bare != self.routes.bare.contains(ifindex)
             }
-            _ => false,
+            _ => self.routes.concerns(event),
         }
     }
 }
