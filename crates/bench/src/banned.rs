@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use freeway_console::Stop;
-use freeway_lab::Netns;
+use freeway_lab::{LabError, Netns};
 use freeway_rig::RouterDaemon;
 
 /// The first of them; the whole set is in [`PREFIX`].
@@ -18,6 +18,8 @@ pub const PREFIX: &str = "10.0.0.0/8";
 pub const PREROUTING: (&str, &str) = ("inet", "type filter hook prerouting priority raw");
 /// The name of the set's table.
 const TABLE: &str = "bans";
+/// The name of a set of ipset.
+const IPSET: &str = "banned";
 /// Elements of one command of nft.
 const PIECE: u32 = 5_000;
 /// A million elements take the daemon a moment.
@@ -45,6 +47,28 @@ pub fn ban(router: &Netns, (family, hook): (&str, &str), entries: u32) -> Result
         }
         nft(&(text + "}\n"))?;
     }
+    Ok(())
+}
+
+/// A rule of iptables in FORWARD drops by a set of ipset from now on, which is empty; or why it cannot be.
+pub fn ban_by_ipset(router: &Netns, iptables: &str) -> Result<(), LabError> {
+    router.tool(&format!("ipset create -exist {IPSET} hash:ip"))?;
+    let rule = format!("-A FORWARD -m set --match-set {IPSET} src -j DROP");
+    router.tool(&format!("{iptables} {rule}")).map(drop)
+}
+
+/// The first so many of them are in that set, instead of what was there.
+pub fn fill_ipset(router: &Netns, entries: u32) -> Result<(), Stop> {
+    let mut text = format!(
+        "create next hash:ip hashsize {} maxelem {}\n",
+        entries.max(1 << 10),
+        entries.max(1 << 16)
+    );
+    for at in 0..entries {
+        let _ = writeln!(text, "add next {}", Ipv4Addr::from(FIRST + at));
+    }
+    let _ = writeln!(text, "swap next {IPSET}\ndestroy next");
+    router.tool_with_input("ipset restore", &text)?;
     Ok(())
 }
 

@@ -79,9 +79,9 @@ pub enum Command {
     /// Measure what dropping a flood costs: iptables, nftables, Freeway and a bare XDP drop
     ///
     /// SYNs from banned sources, one after the other: nanoseconds of the router's CPU (threaded NAPI) for each frame,
-    /// by the number of addresses in the set. One rule of iptables in FORWARD for a prefix with all of
-    /// them, a set of nftables in prerouting and at the ingress of the port, the same with Freeway, and a program that drops
-    /// everything, by turns.
+    /// by the number of addresses in the set. iptables in FORWARD, by a set of ipset and by one rule for a prefix with
+    /// all of them, a set of nftables in prerouting and at the ingress of the port, the same with Freeway, and a program
+    /// that drops everything, by turns.
     Drop(DropArgs),
     /// Measure what TCP in frames of a wire costs the router
     ///

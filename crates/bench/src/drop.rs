@@ -2,8 +2,8 @@
 //! `freeway bench drop`: what a frame of a flood costs the router that drops it.
 //!
 //! The router's ports are polled by threads, as in `bench multicast`: their time is all that it takes to receive and to drop,
-//! net of the source, which by default has the same CPU, so that frames are where a card would have put them: in its caches. iptables,
-//! nftables in prerouting and at ingress, Freeway, and a bare XDP drop take turns in places of one kind.
+//! net of the source, which by default has the same CPU, so that frames are where a card would have put them: in its caches. iptables
+//! with a set and with one rule, nftables in prerouting and at ingress, Freeway, and a bare XDP drop take turns in places of one kind.
 
 mod site;
 
@@ -50,8 +50,10 @@ pub struct Set {
     pub entries: u32,
     /// Of these so many sent, one after the other.
     pub sources: u32,
-    /// One rule of iptables for a prefix with all of them, in FORWARD; none where there is no iptables.
+    /// A rule of iptables with a set of ipset, in FORWARD; none where there is no iptables or no ipset.
     pub iptables_ns: Option<f64>,
+    /// One rule of iptables for a prefix with all of them, in FORWARD; none where there is no iptables.
+    pub iptables_rule_ns: Option<f64>,
     /// nftables in prerouting, priority raw.
     pub nft_ns: f64,
     /// nftables at the ingress of the port; none where the kernel has none.
@@ -62,6 +64,8 @@ pub struct Set {
     pub xdp_drop_ns: f64,
     /// iptables_ns / freeway_ns within a run; the median.
     pub over_iptables: Option<f64>,
+    /// iptables_rule_ns / freeway_ns likewise.
+    pub over_iptables_rule: Option<f64>,
     /// nft_ns / freeway_ns likewise.
     pub over_nft: f64,
     /// xdp_drop_ns / freeway_ns likewise: the share of the bare drop's rate.
@@ -77,6 +81,8 @@ pub struct Set {
 pub struct Samples {
     /// As in [`Set`].
     pub iptables_ns: Vec<f64>,
+    /// Likewise.
+    pub iptables_rule_ns: Vec<f64>,
     /// Likewise.
     pub nft_ns: Vec<f64>,
     /// Likewise.
@@ -196,20 +202,24 @@ fn measure(
         needed(Dropper::Freeway)?,
         needed(Dropper::XdpDrop)?,
     );
+    let over = |dropper: Dropper| of(dropper).map(|theirs| ratio(theirs, freeway));
     Ok(Set {
         entries,
         sources: entries.min(args.sources),
         iptables_ns: of(Dropper::Iptables).map(middle),
+        iptables_rule_ns: of(Dropper::IptablesRule).map(middle),
         nft_ns: middle(nft),
         nft_ingress_ns: of(Dropper::NftIngress).map(middle),
         freeway_ns: middle(freeway),
         xdp_drop_ns: middle(bare),
-        over_iptables: of(Dropper::Iptables).map(|iptables| ratio(iptables, freeway)),
+        over_iptables: over(Dropper::Iptables),
+        over_iptables_rule: over(Dropper::IptablesRule),
         over_nft: ratio(nft, freeway),
         of_xdp_drop: ratio(bare, freeway),
         scrubbed_share,
         samples: Samples {
             iptables_ns: of(Dropper::Iptables).cloned().unwrap_or_default(),
+            iptables_rule_ns: of(Dropper::IptablesRule).cloned().unwrap_or_default(),
             nft_ns: nft.clone(),
             freeway_ns: freeway.clone(),
             xdp_drop_ns: bare.clone(),
@@ -231,7 +241,8 @@ fn table(drops: &Drops, terminal: Terminal) -> String {
     let heads = [
         "addresses",
         "sources",
-        "iptables",
+        "iptables, ipset",
+        "one rule",
         "nft",
         "nft ingress",
         "Freeway",
@@ -244,22 +255,25 @@ fn table(drops: &Drops, terminal: Terminal) -> String {
             count(row.entries.into()),
             count(row.sources.into()),
             some(row.iptables_ns),
+            some(row.iptables_rule_ns),
             some(Some(row.nft_ns)),
             some(row.nft_ingress_ns),
             some(Some(row.freeway_ns)),
             some(Some(row.xdp_drop_ns)),
         ]);
     }
-    page.table(2, &[0, 1, 2, 3, 4, 5, 6], &rows);
+    page.table(2, &[0, 1, 2, 3, 4, 5, 6, 7], &rows);
     page.gap();
     for row in &drops.sets {
-        let iptables = row
-            .over_iptables
-            .map_or_else(String::new, |over| format!("{over:.1} times iptables and "));
+        let times = |over: Option<f64>, whose: &str| {
+            over.map_or_else(String::new, |over| format!("{over:.1} times {whose}, "))
+        };
+        let iptables = times(row.over_iptables, "iptables' with ipset")
+            + &times(row.over_iptables_rule, "iptables' with one rule");
         page.words(
             "",
             &format!(
-                "{} addresses: Freeway drops at {iptables}{:.1} times nft's rate, and {:.2} of the bare drop's.",
+                "{} addresses: Freeway drops at {iptables}{:.1} times nft's rate, and at {:.2} of the bare drop's.",
                 count(row.entries.into()),
                 row.over_nft,
                 row.of_xdp_drop

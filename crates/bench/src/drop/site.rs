@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use freeway_console::Stop;
 use freeway_lab::{
-    FlowSpec, Generator, Lab, Load, NapiThreads, Options, Proto, Reference, ReferenceGuard,
-    Topology, Until,
+    FlowSpec, Generator, Lab, LabError, Load, NapiThreads, Netns, Options, Proto, Reference,
+    ReferenceGuard, Topology, Until,
 };
 use freeway_rig::{Counters, Machine, RouterDaemon, pin};
 
-use crate::banned::{FIRST, PREFIX, PREROUTING, ban, taken_over};
+use crate::banned::{FIRST, PREFIX, PREROUTING, ban, ban_by_ipset, fill_ipset, taken_over};
 use crate::cli::DropArgs;
 
 /// Before each turn, until caches hold what it needs.
@@ -24,8 +24,10 @@ const SYN: u8 = 0x02;
 /// Who drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropper {
-    /// One rule of iptables, for a prefix that has all sources, in FORWARD.
+    /// A rule of iptables with a set of ipset, in FORWARD.
     Iptables,
+    /// One rule of iptables, for a prefix that has all sources, in FORWARD.
+    IptablesRule,
     /// A rule of nftables with a set, in prerouting at priority raw.
     Nft,
     /// The same at the ingress of the port.
@@ -37,8 +39,9 @@ pub enum Dropper {
 }
 
 impl Dropper {
-    pub const ALL: [Dropper; 5] = [
+    pub const ALL: [Dropper; 6] = [
         Dropper::Iptables,
+        Dropper::IptablesRule,
         Dropper::Nft,
         Dropper::NftIngress,
         Dropper::Freeway,
@@ -47,7 +50,8 @@ impl Dropper {
 
     pub fn name(self) -> &'static str {
         match self {
-            Dropper::Iptables => "iptables",
+            Dropper::Iptables => "iptables, ipset",
+            Dropper::IptablesRule => "iptables, one rule",
             Dropper::Nft => "nft, prerouting",
             Dropper::NftIngress => "nft, ingress",
             Dropper::Freeway => "Freeway",
@@ -55,10 +59,10 @@ impl Dropper {
         }
     }
 
-    /// Where its rule is, with a set.
+    /// Where its rule is, with a set of nftables.
     fn chain(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Dropper::Iptables | Dropper::XdpDrop => None,
+            Dropper::Iptables | Dropper::IptablesRule | Dropper::XdpDrop => None,
             Dropper::Nft | Dropper::Freeway => Some(PREROUTING),
             Dropper::NftIngress => {
                 Some(("netdev", "type filter hook ingress device lan0 priority 0"))
@@ -93,9 +97,12 @@ impl<'a> Site<'a> {
     pub fn build(dropper: Dropper, args: &'a DropArgs) -> Result<Result<Self, String>, Stop> {
         let lab = Lab::build(Topology::parse("routed")?, Options::default())?;
         let threads = lab.poll_by_threads(args.cpu, args.host_cpu)?;
-        if dropper == Dropper::Iptables
-            && let Err(why) = iptables(&lab)
-        {
+        let ruled = match dropper {
+            Dropper::Iptables => by_iptables(|tool| ban_by_ipset(lab.router(), tool)),
+            Dropper::IptablesRule => by_iptables(|tool| one_rule(lab.router(), tool)),
+            _ => Ok(()),
+        };
+        if let Err(why) = ruled {
             return Ok(Err(why));
         }
         let daemon = match dropper {
@@ -127,6 +134,9 @@ impl<'a> Site<'a> {
     pub fn fill(&self, entries: u32) -> Result<(), Stop> {
         if let Some(chain) = self.dropper.chain() {
             ban(self.lab.router(), chain, entries)?;
+        }
+        if self.dropper == Dropper::Iptables {
+            fill_ipset(self.lab.router(), entries)?;
         }
         match &self.daemon {
             Some(daemon) => taken_over(daemon, entries),
@@ -199,15 +209,15 @@ impl<'a> Site<'a> {
     }
 }
 
-/// One rule for all sources, by whichever iptables there is.
-fn iptables(lab: &Lab) -> Result<(), String> {
+/// By whichever iptables there is.
+fn by_iptables(rule: impl Fn(&str) -> Result<(), LabError>) -> Result<(), String> {
+    rule("iptables-legacy")
+        .or_else(|_| rule("iptables"))
+        .map_err(|error| error.to_string())
+}
+
+/// One rule for all sources.
+fn one_rule(router: &Netns, iptables: &str) -> Result<(), LabError> {
     let rule = format!("-A FORWARD -s {PREFIX} -j DROP");
-    let mut why = String::new();
-    for tool in ["iptables-legacy", "iptables"] {
-        match lab.router().tool(&format!("{tool} {rule}")) {
-            Ok(_) => return Ok(()),
-            Err(error) => why = error.to_string(),
-        }
-    }
-    Err(why)
+    router.tool(&format!("{iptables} {rule}")).map(drop)
 }

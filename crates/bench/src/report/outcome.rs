@@ -325,6 +325,8 @@ impl Outcome {
                     let case = drop_case(set);
                     let of = &set.samples;
                     ratios.more(&case, OVER_IPTABLES, &of.iptables_ns, &of.freeway_ns);
+                    let rule = "iptables with one rule / Freeway";
+                    ratios.more(&case, rule, &of.iptables_rule_ns, &of.freeway_ns);
                     ratios.more(&case, "nftables / Freeway", &of.nft_ns, &of.freeway_ns);
                     ratios.less(&case, OVER_DROP, &of.freeway_ns, &of.xdp_drop_ns);
                 }

@@ -173,6 +173,7 @@ fn of_drops(drops: &Drops) -> Table {
         vec![
             drop_case(set),
             ns(set.iptables_ns),
+            ns(set.iptables_rule_ns),
             ns(Some(set.nft_ns)),
             ns(set.nft_ingress_ns),
             ns(Some(set.freeway_ns)),
@@ -182,7 +183,8 @@ fn of_drops(drops: &Drops) -> Table {
     Table {
         heads: &[
             "ns for a frame",
-            "iptables",
+            "iptables, ipset",
+            "iptables, one rule",
             "nftables",
             "nftables at ingress",
             "Freeway",
@@ -191,7 +193,7 @@ fn of_drops(drops: &Drops) -> Table {
         rows: rows.collect(),
         words: format!(
             "SYNs of {} bytes from addresses in a set by which a rule drops: what a frame costs the router, receiving included. \
-             iptables has one rule for all of them, in FORWARD; nftables has the set in prerouting, where Freeway takes the rule over.",
+             iptables has them in a set of ipset, or one rule for all of them, in FORWARD; nftables has the set in prerouting, where Freeway takes the rule over.",
             drops.frame_bytes
         ),
     }
