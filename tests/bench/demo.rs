@@ -450,6 +450,38 @@ fn a_flood_of_banned_addresses_meets_the_scrubber() {
     assert_eq!(kind["new_flows_fast_after"], kind["new_flows"], "{kind}");
 }
 
+#[test]
+fn the_drop_bench_fills_its_fields() {
+    let Some(_machine) = machine() else {
+        return;
+    };
+    let (bench, _) = measure(&[
+        "bench",
+        "drop",
+        "--entries",
+        "1000",
+        "--runs",
+        "1",
+        "--seconds",
+        "0.5",
+    ]);
+    let set = &bench["sets"][0];
+    assert_eq!([&set["entries"], &set["sources"]], [&json!(1000); 2]);
+    let figure = |name: &str| set[name].as_f64();
+    for name in ["nft_ns", "freeway_ns", "xdp_drop_ns"] {
+        assert!(figure(name).unwrap() > 0.0, "{name}: {bench}");
+    }
+    for (by_set, words) in [("iptables_ns", "ipset"), ("iptables_rule_ns", "one rule")] {
+        let remarks = bench["remarks"].to_string();
+        assert!(
+            figure(by_set).is_some_and(|ns| ns > 0.0) || remarks.contains(words),
+            "{by_set}: {bench}"
+        );
+    }
+    assert!(figure("scrubbed_share").unwrap() > 0.5, "{bench}");
+    assert_eq!(set["samples"]["freeway_ns"].as_array().unwrap().len(), 1);
+}
+
 /// One run.
 fn flood(kind: &str, seconds: &str) -> Value {
     let (bench, _) = measure(&[
