@@ -3,129 +3,33 @@
 
 use std::fs;
 use std::net::UdpSocket;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, MAC_WAN, mac_text};
+use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, mac_text};
 use freeway_lab::{Lab, Netns, Options};
 use freeway_testkit::*;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+
+use super::uplink::Uplink;
 
 /// The port of a server that the firewall may forbid.
 pub const GUARDED: u16 = 7100;
 /// Where banned ones try.
 const ECHO: &str = "198.51.100.2:7200";
 const BANNED: &str = "192.0.2.3";
+const OUTSIDE: &str = "198.51.100.1";
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A program of a namespace; it ends with this value.
-struct Helper(Child);
-
-impl Helper {
-    fn start(netns: &Netns, line: &str) -> Self {
-        let mut words = line.split_whitespace();
-        let mut command = Command::new(words.next().unwrap());
-        command.args(words).stdin(Stdio::null());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        Self(netns.spawn(&mut command).unwrap())
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.0.id().cast_signed()), signal).unwrap();
-    }
-
-    fn end(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-/// The provider's server, the router's client, and what that was told.
-struct Lease {
-    server: Helper,
-    client: Helper,
-    folder: PathBuf,
-}
-
-/// What a client of DHCP does with a lease: as those of distributions, it says again what holds already.
-const SCRIPT: &str = r#"#!/bin/sh
-[ -n "$ip" ] || { [ "$1" = deconfig ] && ip -4 address flush dev "$interface"; exit 0; }
-ip address replace "$ip/$mask" dev "$interface" valid_lft "$lease" preferred_lft "$lease"
-ip route replace default via 198.51.100.2 dev "$interface"
-echo "$1 $ip" >> "FOLDER/told"
-"#;
-
-fn serve(lab: &Lab, folder: &Path, address: &str) -> Helper {
-    let line = format!(
-        "dnsmasq --keep-in-foreground --conf-file=/dev/null --port=0 --user=root --pid-file= --interface=eth0 \
-         --bind-interfaces --no-ping --dhcp-authoritative --dhcp-range=198.51.100.0,static,255.255.255.0,2m \
-         --dhcp-host={},{address} --dhcp-leasefile={}/leases",
-        mac_text(MAC_WAN),
-        folder.display()
-    );
-    Helper::start(lab.server(), &line)
-}
-
-impl Lease {
-    /// None where the programs are not there.
-    fn begin(lab: &Lab, folder: &Path) -> Option<Self> {
-        let there = |program: &str, word: &str| {
-            let output = Command::new(program).arg(word).output();
-            output.is_ok_and(|output| output.status.success())
-        };
-        if !there("dnsmasq", "--version") || !there("busybox", "--list") {
-            eprintln!("skipped: dnsmasq and busybox are needed for leases by DHCP");
-            return None;
-        }
-        let script = folder.join("script");
-        fs::write(&script, SCRIPT.replace("FOLDER", folder.to_str().unwrap())).unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-        let line = format!(
-            "busybox udhcpc -f -i wan0 -s {} -t 20 -T 1 -A 1",
-            script.display()
-        );
-        let server = serve(lab, folder, "198.51.100.1");
-        let lease = Self {
-            server,
-            client: Helper::start(lab.router(), &line),
-            folder: folder.to_path_buf(),
-        };
-        lease.wait("bound", 0);
-        Some(lease)
-    }
-
-    fn told(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.folder.join("told")).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    /// Waits for a word after so many others.
-    #[track_caller]
-    fn wait(&self, word: &str, before: usize) -> String {
-        until(&format!("DHCP: {word}"), PATIENCE, || {
-            let told = self.told();
-            let mut after = told.into_iter().skip(before);
-            after.find(|line| line.starts_with(word))
-        })
-    }
-}
 
 /// As fail2ban's action `nftables` has it, ahead of connection tracking.
 const BANS: &str = "table inet f2b-table {\n\tset addr-set-test { type ipv4_addr; }\n\
     \tchain f2b-chain {\n\t\ttype filter hook prerouting priority -300; policy accept;\n\
     \t\tip saddr @addr-set-test drop\n\t}\n}\n";
+
+/// The lab's own is for a port without a session.
+const MASQUERADE: &str = "table inet dialled {\n\tchain postrouting {\n\
+    \t\ttype nat hook postrouting priority srcnat;\n\t\toifname \"ppp0\" masquerade\n\t}\n}\n";
 
 /// The firewall, loaded again as a whole; `forbidden`: a port of servers that nobody may use, whoever does already.
 fn rules(forbidden: Option<u16>) -> String {
@@ -135,7 +39,7 @@ fn rules(forbidden: Option<u16>) -> String {
         "table inet filter\nflush table inet filter\ntable inet filter {{\n\tchain forward {{\n\
          \t\ttype filter hook forward priority filter; policy drop;\n{forbidden}\
          \t\tct state established,related accept\n\t\tct state invalid drop\n\
-         \t\tiifname \"br0\" oifname \"wan0\" ct state new accept\n\t}}\n}}\n"
+         \t\tiifname \"br0\" oifname {{ \"wan0\", \"ppp0\" }} ct state new accept\n\t}}\n}}\n"
     )
 }
 
@@ -171,7 +75,7 @@ impl Drop for Echo {
 pub struct Home {
     pub lab: Lab,
     file: tempfile::NamedTempFile,
-    lease: Option<Lease>,
+    uplink: Uplink,
     /// The router's address outside.
     outside: &'static str,
     /// The station is at the first port.
@@ -219,17 +123,19 @@ impl Home {
             let key = format!("net/netfilter/nf_conntrack_tcp_timeout_{state}");
             router.sysctl(&key, "2").unwrap();
         }
-        router.tool_with_input("nft -f -", BANS).unwrap();
+        for rules in [BANS, MASQUERADE] {
+            router.tool_with_input("nft -f -", rules).unwrap();
+        }
         let folder = tempfile::tempdir().unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
-        let lease = Lease::begin(&lab, folder.path());
+        let uplink = Uplink::begin(&lab, folder.path(), OUTSIDE);
         let phone = udp(client, address("192.0.2.3:41000"));
         let patience = Some(Duration::from_millis(50));
         phone.set_read_timeout(patience).unwrap();
         let home = Self {
             file,
-            lease,
-            outside: "198.51.100.1",
+            uplink,
+            outside: OUTSIDE,
             near: true,
             phone,
             asked: 0,
@@ -238,6 +144,7 @@ impl Home {
             lab,
         };
         home.write("");
+        home.load_rules(None);
         home
     }
 
@@ -257,45 +164,23 @@ impl Home {
 
     /// The lease is asked for again; nothing about it changes.
     pub fn renew(&mut self) {
-        match &self.lease {
-            Some(lease) => {
-                let before = lease.told().len();
-                lease.client.signal(Signal::SIGUSR1);
-                lease.wait("renew", before);
-            }
-            // what its client would do
-            None => {
-                let line = format!(
-                    "ip address replace {}/24 dev wan0 valid_lft 120 preferred_lft 120",
-                    self.outside
-                );
-                self.lab.router().tool(&line).unwrap();
-            }
-        }
+        self.uplink.renew(&self.lab, self.outside);
+    }
+
+    /// It is connected by sessions.
+    pub fn dials(&self) -> bool {
+        self.uplink.dials()
+    }
+
+    /// The session ends, and there is another one.
+    pub fn redial(&mut self) {
+        self.uplink.redial(&self.lab, self.outside);
     }
 
     /// The provider gives another address: what went by the old one has ended.
     pub fn move_house(&mut self) {
         self.outside = "198.51.100.7";
-        match &mut self.lease {
-            Some(lease) => {
-                let before = lease.told().len();
-                // the name is free for the next one
-                lease.server.end();
-                lease.server = serve(&self.lab, &lease.folder, self.outside);
-                lease.client.signal(Signal::SIGUSR1);
-                lease.wait("bound 198.51.100.7", before);
-            }
-            None => {
-                let lines = format!(
-                    "address flush dev wan0\naddress add {}/24 dev wan0\n\
-                     route replace default via 198.51.100.2 dev wan0\n",
-                    self.outside
-                );
-                let router = self.lab.router();
-                router.tool_with_input("ip -batch -", &lines).unwrap();
-            }
-        }
+        self.uplink.renumber(&self.lab, self.outside);
     }
 
     /// The station goes to the other access point.
