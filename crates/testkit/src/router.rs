@@ -27,8 +27,9 @@ const START: Duration = Duration::from_secs(120);
 /// How long a daemon may take to end.
 const END: Duration = Duration::from_secs(10);
 
-/// How often one is asked again that did not answer.
+/// How often one is asked again that did not answer, or whose successor was late: nothing is changed by that.
 const LATE_ANSWERS: usize = 3;
+const LATE: [&str; 2] = ["has not answered for", "has not taken over within"];
 
 /// A Freeway daemon in a lab's router; dropping it ends it.
 #[derive(Debug)]
@@ -156,10 +157,11 @@ impl Router {
         let arguments = &[arguments, &["--json"]].concat()[..];
         let mut output = self.run(arguments);
         for _ in 0..LATE_ANSWERS {
-            if !String::from_utf8_lossy(&output.stderr).contains("has not answered for") {
+            let said = String::from_utf8_lossy(&output.stderr);
+            if !LATE.iter().any(|late| said.contains(late)) {
                 break;
             }
-            println!("{arguments:?}: the daemon is late");
+            println!("{arguments:?}: {}", said.trim_end());
             output = self.run(arguments);
         }
         let text = String::from_utf8_lossy(&output.stderr);
