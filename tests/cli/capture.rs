@@ -8,6 +8,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use freeway_lab::Lab;
@@ -117,6 +118,7 @@ struct Frame {
     port: String,
     out: bool,
     packet: u64,
+    comment: String,
     octets: Vec<u8>,
 }
 
@@ -158,6 +160,7 @@ fn frames(path: &Path) -> Vec<Frame> {
                     port: names[word(at + 8)].clone(),
                     out: option(options, 2)[0] & 3 == 2,
                     packet: u64::from_ne_bytes(option(options, 5).try_into().unwrap()),
+                    comment: String::from_utf8(option(options, 1)).unwrap(),
                     octets: bytes[begin..begin + taken].to_vec(),
                 });
             }
@@ -236,6 +239,12 @@ fn packets_are_there_as_they_came_in_and_as_they_left() {
         }
         // TTL goes down by one
         assert_eq!(came.octets[22], left.octets[22] + 1);
+        // what the flow is called elsewhere
+        let flow = match came.port.as_str() {
+            "lan0" => "fast: udp 192.0.2.2:40000 > 198.51.100.2:5000",
+            _ => "fast: udp 198.51.100.2:5000 > 198.51.100.1:40000",
+        };
+        assert_eq!([&came.comment, &left.comment], [flow; 2]);
     }
     let mode = std::fs::metadata(case.path("all"))
         .unwrap()
@@ -248,6 +257,159 @@ fn packets_are_there_as_they_came_in_and_as_they_left() {
     let words = String::from_utf8(tcpdump.stdout).unwrap();
     assert_eq!(words.matches("udp sum ok").count(), frames.len(), "{words}");
     assert!(!words.contains("bad"), "{words}");
+    case.router.stop();
+}
+
+/// Numbered datagrams, at half of the rate that a capture takes: over it packets are counted, and not in the file.
+const KNOWN: u64 = 10_000;
+const AT_ONCE: u64 = 25;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A line of output of Wireshark's tools, which read what they did not write.
+fn wireshark(line: &str, file: &Path) -> String {
+    let mut words = line.split_whitespace();
+    let mut tool = Command::new(words.next().unwrap());
+    let output = tool.args(words).arg(file).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+impl Case {
+    /// Packets that the flow has forwarded, in XDP.
+    fn forwarded(&self) -> u64 {
+        let flows = self.router.flows("proto udp dport 5000");
+        assert_eq!(flows.len(), 1, "{flows:?}");
+        let [state, path] = [&flows[0]["state"], &flows[0]["path"]];
+        assert_eq!([state, path], [&Value::from("active"), &"xdp".into()]);
+        flows[0]["packets"].as_u64().unwrap()
+    }
+
+    /// Captures known packets into a file: how many were fast, and what is said of the file.
+    fn known(&self, name: &str) -> (u64, Value) {
+        let before = self.forwarded();
+        let capture = self.capture(name, &["proto", "udp", "dport", "5000"]);
+        self.server.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut room = [0; 64];
+        for first in (0..KNOWN).step_by(AT_ONCE as usize) {
+            for number in first..first + AT_ONCE {
+                let sent = self.client.send_to(&number.to_be_bytes(), address(SERVER));
+                sent.unwrap();
+            }
+            for number in first..first + AT_ONCE {
+                let (len, _) = self.server.recv_from(&mut room).unwrap();
+                assert_eq!(room[..len], number.to_be_bytes());
+            }
+            if first == KNOWN / 2 {
+                self.forwarded();
+            }
+            thread::sleep(PAUSE);
+        }
+        let fast = self.forwarded() - before;
+        // some blocks of statistics, which follow whatever there was, and nothing else
+        let size = || std::fs::metadata(self.path(name)).unwrap().len();
+        let mut seen = 0;
+        until("no frame is on its way", PATIENCE, || {
+            let last = std::mem::replace(&mut seen, size());
+            thread::sleep(Duration::from_millis(500));
+            (100..500).contains(&(size() - last)).then_some(())
+        });
+        (fast, self.end(capture))
+    }
+}
+
+#[test]
+fn all_of_many_packets_are_there_and_wireshark_reads_them() {
+    let Some(_machine) = machine() else { return };
+    let case = Case::start();
+    let plain = case.programs();
+    // a machine that stands still meanwhile has more of them in a tick than are taken
+    let mut attempts = (1..=3).map(|attempt| {
+        let name = format!("many{attempt}");
+        let (fast, said) = case.known(&name);
+        // what was not fast is the kernel's: it confirms the flow
+        assert!(fast > KNOWN * 9 / 10 && fast <= KNOWN, "{fast}");
+        let counted = said["packets"].as_u64().unwrap() + said["lost"].as_u64().unwrap();
+        assert_eq!(counted, fast, "{said}");
+        (said["lost"] == 0).then_some((fast, case.path(&name)))
+    });
+    let (fast, file) = attempts.find_map(|attempt| attempt).unwrap();
+    case.until_plain(plain);
+    case.forwarded();
+    let frames = frames(&file);
+    assert_eq!(frames.len() as u64, 2 * fast);
+    let numbers = frames.chunks(2).map(|pair| {
+        assert_eq!(pair[0].payload(), pair[1].payload());
+        u64::from_be_bytes(pair[0].payload()[..8].try_into().unwrap())
+    });
+    let numbers: Vec<_> = numbers.collect();
+    assert!(numbers.is_sorted_by(|a, b| a < b) && numbers[numbers.len() - 1] < KNOWN);
+    case.router.stop();
+
+    if Command::new("tshark").arg("--version").output().is_err() {
+        eprintln!("skipped: tshark is not installed");
+        return;
+    }
+    let counted = wireshark("capinfos -c -M -r -T", &file);
+    assert!(
+        counted.trim_end().ends_with(&format!("\t{}", 2 * fast)),
+        "{counted}"
+    );
+    // a checksum that is right is 1; comments, directions and ports are those of the file
+    let shown = wireshark(
+        "tshark -o udp.check_checksum:TRUE -T fields -e udp.checksum.status -e frame.interface_name \
+         -e frame.packet_flags_direction -e frame.comment -r",
+        &file,
+    );
+    let lines: Vec<_> = shown.lines().collect();
+    assert_eq!(lines.len() as u64, 2 * fast);
+    for pair in lines.chunks(2) {
+        let line =
+            |port, way| format!("1\t{port}\t{way}\tfast: udp 192.0.2.2:40000 > 198.51.100.2:5000");
+        assert_eq!(
+            pair,
+            [line("lan0", "0x00000001"), line("wan0", "0x00000002")]
+        );
+    }
+}
+
+#[test]
+fn an_expression_of_libpcaps_chooses_packets() {
+    let Some(_machine) = machine() else { return };
+    let case = Case::start();
+    // as it leaves; the length is that of the whole frame
+    let words = "src host 198.51.100.1 and greater 500";
+    let capture = case.capture("long", &["-s", "64", "--pcap", words]);
+    until("long packets are in the file", PATIENCE, || {
+        case.talk(b"short");
+        case.talk(&[b'l'; 600]);
+        (frames(&case.path("long")).len() >= 6).then_some(())
+    });
+    let said = case.end(capture);
+    let taken = frames(&case.path("long"));
+    assert_eq!(said["packets"], taken.len() / 2);
+    for pair in taken.chunks(2) {
+        assert_eq!([&pair[0].port, &pair[1].port], ["lan0", "wan0"]);
+        assert!(
+            pair.iter()
+                .all(|frame| frame.payload().starts_with(b"llll"))
+        );
+    }
+    let file = case.path("refused");
+    let refused = case.router.run(&[
+        "capture",
+        "-w",
+        file.to_str().unwrap(),
+        "--pcap",
+        "udp prot 1",
+    ]);
+    let line = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(64), "{line}");
+    assert!(
+        line.contains("--pcap: can't parse filter expression"),
+        "{line}"
+    );
+    assert!(!file.exists());
     case.router.stop();
 }
 

@@ -2,12 +2,15 @@
 //! The answer to `capture`: a file of pcapng that grows until its reader leaves. A thread of its own reads what the data
 //! plane tells, so that it takes no time of the engine's.
 
+mod words;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
+use freeway_abi::{FW_R_FAST, Reason};
 use freeway_api::{CaptureQuery, Failure};
 use freeway_datapath::{TapCounts, TapReader};
 use nix::time::{ClockId, clock_gettime};
@@ -75,8 +78,12 @@ fn send(captured: Captured, reader: &mpsc::Sender<Result<Bytes, Failure>>) -> Re
         numbers.insert(*ifindex, number);
         head.extend(Block::interface(name, taken));
     }
+    // the reason by which `freeway stats` counts all that is captured
+    let fast = Reason::get(FW_R_FAST).name;
     let since_boot = realtime_over_monotonic();
     let made = RefCell::new(head);
+    // of each CPU's last packet: what left belongs to the flow of what came in
+    let comments: RefCell<BTreeMap<u32, String>> = RefCell::default();
     let tap = ring.read(|frame, octets| {
         let left = frame.left != 0;
         let ifindex = if left {
@@ -88,6 +95,12 @@ fn send(captured: Captured, reader: &mpsc::Sender<Result<Bytes, Failure>>) -> Re
         let Some(number) = ifindex.and_then(|ifindex| numbers.get(ifindex)) else {
             return;
         };
+        let mut comments = comments.borrow_mut();
+        let comment = comments.entry(frame.cpu).or_default();
+        if !left {
+            let flow = words::flow(octets);
+            *comment = flow.map_or_else(String::new, |flow| format!("{fast}: {flow}"));
+        }
         made.borrow_mut().extend(Block::packet(
             *number,
             since_boot + frame.time_ns,
@@ -95,6 +108,7 @@ fn send(captured: Captured, reader: &mpsc::Sender<Result<Bytes, Failure>>) -> Re
             u64::from(frame.cpu) << 32 | u64::from(frame.number),
             frame.length,
             octets,
+            comment,
         ));
     });
     let tap = tap.map_err(internal)?;

@@ -26,9 +26,7 @@ impl Block {
         block.halves(1, 0);
         // of unknown length
         block.put(&u64::MAX.to_ne_bytes());
-        if !comment.is_empty() {
-            block.option(COMMENT, comment.as_bytes());
-        }
+        block.comment(comment);
         let program = concat!("freeway ", env!("CARGO_PKG_VERSION"));
         block.option(4, program.as_bytes());
         block.end()
@@ -45,7 +43,7 @@ impl Block {
         block.end()
     }
 
-    /// A frame at an interface. `packet`: the same for what is the same packet.
+    /// A frame at an interface. `packet`: the same for what is the same packet. An empty comment is none.
     pub fn packet(
         interface: u32,
         time_ns: u64,
@@ -53,6 +51,7 @@ impl Block {
         packet: u64,
         length: u32,
         octets: &[u8],
+        comment: &str,
     ) -> Vec<u8> {
         let mut block = Self::begin(6);
         block.put(&interface.to_ne_bytes());
@@ -60,6 +59,7 @@ impl Block {
         block.put(&(octets.len() as u32).to_ne_bytes());
         block.put(&length.to_ne_bytes());
         block.put(octets);
+        block.comment(comment);
         block.option(2, &(way as u32).to_ne_bytes());
         block.option(5, &packet.to_ne_bytes());
         block.end()
@@ -93,6 +93,12 @@ impl Block {
         self.put(&(ns as u32).to_ne_bytes());
     }
 
+    fn comment(&mut self, words: &str) {
+        if !words.is_empty() {
+            self.option(COMMENT, words.as_bytes());
+        }
+    }
+
     fn option(&mut self, code: u16, value: &[u8]) {
         let value = &value[..value.len().min(usize::from(u16::MAX))];
         self.halves(code, value.len() as u16);
@@ -124,7 +130,8 @@ mod tests {
             Block::section(""),
             Block::section("br0: a bridge"),
             Block::interface("lan0", 256),
-            Block::packet(1, 2, Way::Out, 3, 100, b"12345"),
+            Block::packet(1, 2, Way::Out, 3, 100, b"12345", "a flow"),
+            Block::packet(1, 2, Way::In, 3, 100, b"12345", ""),
             Block::statistics(1, 2, 3),
         ] {
             assert_eq!(block.len() % 4, 0);

@@ -522,6 +522,9 @@ pub struct CaptureArgs {
     /// Only what comes in at this port; repeat for more [default: all that take part]
     #[arg(short, long = "interface", value_name = "IFACE")]
     pub interfaces: Vec<String>,
+    /// Only packets that this expression of libpcap's takes, as they came in or as they left; tcpdump compiles it
+    #[arg(long, value_name = "EXPRESSION")]
+    pub pcap: Option<String>,
     /// End after so many packets
     #[arg(short = 'c', long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
@@ -543,6 +546,7 @@ Filter, all of which must hold, before or after translation:
   port NAME                network port it comes in or goes out at
 
 Example: freeway capture proto tcp dport 443 -w /tmp/https.pcapng
+         freeway capture proto tcp --pcap 'tcp[13] & 7 != 0' -w /tmp/ends.pcapng
          ssh router freeway capture -w - | wireshark -k -i -";
 
 /// Arguments of `support`.

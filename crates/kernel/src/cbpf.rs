@@ -25,6 +25,8 @@ pub struct Ancillary {
     pub packet_type: u32,
     /// The frame's data starts with the network header (SOCK_DGRAM sockets).
     pub cooked: bool,
+    /// Bytes of the frame that are not there, because it was cut.
+    pub cut: u32,
 }
 
 const NET_OFFSET: u32 = -0x10_0000_i32 as u32;
@@ -89,7 +91,7 @@ impl Machine<'_> {
                         None => return REJECT,
                     },
                     (0x60, _) => *self.memory.get(k as usize)?,
-                    (0x80, _) => data.len() as u32,
+                    (0x80, _) => (data.len() as u32).saturating_add(self.ancillary.cut),
                     // BPF_MSH: the length of an IPv4 header.
                     (0xa0, 1) => match self.load(data, k, 0x10) {
                         Some(byte) => (byte & 0x0f) << 2,

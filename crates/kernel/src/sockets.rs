@@ -61,6 +61,7 @@ impl PacketSocket {
             ifindex,
             packet_type,
             cooked: self.cooked,
+            cut: 0,
         };
         cbpf::run(filter, frame, ancillary).is_none_or(|accepted| accepted != 0)
     }
