@@ -1144,13 +1144,20 @@ struct fw_tap_filter {
 	__u8 any_ports; /* frames need not have any */
 };
 
+/* Of a packet's frames. */
+enum fw_tap_way {
+	FW_TAP_CAME = 0,
+	FW_TAP_LEFT = 1,
+	FW_TAP_HANDED = 2, /* as it came in; it is the engine's */
+};
+
 /* One of its records; as much of the frame follows as was taken. */
 struct fw_tap_frame {
 	__u64 time_ns; /* CLOCK_MONOTONIC */
 	__u32 number;  /* the same of what came in and what left, on a CPU */
 	__u32 cpu;
 	__u32 port; /* ifindex, or of what left the slot in the device map */
-	__u32 left; /* what left, not what came in */
+	__u32 way;  /* enum fw_tap_way */
 	__u32 length;
 	__u32 taken;
 };

@@ -40,6 +40,9 @@ static __noinline enum fw_reason fw_sample(struct xdp_md *ctx)
 #ifndef FW_SENT
 #define FW_SENT(nh)
 #endif
+#ifndef FW_HANDED
+#define FW_HANDED()
+#endif
 
 static __always_inline int fw_send(const struct fw_nexthop *nh)
 {
@@ -67,8 +70,10 @@ static __always_inline int fw_hand(struct xdp_md *ctx, __u32 port)
 	if (port != fw_port(ctx))
 		return XDP_PASS;
 	first = bpf_map_lookup_elem(&fw_socket_at, &port);
-	return first ? bpf_redirect_map(&fw_sockets, *first + ctx->rx_queue_index, XDP_PASS)
-		     : XDP_PASS;
+	if (!first)
+		return XDP_PASS;
+	FW_HANDED();
+	return bpf_redirect_map(&fw_sockets, *first + ctx->rx_queue_index, XDP_PASS);
 }
 
 /*

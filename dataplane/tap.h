@@ -5,7 +5,9 @@
 
 #include "abi.h"
 
+/* Instead of a slot. */
 #define FW_TAP_NOWHERE (~0u)
+#define FW_TAP_ENGINE  (FW_TAP_NOWHERE - 1)
 
 struct fw_tap_scratch {
 	struct fw_tap_frame head;
@@ -56,11 +58,12 @@ __noinline int fw_tap_sent(__u32 slot)
 	return 0;
 }
 #define FW_SENT(nh) fw_tap_sent((nh)->devmap_slot)
+#define FW_HANDED() fw_tap_sent(FW_TAP_ENGINE)
 
 /* Takes of the frame what it has, and is wanted. */
-static __always_inline struct fw_tap_scratch *fw_tap_take(struct xdp_md *ctx, __u32 left)
+static __always_inline struct fw_tap_scratch *fw_tap_take(struct xdp_md *ctx, __u32 way)
 {
-	struct fw_tap_scratch *to = bpf_map_lookup_elem(&fw_tap_scratches, &left);
+	struct fw_tap_scratch *to = bpf_map_lookup_elem(&fw_tap_scratches, &way);
 	__u32 length = fw_frame_len(ctx), taken = length;
 
 	if (!to)
@@ -73,7 +76,7 @@ static __always_inline struct fw_tap_scratch *fw_tap_take(struct xdp_md *ctx, __
 		return NULL;
 	if (bpf_xdp_load_bytes(ctx, 0, to->octets, taken))
 		return NULL;
-	to->head.left = left;
+	to->head.way = way;
 	to->head.length = length;
 	to->head.taken = taken;
 	return to;
@@ -150,7 +153,7 @@ __noinline int fw_tap_note(struct xdp_md *ctx)
 	if (!count)
 		return 0;
 	count->slot = FW_TAP_NOWHERE;
-	count->noted = !!fw_tap_take(ctx, 0);
+	count->noted = !!fw_tap_take(ctx, FW_TAP_CAME);
 	return 0;
 }
 
@@ -172,13 +175,13 @@ static __always_inline int fw_tap_put(struct fw_tap_scratch *s, struct fw_tap_co
 __noinline int fw_tap_tell(struct xdp_md *ctx)
 {
 	struct fw_tap_count *count = fw_tap_count_get();
-	__u32 now = fw_now(), first = 0;
-	struct fw_tap_scratch *in = bpf_map_lookup_elem(&fw_tap_scratches, &first);
+	__u32 now = fw_now(), came = FW_TAP_CAME;
+	struct fw_tap_scratch *in = bpf_map_lookup_elem(&fw_tap_scratches, &came);
 	struct fw_tap_scratch *out;
 
 	if (!in || !count || !count->noted)
 		return 0;
-	out = fw_tap_take(ctx, 1);
+	out = fw_tap_take(ctx, FW_TAP_LEFT);
 	if (!out)
 		return 0;
 	if (fw_tap.port && fw_tap.port != fw_port(ctx) && fw_tap.slot != count->slot)
@@ -196,12 +199,13 @@ __noinline int fw_tap_tell(struct xdp_md *ctx)
 	count->in_tick++;
 	count->number++;
 	in->head.time_ns = out->head.time_ns = bpf_ktime_get_ns();
+	in->head.way = count->slot == FW_TAP_ENGINE ? FW_TAP_HANDED : FW_TAP_CAME;
 	if (!fw_tap_put(in, count, fw_port(ctx))) {
 		count->lost++;
 		return 0;
 	}
 	/* several copies, or the engine's: where they leave is not known here */
-	if (count->slot != FW_TAP_NOWHERE)
+	if (count->slot < FW_TAP_ENGINE)
 		fw_tap_put(out, count, count->slot);
 	count->told++;
 	return 1;

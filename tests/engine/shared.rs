@@ -3,13 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::net::{SocketAddr, UdpSocket};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use freeway_lab::{Capture, Lab, Options};
 use freeway_testkit::bench::{Bench, IN_FLIGHT};
 use freeway_testkit::engine::{Engine, share_ports};
 use freeway_testkit::*;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// All is the engine's.
@@ -384,7 +386,6 @@ fn flows_are_steered_under_traffic() {
     site.engine.take().unwrap().stop();
 }
 
-/// One line, the right code.
 /// What rules give to the engine is not sent by prefixes ahead of it.
 #[test]
 fn steered_flows_have_no_prefix_paths() {
@@ -399,6 +400,36 @@ fn steered_flows_have_no_prefix_paths() {
     assert!(kept.len() == 2 && kept.iter().all(by_engine), "{routes}");
 }
 
+#[test]
+fn what_is_handed_is_captured_as_it_came_in() {
+    let Some(_machine) = machine() else { return };
+    let site = Site::build("nat");
+    let ends = site.ends();
+    site.until_path(&ends, "engine");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("handed");
+    let mut capture = freeway();
+    capture.args(["capture", "--json", "proto", "udp", "-i", "lan0", "-w"]);
+    capture.arg(&file).stdout(Stdio::piped());
+    let capture = site.lab.router().spawn(&mut capture).unwrap();
+    let comment = b"engine: udp 192.0.2.2:40000 > 198.51.100.2:5000";
+    until("a packet with its reason and flow", PATIENCE, || {
+        ends.0.send_to(b"handed", SERVER).unwrap();
+        let octets = std::fs::read(&file).unwrap_or_default();
+        let found = octets.windows(comment.len()).any(|of| of == comment);
+        found.then_some(())
+    });
+    kill(Pid::from_raw(capture.id().cast_signed()), Signal::SIGINT).unwrap();
+    let output = capture.wait_with_output().unwrap();
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // where the engine sends them XDP does not see
+    assert!(
+        said["packets"].as_u64() > Some(0) && said["packets"] == said["frames"],
+        "{said}"
+    );
+}
+
+/// One line, the right code.
 #[test]
 fn bad_input_is_named() {
     let Some(_machine) = machine() else { return };

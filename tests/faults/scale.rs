@@ -44,9 +44,10 @@ fn anonymous_bytes(pid: u32) -> u64 {
 /// What the page and `top` take for who looks all the time, of all programs together.
 fn watch_by(lab: &Lab, router: &Router, share: f64) {
     let daemon = router.child.id();
-    // others at work have both of them wait for caches
+    // on a busy machine caches are cold, and the same work takes longer
     let measure = |what: &str, other: u32| {
-        let mut own = (1..=3).map(|_| {
+        let mut taken = Vec::new();
+        for _ in 0..3 {
             let (before, began) = (cpu_ms(daemon) + cpu_ms(other), Instant::now());
             thread::sleep(WATCHED);
             let took = began.elapsed().as_secs_f64();
@@ -55,10 +56,12 @@ fn watch_by(lab: &Lab, router: &Router, share: f64) {
             eprintln!(
                 "{what}: {cpu:.1} ms a second, {own:.1} without what the daemon takes anyway"
             );
-            own
-        });
-        let few = own.any(|own| own < CPU_MS as f64);
-        assert!(few, "{what}: three times too much");
+            if own < CPU_MS as f64 {
+                return;
+            }
+            taken.push(own);
+        }
+        panic!("{what}: {taken:.1?} ms a second, {CPU_MS} are allowed");
     };
     let web = Web::start(Some(lab.router()), &["--listen", "127.0.0.1:8080"]);
     let mut stream = web.connect();

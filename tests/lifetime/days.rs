@@ -9,8 +9,8 @@
 //!     walking   eth1 ---- lan1 /
 //! ```
 //!
-//! `FREEWAY_CONNECTIONS` says how many; in the long form it is a million, and in a virtual machine, which has PPPoE, 5,000:
-//! an emulated one takes as long for these.
+//! `FREEWAY_CONNECTIONS` says how many; in the long form it is a million. In a virtual machine, which has PPPoE, it is
+//! 5,000: emulated, they take as long.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod home;

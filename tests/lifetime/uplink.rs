@@ -24,7 +24,6 @@ impl Helper {
         let mut words = line.split_whitespace();
         let mut command = Command::new(words.next().unwrap());
         command.args(words).stdin(Stdio::null());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
         Self(netns.spawn(&mut command).unwrap())
     }
 
@@ -191,7 +190,12 @@ enum Kind {
 
 impl Uplink {
     pub fn begin(lab: &Lab, folder: &Path, address: &str) -> Self {
-        if Path::new("/sys/module/pppoe").exists() {
+        let there = |program: &str| {
+            let mut folders = ["/usr/sbin", "/usr/bin"].iter().map(Path::new);
+            folders.any(|folder| folder.join(program).exists())
+        };
+        let dials = Path::new("/sys/module/pppoe").exists() && there("pppd");
+        if dials && there("pppoe-server") {
             return Self(Kind::Session(Session::begin(lab, folder, address)));
         }
         let lease = Lease::begin(lab, folder);

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
-use freeway_abi::{FW_R_FAST, Reason};
+use freeway_abi::{FW_R_ENGINE, FW_R_FAST, FW_TAP_HANDED, FW_TAP_LEFT, Reason};
 use freeway_api::{CaptureQuery, Failure};
 use freeway_datapath::{TapCounts, TapReader};
 use nix::time::{ClockId, clock_gettime};
@@ -78,31 +78,36 @@ fn send(captured: Captured, reader: &mpsc::Sender<Result<Bytes, Failure>>) -> Re
         numbers.insert(*ifindex, number);
         head.extend(Block::interface(name, taken));
     }
-    // the reason by which `freeway stats` counts all that is captured
-    let fast = Reason::get(FW_R_FAST).name;
     let since_boot = realtime_over_monotonic();
     let made = RefCell::new(head);
-    // of each CPU's last packet: what left belongs to the flow of what came in
-    let comments: RefCell<BTreeMap<u32, String>> = RefCell::default();
+    // what left belongs to the flow of what came in, on its CPU
+    let came: RefCell<BTreeMap<u32, (u32, String)>> = RefCell::default();
     let tap = ring.read(|frame, octets| {
-        let left = frame.left != 0;
+        let left = frame.way == FW_TAP_LEFT;
+        let mut came = came.borrow_mut();
+        let (number, comment) = came.entry(frame.cpu).or_default();
+        if !left {
+            let reason = match frame.way {
+                FW_TAP_HANDED => FW_R_ENGINE,
+                _ => FW_R_FAST,
+            };
+            let (reason, flow) = (Reason::get(reason).name, words::flow(octets));
+            *number = frame.number;
+            *comment = flow.map_or_else(|| reason.into(), |flow| format!("{reason}: {flow}"));
+        } else if *number != frame.number {
+            comment.clear();
+        }
         let ifindex = if left {
             slots.get(&frame.port)
         } else {
             Some(&frame.port)
         };
         // a port that came later
-        let Some(number) = ifindex.and_then(|ifindex| numbers.get(ifindex)) else {
+        let Some(interface) = ifindex.and_then(|ifindex| numbers.get(ifindex)) else {
             return;
         };
-        let mut comments = comments.borrow_mut();
-        let comment = comments.entry(frame.cpu).or_default();
-        if !left {
-            let flow = words::flow(octets);
-            *comment = flow.map_or_else(String::new, |flow| format!("{fast}: {flow}"));
-        }
         made.borrow_mut().extend(Block::packet(
-            *number,
+            *interface,
             since_boot + frame.time_ns,
             if left { Way::Out } else { Way::In },
             u64::from(frame.cpu) << 32 | u64::from(frame.number),

@@ -33,10 +33,6 @@ pub fn run(args: &CaptureArgs) -> Result<(), Stop> {
             "standard output is a terminal, or to be JSON: name a file".into(),
         ));
     }
-    let expression = match &args.pcap {
-        Some(text) => Some(Expression::compile(text)?),
-        None => None,
-    };
     let query = CaptureQuery {
         filter,
         ports: args.interfaces.clone(),
@@ -46,6 +42,10 @@ pub fn run(args: &CaptureArgs) -> Result<(), Stop> {
         let words = "only root may capture packets; become root";
         return Err(Stop::new(Exit::Privilege, words));
     }
+    let expression = match &args.pcap {
+        Some(text) => Some(Expression::compile(text)?),
+        None => None,
+    };
     // from here on a signal ends the capture, not the program
     let mut signals = Signals::block()?;
     let mut stream = Client::new(args.show.socket.socket.as_deref())?.capture(&query)?;

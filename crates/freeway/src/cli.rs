@@ -522,7 +522,8 @@ pub struct CaptureArgs {
     /// Only what comes in at this port; repeat for more [default: all that take part]
     #[arg(short, long = "interface", value_name = "IFACE")]
     pub interfaces: Vec<String>,
-    /// Only packets that this expression of libpcap's takes, as they came in or as they left; tcpdump compiles it
+    /// Only packets that this expression of libpcap's takes, as they came in or as they left: one argument, in quotes;
+    /// tcpdump compiles it
     #[arg(long, value_name = "EXPRESSION")]
     pub pcap: Option<String>,
     /// End after so many packets
@@ -546,7 +547,7 @@ Filter, all of which must hold, before or after translation:
   port NAME                network port it comes in or goes out at
 
 Example: freeway capture proto tcp dport 443 -w /tmp/https.pcapng
-         freeway capture proto tcp --pcap 'tcp[13] & 7 != 0' -w /tmp/ends.pcapng
+         freeway capture proto udp --pcap 'greater 1000 and ip[1] != 0' -w /tmp/marked.pcapng
          ssh router freeway capture -w - | wireshark -k -i -";
 
 /// Arguments of `support`.

@@ -57,6 +57,34 @@ pub fn run(filter: &[Instruction], frame: &[u8], ancillary: Ancillary) -> Option
     }
 }
 
+/// Whether [`run`] can run all of a filter: known operations, jumps that stay inside, a return at the end, and no ancillary
+/// loads but of the protocol and the packet type.
+pub fn is_whole(filter: &[Instruction]) -> bool {
+    let inside = |at: usize, skip: u32| {
+        let to = (at + 1).checked_add(skip as usize);
+        to.is_some_and(|to| to < filter.len())
+    };
+    let whole = |(at, of): (usize, &Instruction)| match of.code {
+        // BPF_LD and BPF_LDX: constants, the length, the length of an IPv4 header; the packet by the index
+        0x00 | 0x01 | 0x80 | 0x81 | 0xb1 | 0x40 | 0x48 | 0x50 => true,
+        // the packet at an offset
+        0x20 | 0x28 | 0x30 => of.k < AD_OFFSET || [0, 4].contains(&(of.k - AD_OFFSET)),
+        // from and to memory
+        0x60 | 0x61 | 0x02 | 0x03 => of.k < 16,
+        // BPF_JMP: BPF_JA, and those with a condition
+        0x05 => inside(at, of.k),
+        0x15 | 0x1d | 0x25 | 0x2d | 0x35 | 0x3d | 0x45 | 0x4d => {
+            inside(at, of.jt.into()) && inside(at, of.jf.into())
+        }
+        // BPF_RET, and BPF_MISC
+        0x06 | 0x16 | 0x07 | 0x87 => true,
+        // BPF_ALU; there is no BPF_NEG of the index
+        code => code & 0x07 == 0x04 && code <= 0xac && code != 0x8c,
+    };
+    let returns = filter.last().is_some_and(|last| last.code & 0x07 == 0x06);
+    returns && filter.iter().enumerate().all(whole)
+}
+
 enum Next {
     Here,
     Skip(u32),

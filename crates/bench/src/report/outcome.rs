@@ -130,7 +130,9 @@ pub const OF_FLOWTABLE: &str = "kernel / flow table";
 const OVER_REDIRECT: &str = "Freeway / bare redirect";
 const OVER_BROADCAST: &str = "Freeway / bare broadcast";
 const OVER_DROP: &str = "Freeway / bare drop";
-const OVER_IPTABLES: &str = "iptables / Freeway";
+const OVER_IPSET: &str = "iptables with ipset / Freeway";
+/// A rule of iptables over the same in a set of nftables, taken over.
+pub const OVER_RULE: &str = "iptables with one rule / Freeway";
 
 /// What a frame costs, nanoseconds of CPU, of each run.
 #[derive(Clone, Debug, PartialEq)]
@@ -324,9 +326,8 @@ impl Outcome {
                 for set in &drops.sets {
                     let case = drop_case(set);
                     let of = &set.samples;
-                    ratios.more(&case, OVER_IPTABLES, &of.iptables_ns, &of.freeway_ns);
-                    let rule = "iptables with one rule / Freeway";
-                    ratios.more(&case, rule, &of.iptables_rule_ns, &of.freeway_ns);
+                    ratios.more(&case, OVER_IPSET, &of.iptables_ns, &of.freeway_ns);
+                    ratios.more(&case, OVER_RULE, &of.iptables_rule_ns, &of.freeway_ns);
                     ratios.more(&case, "nftables / Freeway", &of.nft_ns, &of.freeway_ns);
                     ratios.less(&case, OVER_DROP, &of.freeway_ns, &of.xdp_drop_ns);
                 }

@@ -499,7 +499,6 @@ mod tests {
             "runs <of nothing> & \"none\".",
             "A. Mikanovich",
             "freeway bench report --quick --output out",
-            "there is no scenario that drops",
             "kernel, conntrack",
             "plain kernel",
             "Net: how many times less CPU",

@@ -11,6 +11,8 @@ pub struct Blocks {
     rest: Vec<u8>,
     /// Packets that are still wanted; `None`: all.
     left: Option<u64>,
+    /// Statistics since none is. They follow what there was.
+    reports: u32,
     /// Which packets are; `None`: all.
     expression: Option<Expression>,
     /// Of each CPU the packet whose other frame may follow.
@@ -39,14 +41,15 @@ impl Blocks {
         Self {
             rest: Vec::new(),
             left,
+            reports: 0,
             expression,
             open: BTreeMap::new(),
         }
     }
 
-    /// All that was asked for has arrived.
+    /// All that was asked for has arrived, with both frames of the last packet: a report may lie between these.
     pub fn are_enough(&self) -> bool {
-        self.left == Some(0)
+        self.reports > 1
     }
 
     /// What can be written now.
@@ -70,6 +73,7 @@ impl Blocks {
                     captured.kept = comment.lines().map(str::to_owned).collect();
                 }
                 STATISTICS => {
+                    self.reports += u32::from(self.left == Some(0));
                     let lost = option(body.get(12..).unwrap_or_default(), 7);
                     let lost = lost.and_then(|lost| lost.try_into().ok());
                     captured.lost = lost.map_or(captured.lost, u64::from_ne_bytes);
@@ -89,13 +93,15 @@ impl Blocks {
     fn packet(&mut self, block: &[u8], body: &[u8], captured: &mut Captured, whole: &mut Vec<u8>) {
         let taken = word(body, 12).unwrap_or(0) as usize;
         let options = body.get(20 + taken.next_multiple_of(4)..);
-        let number = option(options.unwrap_or_default(), 5);
-        let number = number.and_then(|number| number.try_into().ok());
-        let number = number.map_or(0, u64::from_ne_bytes);
-        let open = self.open.entry((number >> 32) as u32).or_default();
-        if open.number != Some(number) {
+        let options = options.unwrap_or_default();
+        let number = option(options, 5).and_then(|number| number.try_into().ok());
+        let number = number.map(u64::from_ne_bytes);
+        let cpu = number.map_or(u32::MAX, |number| (number >> 32) as u32);
+        let open = self.open.entry(cpu).or_default();
+        // without a number it is alone
+        if number.is_none() || open.number != number {
             *open = Packet {
-                number: Some(number),
+                number,
                 ..Packet::default()
             };
         }
@@ -103,7 +109,9 @@ impl Blocks {
         open.frames += 1;
         let frame = body.get(20..20 + taken).unwrap_or_default();
         let length = word(body, 16).unwrap_or(0);
-        let takes = |expression: &Expression| expression.takes(frame, length);
+        let flags = option(options, 2).and_then(|flags| word(flags, 0));
+        let leaves = flags.unwrap_or(0) & 3 == 2;
+        let takes = |expression: &Expression| expression.takes(frame, length, leaves);
         if !open.wanted && self.expression.as_ref().is_none_or(takes) && self.left != Some(0) {
             open.wanted = true;
             self.left = self.left.map(|left| left - 1);
@@ -178,9 +186,19 @@ mod tests {
     #[test]
     fn after_enough_packets_the_next_is_not_written() {
         let (mut blocks, mut captured) = (Blocks::new(Some(1), None), Captured::default());
-        let all = [packet(7), packet(7), packet(8)].concat();
-        let whole = blocks.take(&all, &mut captured).unwrap();
-        assert_eq!(whole, [packet(7), packet(7)].concat());
+        let report = || block(STATISTICS, &[0; 12]);
+        // what came in and what left may lie in two parts, with a report between them
+        let parts = [
+            [report(), packet(7), report()].concat(),
+            [packet(7), packet(8), report()].concat(),
+        ];
+        let mut whole = Vec::new();
+        for part in parts {
+            assert!(!blocks.are_enough());
+            whole.extend(blocks.take(&part, &mut captured).unwrap());
+        }
+        let reports = [report(), packet(7), report(), packet(7), report()];
+        assert_eq!(whole, reports.concat());
         assert_eq!(
             (blocks.are_enough(), captured.packets, captured.frames),
             (true, 1, 2)

@@ -31,7 +31,12 @@ impl Expression {
         }
         let program = String::from_utf8_lossy(&output.stdout);
         let nonsense = || Stop::failure("--pcap: what tcpdump has made of it is no program");
-        program_of(&program).map(Self).ok_or_else(nonsense)
+        let program = program_of(&program).ok_or_else(nonsense)?;
+        if !cbpf::is_whole(&program) {
+            let words = "--pcap: it asks what no frame says, or loops: leave out `ifindex`, `protochain` and the like";
+            return Err(Stop::new(Exit::Usage, words));
+        }
+        Ok(Self(program))
     }
 
     /// Of a program as tcpdump writes it.
@@ -40,14 +45,15 @@ impl Expression {
         program_of(program).map(Self)
     }
 
-    /// Whether a frame is wanted, of which `taken` is the beginning of `length` bytes.
-    pub fn takes(&self, taken: &[u8], length: u32) -> bool {
-        let cut = length.saturating_sub(taken.len() as u32);
+    /// Whether a frame is wanted that leaves, or came in, and of whose `length` bytes there are `taken`.
+    pub fn takes(&self, taken: &[u8], length: u32, leaves: bool) -> bool {
         let ancillary = Ancillary {
-            cut,
+            // PACKET_OUTGOING, by which `outbound` asks
+            packet_type: if leaves { 4 } else { 0 },
+            cut: length.saturating_sub(taken.len() as u32),
             ..Ancillary::default()
         };
-        cbpf::run(&self.0, taken, ancillary).is_none_or(|accepted| accepted != 0)
+        cbpf::run(&self.0, taken, ancillary).is_some_and(|accepted| accepted != 0)
     }
 }
 
@@ -78,10 +84,10 @@ mod tests {
         let text = "4\n40 0 0 12\n21 0 1 2048\n6 0 0 262144\n6 0 0 0\n";
         let expression = Expression(program_of(text).unwrap());
         let mut frame = [0; 64];
-        assert!(!expression.takes(&frame, 64));
+        assert!(!expression.takes(&frame, 64, false));
         frame[12] = 8;
-        assert!(expression.takes(&frame, 64));
-        assert!(!expression.takes(&frame[..12], 64));
+        assert!(expression.takes(&frame, 64, false));
+        assert!(!expression.takes(&frame[..12], 64, false));
         for bad in [
             "",
             "x",
@@ -95,11 +101,38 @@ mod tests {
     }
 
     #[test]
+    fn what_leaves_is_outbound() {
+        // outbound
+        let text = "4\n40 0 0 4294963204\n21 0 1 4\n6 0 0 1\n6 0 0 0\n";
+        let expression = Expression(program_of(text).unwrap());
+        assert!(cbpf::is_whole(&expression.0));
+        assert!(expression.takes(&[0; 64], 64, true));
+        assert!(!expression.takes(&[0; 64], 64, false));
+    }
+
+    #[test]
+    fn what_cannot_be_run_is_refused() {
+        for (what, text) in [
+            (
+                "ifindex",
+                "4\n32 0 0 4294963208\n21 0 1 3\n6 0 0 1\n6 0 0 0\n",
+            ),
+            ("a jump back", "3\n5 0 0 4294967295\n6 0 0 1\n6 0 0 0\n"),
+            ("a jump out", "2\n21 0 1 0\n6 0 0 1\n"),
+            ("no end", "2\n6 0 0 1\n0 0 0 0\n"),
+            ("no such memory", "2\n96 0 0 16\n6 0 0 1\n"),
+            ("no such operation", "2\n180 0 0 1\n6 0 0 1\n"),
+        ] {
+            assert!(!cbpf::is_whole(&program_of(text).unwrap()), "{what}");
+        }
+    }
+
+    #[test]
     fn a_frame_that_was_cut_has_its_length() {
         // greater 1000
         let text = "4\n128 0 0 0\n37 0 1 999\n6 0 0 1\n6 0 0 0\n";
         let expression = Expression(program_of(text).unwrap());
-        assert!(expression.takes(&[0; 256], 1000));
-        assert!(!expression.takes(&[0; 256], 999));
+        assert!(expression.takes(&[0; 256], 1000, false));
+        assert!(!expression.takes(&[0; 256], 999, false));
     }
 }
