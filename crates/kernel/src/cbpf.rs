@@ -19,8 +19,8 @@ pub struct Instruction {
 /// What a filter may ask beside the bytes of the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ancillary {
-    /// Interface.
-    pub ifindex: u32,
+    /// Interface; none: it is not known, and who asks for it is not understood.
+    pub ifindex: Option<u32>,
     /// PACKET_: 0 host, 4 outgoing.
     pub packet_type: u32,
     /// The frame's data starts with the network header (SOCK_DGRAM sockets).
@@ -37,13 +37,7 @@ const L2_HEADER: usize = 14;
 /// How many bytes of the frame the filter accepts; 0 rejects it. `None` for a filter or an ancillary load that is
 /// not understood: take it as accepting.
 pub fn run(filter: &[Instruction], frame: &[u8], ancillary: Ancillary) -> Option<u32> {
-    let mut machine = Machine {
-        frame,
-        ancillary,
-        a: 0,
-        x: 0,
-        memory: [0; 16],
-    };
+    let mut machine = Machine::new(frame, ancillary);
     let mut at = 0usize;
     // Jumps only lead forward, so a filter ends after at most its length.
     loop {
@@ -57,29 +51,21 @@ pub fn run(filter: &[Instruction], frame: &[u8], ancillary: Ancillary) -> Option
     }
 }
 
-/// Whether [`run`] can run all of a filter: known operations, jumps that stay inside, a return at the end, and no ancillary
-/// loads but of the protocol and the packet type.
+/// Whether [`run`] understands all of a filter, on whatever way it takes, where the interface is not known: each step alone,
+/// jumps that stay inside, and a return at the end.
 pub fn is_whole(filter: &[Instruction]) -> bool {
     let inside = |at: usize, skip: u32| {
         let to = (at + 1).checked_add(skip as usize);
         to.is_some_and(|to| to < filter.len())
     };
-    let whole = |(at, of): (usize, &Instruction)| match of.code {
-        // BPF_LD and BPF_LDX: constants, the length, the length of an IPv4 header; the packet by the index
-        0x00 | 0x01 | 0x80 | 0x81 | 0xb1 | 0x40 | 0x48 | 0x50 => true,
-        // the packet at an offset
-        0x20 | 0x28 | 0x30 => of.k < AD_OFFSET || [0, 4].contains(&(of.k - AD_OFFSET)),
-        // from and to memory
-        0x60 | 0x61 | 0x02 | 0x03 => of.k < 16,
-        // BPF_JMP: BPF_JA, and those with a condition
-        0x05 => inside(at, of.k),
-        0x15 | 0x1d | 0x25 | 0x2d | 0x35 | 0x3d | 0x45 | 0x4d => {
-            inside(at, of.jt.into()) && inside(at, of.jf.into())
-        }
-        // BPF_RET, and BPF_MISC
-        0x06 | 0x16 | 0x07 | 0x87 => true,
-        // BPF_ALU; there is no BPF_NEG of the index
-        code => code & 0x07 == 0x04 && code <= 0xac && code != 0x8c,
+    let whole = |(at, of): (usize, &Instruction)| {
+        let stays = match (of.code, of.code & 0x07) {
+            (0x05, _) => inside(at, of.k),
+            (_, 0x05) => inside(at, of.jt.into()) && inside(at, of.jf.into()),
+            _ => true,
+        };
+        let mut machine = Machine::new(&[0; L2_HEADER], Ancillary::default());
+        stays && machine.step(*of).is_some()
     };
     let returns = filter.last().is_some_and(|last| last.code & 0x07 == 0x06);
     returns && filter.iter().enumerate().all(whole)
@@ -99,7 +85,17 @@ struct Machine<'a> {
     memory: [u32; 16],
 }
 
-impl Machine<'_> {
+impl<'a> Machine<'a> {
+    fn new(frame: &'a [u8], ancillary: Ancillary) -> Self {
+        Self {
+            frame,
+            ancillary,
+            a: 0,
+            x: 0,
+            memory: [0; 16],
+        }
+    }
+
     fn step(&mut self, Instruction { code, jt, jf, k }: Instruction) -> Option<Next> {
         // A load beyond the frame rejects it.
         const REJECT: Option<Next> = Some(Next::Return(0));
@@ -221,7 +217,7 @@ impl Machine<'_> {
             // PROTOCOL: the EtherType.
             0 => self.load(self.frame, 12, 0x08),
             4 => Some(self.ancillary.packet_type),
-            8 => Some(self.ancillary.ifindex),
+            8 => self.ancillary.ifindex,
             // HATYPE: Ethernet.
             28 => Some(1),
             // VLAN_TAG, VLAN_TAG_PRESENT: a tag that is inline in the frame is not in the descriptor.

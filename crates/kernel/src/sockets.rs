@@ -58,7 +58,7 @@ impl PacketSocket {
         };
         let packet_type = if outgoing { 4 } else { 0 };
         let ancillary = Ancillary {
-            ifindex,
+            ifindex: Some(ifindex),
             packet_type,
             cooked: self.cooked,
             cut: 0,

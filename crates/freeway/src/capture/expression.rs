@@ -82,7 +82,7 @@ mod tests {
     fn a_program_is_read_whole_or_not_at_all() {
         // ip, with the length of the frame for a result
         let text = "4\n40 0 0 12\n21 0 1 2048\n6 0 0 262144\n6 0 0 0\n";
-        let expression = Expression(program_of(text).unwrap());
+        let expression = Expression::of(text).unwrap();
         let mut frame = [0; 64];
         assert!(!expression.takes(&frame, 64, false));
         frame[12] = 8;
@@ -104,7 +104,7 @@ mod tests {
     fn what_leaves_is_outbound() {
         // outbound
         let text = "4\n40 0 0 4294963204\n21 0 1 4\n6 0 0 1\n6 0 0 0\n";
-        let expression = Expression(program_of(text).unwrap());
+        let expression = Expression::of(text).unwrap();
         assert!(cbpf::is_whole(&expression.0));
         assert!(expression.takes(&[0; 64], 64, true));
         assert!(!expression.takes(&[0; 64], 64, false));
@@ -131,7 +131,7 @@ mod tests {
     fn a_frame_that_was_cut_has_its_length() {
         // greater 1000
         let text = "4\n128 0 0 0\n37 0 1 999\n6 0 0 1\n6 0 0 0\n";
-        let expression = Expression(program_of(text).unwrap());
+        let expression = Expression::of(text).unwrap();
         assert!(expression.takes(&[0; 256], 1000, false));
         assert!(!expression.takes(&[0; 256], 999, false));
     }
