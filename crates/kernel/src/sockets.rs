@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::cbpf::{self, Ancillary, Instruction};
+use crate::cbpf::{self, Ancillary, Instruction, Sketch};
 use crate::error::Result;
 use crate::message::Message;
 use crate::nla::{attrs_after, u8_at, u16_at, u32_at};
@@ -38,16 +38,14 @@ pub struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// True if the socket would be given this Ethernet frame of an interface: it, its protocol and its filter take
-    /// it. `outgoing` for a frame that leaves by the interface: only sockets for all protocols see those. What a
+    /// True if the socket may be given some Ethernet frame of an interface that looks so: it, its protocol and its filter
+    /// take it. `outgoing` for a frame that leaves by the interface: only sockets for all protocols see those. What a
     /// filter asks that is not understood counts as taking.
-    pub fn accepts(&self, ifindex: u32, frame: &[u8], outgoing: bool) -> bool {
+    pub fn accepts(&self, ifindex: u32, frame: &Sketch, outgoing: bool) -> bool {
         if self.ifindex.is_some_and(|own| own != ifindex) {
             return false;
         }
-        let ethertype = frame
-            .get(12..14)
-            .map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+        let ethertype = frame.word_at(12).unwrap_or(0);
         let wanted = match self.protocol {
             0 => false,
             ETH_P_ALL => true,
@@ -63,17 +61,13 @@ impl PacketSocket {
             cooked: self.cooked,
             cut: 0,
         };
-        cbpf::run(filter, frame, ancillary).is_none_or(|accepted| accepted != 0)
+        cbpf::may_accept(filter, frame, ancillary)
     }
 }
 
 /// The kernel takes tags off before it looks at the protocol (`__netif_receive_skb_core`).
-fn tagged_as(frame: &[u8], protocol: u16) -> bool {
-    let at = |offset: usize| {
-        frame
-            .get(offset..offset + 2)
-            .map(|b| u16::from_be_bytes([b[0], b[1]]))
-    };
+fn tagged_as(frame: &Sketch, protocol: u16) -> bool {
+    let at = |offset: usize| frame.word_at(offset);
     let is_tag = |value| matches!(value, Some(0x8100 | 0x88a8));
     is_tag(at(12)) && (at(16) == Some(protocol) || (is_tag(at(16)) && at(20) == Some(protocol)))
 }

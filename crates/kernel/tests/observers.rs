@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::{attempt, in_namespace, run};
+use freeway_kernel::cbpf::{Instruction, Sketch};
 use freeway_kernel::ethtool::Ethtool;
 use freeway_kernel::probe::{Outcome, kernel_version, probe_all};
 use freeway_kernel::sockets::{PacketSocket, packet_sockets};
@@ -16,13 +17,45 @@ use freeway_kernel::sysctl::Sysctls;
 use freeway_kernel::{hooks, netdev, nft, progs};
 use freeway_testkit::Moment;
 
-fn frame(ethertype: u16, protocol: u8, dport: u16) -> Vec<u8> {
-    let mut frame = vec![0u8; 64];
-    frame[12..14].copy_from_slice(&ethertype.to_be_bytes());
-    frame[14] = 0x45;
-    frame[23] = protocol;
-    frame[36..38].copy_from_slice(&dport.to_be_bytes());
+/// Frames of a flow of IPv4 between any addresses, of which is known that they are no fragments, nor SYN, FIN and RST.
+fn frame(ethertype: u16, protocol: u8, dport: u16) -> Sketch {
+    let mut frame = Sketch::default();
+    for _ in 0..2 {
+        // of no group
+        frame.put_bits(0, 1);
+        frame.skip(5);
+    }
+    frame.put(&ethertype.to_be_bytes());
+    frame.put(&[0x45]);
+    frame.skip(5);
+    frame.put_bits(0, 0x3f);
+    frame.put(&[0]);
+    frame.skip(1);
+    frame.put(&[protocol]);
+    frame.skip(10);
+    frame.put(&[0x9c, 0x40]);
+    frame.put(&dport.to_be_bytes());
+    frame.skip(9);
+    frame.put_bits(0x10, 0x17);
     frame
+}
+
+/// As tcpdump compiles it.
+fn filter(expression: &str) -> Option<Vec<Instruction>> {
+    let mut tcpdump = Command::new("tcpdump");
+    let output = tcpdump.args(["-y", "EN10MB", "-ddd", expression]).output();
+    let text = String::from_utf8(output.ok()?.stdout).unwrap();
+    let instruction = |line: &str| {
+        let mut numbers = line.split(' ').map(|number| number.parse::<u32>().unwrap());
+        let mut next = || numbers.next().unwrap();
+        Instruction {
+            code: next() as u16,
+            jt: next() as u8,
+            jf: next() as u8,
+            k: next(),
+        }
+    };
+    Some(text.lines().skip(1).map(instruction).collect())
 }
 
 /// A running tcpdump, ended with the test.
@@ -97,6 +130,49 @@ fn sniffers_are_told_from_daemons() {
     });
 }
 
+/// What a flow's addresses and ports do not tell may be so; what they tell is.
+#[test]
+fn a_filter_takes_what_some_frame_of_a_flow_may_be() {
+    let frame = frame(0x0800, 6, 80);
+    for (expression, takes) in [
+        ("tcp port 80", true),
+        ("not udp", true),
+        ("ether host 02:00:00:00:01:01", true),
+        ("ether src 02:00:00:00:01:01 and tcp", true),
+        ("greater 1000", true),
+        ("less 100 and not port 22", true),
+        ("tcp[13] & 8 != 0", true),
+        ("ip[1] != 0", true),
+        ("ip[8] < 5", true),
+        ("tcp[20:4] = 0x47455420", true),
+        ("tcp[((tcp[12:1] & 0xf0) >> 2):4] = 0x47455420", true),
+        ("host 192.0.2.1", true),
+        ("udp", false),
+        ("tcp port 81", false),
+        ("arp", false),
+        ("ip6", false),
+        ("ether multicast", false),
+        ("ether host 02:00:00:00:01:01 and arp", false),
+        ("greater 1000 and udp", false),
+        ("tcp[tcpflags] & (tcp-syn|tcp-fin|tcp-rst) != 0", false),
+        ("ip[6:2] & 0x1fff != 0", false),
+    ] {
+        let Some(filter) = filter(expression) else {
+            println!("skipped: no tcpdump");
+            return;
+        };
+        let socket = PacketSocket {
+            ifindex: None,
+            protocol: 3,
+            cooked: false,
+            inode: 0,
+            uid: None,
+            filter: Some(filter),
+        };
+        assert_eq!(socket.accepts(1, &frame, false), takes, "{expression}");
+    }
+}
+
 #[test]
 fn protocol_bound_sockets_see_only_theirs() {
     let socket = PacketSocket {
@@ -110,7 +186,7 @@ fn protocol_bound_sockets_see_only_theirs() {
     assert!(socket.accepts(1, &frame(0x0800, 6, 80), false));
     assert!(!socket.accepts(1, &frame(0x0800, 6, 80), true));
     assert!(!socket.accepts(1, &frame(0x86dd, 6, 80), false));
-    assert!(!socket.accepts(1, &[], false));
+    assert!(!socket.accepts(1, &Sketch::default(), false));
     let nothing = PacketSocket {
         protocol: 0,
         ..socket

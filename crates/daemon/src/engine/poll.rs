@@ -9,6 +9,7 @@ use std::sync::{Arc, mpsc as ask};
 
 use freeway_api::{Feature, FeatureState};
 use freeway_cmm::{ConnKey, FlowKey};
+use freeway_kernel::cbpf::Sketch;
 use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::ethtool::Ethtool;
 use freeway_kernel::model::{Connection, Link, Tuple};
@@ -290,7 +291,7 @@ impl Polled {
         ways.iter()
             .zip(below)
             .any(|((port, frame, outgoing), below)| {
-                let taken = |port: u32, frame: &[u8]| {
+                let taken = |port: u32, frame: &Sketch| {
                     let mut sockets = self.sniffers.iter();
                     sockets.any(|socket| socket.accepts(port, frame, *outgoing))
                 };

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 
-use crate::cbpf::{self, Ancillary, Instruction};
+use crate::cbpf::{self, Ancillary, Instruction, Sketch};
 use crate::fuzz::decode;
 use crate::message::{Message, messages};
 use crate::mirror::dirty::Dirty;
@@ -110,6 +110,23 @@ proptest! {
         let answer = cbpf::run(&filter, &frame, Ancillary { ifindex: Some(1), packet_type: 0, cooked, cut: 0 });
         // the EtherType is asked for
         prop_assert!(answer.is_some() || frame.len() < 14 || !cbpf::is_whole(&filter));
+    }
+
+    #[test]
+    fn what_may_be_accepted_is_told_of_a_part(
+        filter in prop::collection::vec((any::<u8>(), 0u8..4, 0u8..4, prop_oneof![0u32..40, any::<u32>()]), 1..24),
+        frame in prop::collection::vec((any::<u8>(), any::<u8>()), 20..60),
+        part in 0usize..60,
+        cooked in any::<bool>(),
+    ) {
+        let filter: Vec<Instruction> =
+            filter.into_iter().map(|(code, jt, jf, k)| Instruction { code: code.into(), jt, jf, k }).collect();
+        let octets: Vec<u8> = frame.iter().map(|(octet, _)| *octet).collect();
+        let mut sketch = Sketch::default();
+        frame.iter().take(part).for_each(|(octet, known)| sketch.put_bits(*octet, *known));
+        let ancillary = Ancillary { ifindex: Some(1), packet_type: 4, cooked, cut: 0 };
+        let accepted = cbpf::run(&filter, &octets, ancillary).is_none_or(|accepted| accepted > 0);
+        prop_assert!(!accepted || cbpf::may_accept(&filter, &sketch, ancillary));
     }
 
     #[test]
