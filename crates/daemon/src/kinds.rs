@@ -50,6 +50,20 @@ pub fn unsupported(link: &Link) -> Option<String> {
     Some(reason.into())
 }
 
+/// Why a device behind which are a switch's ports (DSA) does not take part: its frames carry the switch's tags, ahead of the
+/// type or behind the packet, where they look like plain ones.
+pub fn conduit<'a>(link: &Link, mut links: impl Iterator<Item = &'a Link>) -> Option<String> {
+    let port = links.find(|port| {
+        port.kind.as_deref() == Some("dsa")
+            && port.link == Some(link.ifindex)
+            && port.link_netnsid.is_none()
+    })?;
+    let name = &port.name;
+    Some(format!(
+        "a switch is behind it, with the port {name} (DSA), and its frames carry the switch's tags"
+    ))
+}
+
 const NF_CALL: &str = "bridged packets are handed to the IP hooks (br_netfilter): unless that is needed, \
      sysctl net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-ip6tables=0";
 
@@ -313,6 +327,28 @@ pub(crate) mod tests {
         }
         let reason = unsupported(&link(Some("vrf")));
         assert!(reason.is_some_and(|reason| reason.contains("whose ports")));
+    }
+
+    #[test]
+    fn what_is_below_a_switchs_ports_does_not() {
+        let port = Link {
+            ifindex: 7,
+            link: Some(link(None).ifindex),
+            ..link(Some("dsa"))
+        };
+        let reason = conduit(&link(None), [&port].into_iter()).unwrap_or_default();
+        assert!(reason.contains("switch"), "{reason}");
+        let elsewhere = Link {
+            link_netnsid: Some(0),
+            ..port.clone()
+        };
+        let vlan = Link {
+            kind: Some("vlan".into()),
+            ..port
+        };
+        for other in [elsewhere, vlan] {
+            assert_eq!(conduit(&link(None), [&other].into_iter()), None);
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::kinds::{self};
 const IFINDEX_MAX: u32 = (1 << 23) - 1;
 
 /// What keeps a port from the fast path for good, until something about it changes.
-pub(super) fn unfit(link: &Link, config: &Config) -> Option<String> {
+pub(super) fn unfit(link: &Link, links: &BTreeMap<u32, Link>, config: &Config) -> Option<String> {
     let options = config.port.get(&link.name).cloned().unwrap_or_default();
     if options.path == PathChoice::Kernel {
         return Some("the configuration leaves it to the kernel".into());
@@ -26,7 +26,7 @@ pub(super) fn unfit(link: &Link, config: &Config) -> Option<String> {
             "its number, {number}, is above {IFINDEX_MAX}, which is the greatest in a flow's key; make it anew in another network namespace"
         ));
     }
-    kinds::unsupported(link)
+    kinds::unsupported(link).or_else(|| kinds::conduit(link, links.values()))
 }
 
 pub(super) fn wants_tc(link: &Link, config: &Config) -> Option<String> {
@@ -120,9 +120,10 @@ mod tests {
     fn the_configuration_decides() {
         let config = |text| Config::parse(text, "x").unwrap();
         let kernel = config("[port.p0]\npath = \"kernel\"\n");
-        let reason = unfit(&link(None), &kernel).unwrap();
+        let none = BTreeMap::new();
+        let reason = unfit(&link(None), &none, &kernel).unwrap();
         assert!(reason.contains("configuration"), "{reason}");
-        assert_eq!(unfit(&link(None), &Config::default()), None);
+        assert_eq!(unfit(&link(None), &none, &Config::default()), None);
         let veth = link(Some("veth"));
         let wire = config("[port.p0]\nwire_true = true\n");
         assert_eq!(without_xdp(&veth, &wire), None);

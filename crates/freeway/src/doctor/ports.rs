@@ -146,7 +146,8 @@ fn examine_port(report: &mut Report, machine: &Machine, link: &Link, settings: &
         );
         return;
     }
-    if let Some(reason) = kinds::unsupported(link) {
+    let links = machine.mirror.links().values();
+    if let Some(reason) = kinds::unsupported(link).or_else(|| kinds::conduit(link, links)) {
         report.add(&area, Severity::Warning, reason);
         return;
     }

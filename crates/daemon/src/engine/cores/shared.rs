@@ -38,7 +38,8 @@ impl Engine {
                 () if link.is_carried() || link.is_bond() || link.is_bridge() => {
                     Some("it is made of other ports".into())
                 }
-                () => unfit(link, &self.config).or_else(|| without_xdp(link, &self.config)),
+                () => unfit(link, self.mirror.links(), &self.config)
+                    .or_else(|| without_xdp(link, &self.config)),
             };
             let named = |reason| {
                 let name = &link.name;

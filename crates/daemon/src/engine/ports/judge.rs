@@ -372,7 +372,7 @@ impl Engine {
             Within::Bond => return self.judge_part(link, port),
         }
         let explicit = self.config.daemon.interfaces.contains(&link.name);
-        if let Some(reason) = unfit(link, &self.config) {
+        if let Some(reason) = unfit(link, self.mirror.links(), &self.config) {
             port.reasons.push(reason);
         } else if !explicit && !forwards(link, &self.mirror) {
             port.reasons
