@@ -410,6 +410,7 @@ fn a_successor_that_fails_changes_nothing() {
     // who is no member of root's may ask for much, and not for this
     let answer = as_nobody(&case);
     assert!(answer.contains("only root may upgrade"), "{answer}");
+    assert!(answer.contains("403 Forbidden"), "{answer}");
     // its programs are at the ports already
     case.install_relay("new");
     let (exit, line) = case.refused(&[]);

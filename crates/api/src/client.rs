@@ -293,6 +293,7 @@ fn refusal(answer: &[u8]) -> Stop {
         .unwrap_or_else(|_| Failure::internal(String::from_utf8_lossy(answer)));
     let exit = match failure.kind {
         FailureKind::Request => Exit::Usage,
+        FailureKind::Privilege => Exit::Privilege,
         FailureKind::Config => Exit::Config,
         _ => Exit::Failure,
     };

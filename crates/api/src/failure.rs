@@ -22,6 +22,8 @@ pub struct Failure {
 pub enum FailureKind {
     /// The request makes no sense (400).
     Request,
+    /// Only root may ask for it (403).
+    Privilege,
     /// The configuration is wrong (422).
     Config,
     /// The daemon cannot do it now (503).
@@ -38,6 +40,15 @@ impl Failure {
             error: error.into(),
             hint: Some(hint.into()),
             kind: FailureKind::Request,
+        }
+    }
+
+    /// What only root may ask for.
+    pub fn privilege(error: impl Into<String>) -> Self {
+        Failure {
+            error: error.into(),
+            hint: Some("become root".into()),
+            kind: FailureKind::Privilege,
         }
     }
 

@@ -100,10 +100,7 @@ async fn capture(
     body: Bytes,
 ) -> Response {
     if !is_root(peer) {
-        return refusal(Failure::request(
-            "only root may have packets captured",
-            "become root",
-        ));
+        return refusal(Failure::privilege("only root may have packets captured"));
     }
     let query = match read::<CaptureQuery>(&body) {
         Ok(query) => query,
@@ -145,10 +142,7 @@ async fn steer(
         SteerChange::Delete { .. } => false,
     };
     if change.as_ref().is_some_and(copies) && !is_root(peer) {
-        return refusal(Failure::request(
-            "only root may have frames copied",
-            "become root",
-        ));
+        return refusal(Failure::privilege("only root may have frames copied"));
     }
     answer(ask(&engine, PATIENCE, |reply| Request::Steer(change, reply)).await)
 }
@@ -234,6 +228,7 @@ pub fn answer<T: Serialize>(result: Result<T, Failure>) -> Response {
 fn refusal(failure: Failure) -> Response {
     let status = match failure.kind {
         FailureKind::Request => StatusCode::BAD_REQUEST,
+        FailureKind::Privilege => StatusCode::FORBIDDEN,
         FailureKind::Config => StatusCode::UNPROCESSABLE_ENTITY,
         FailureKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         FailureKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,

@@ -138,10 +138,7 @@ async fn upgrade(
     body: Bytes,
 ) -> Response {
     if !peer.is_some_and(|Extension(ConnectInfo(peer))| peer.is_trusted()) {
-        return answer::<Upgraded>(Err(Failure::request(
-            "only root may upgrade the daemon",
-            "become root",
-        )));
+        return answer::<Upgraded>(Err(Failure::privilege("only root may upgrade the daemon")));
     }
     match read(&body) {
         Ok(upgrade) => answer(upgrader.upgrade(upgrade).await),
