@@ -48,6 +48,8 @@ fn a_worker_between_rings_has_its_figures() {
             for field in ["mpps", "macswap_mpps", "cycles"] {
                 assert!(of[field].as_f64().unwrap() >= 0.0, "{field}: {of:#}");
             }
+            let line_ns = of["line_ns"].as_f64();
+            assert_eq!(line_ns > Some(0.0), worker_cpu > 0, "{of:#}");
             for at in ["dispatch", "dispatch_cold"] {
                 let over = of[at]["over_ns"].is_number();
                 assert_eq!(over, mode == "dispatch", "{of:#}");
@@ -80,8 +82,9 @@ fn packets_without_flows_have_their_figures() {
     };
     let worker_cpu = worker_cpu();
     let result = result(&format!(
-        "--flows 300 --routes 2000 --pages small --runs 1 --rates-only --json --worker-cpu {worker_cpu}"
+        "--flows 300 --routes 2000 --cold --pages small --runs 1 --rates-only --json --worker-cpu {worker_cpu}"
     ));
+    assert_eq!(result["cold"], true, "{result:#}");
     assert_eq!(result["scenario"], "routes", "{result:#}");
     assert_eq!(result["routes"], 2000, "{result:#}");
     let counts = result["counts"].as_array().unwrap();

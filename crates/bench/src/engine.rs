@@ -32,6 +32,7 @@ struct Measured {
 
 #[derive(Debug, Deserialize)]
 struct Run {
+    line_ns: Option<f64>,
     macswap: Rate,
     engine: Rate,
     dispatch: Option<[Dispatched; 2]>,
@@ -149,10 +150,14 @@ pub struct ByFlows {
     pub macswap_mpps: f64,
     /// `mpps` over `macswap_mpps`, within a run.
     pub over_macswap: f64,
+    /// `macswap_cycles` over `cycles`, within a run: the same, whatever the generator can do.
+    pub cycles_ratio: f64,
     /// Of the worker, for a frame, in turns that had frames.
     pub cycles: f64,
     /// Of the MAC swap.
     pub macswap_cycles: f64,
+    /// What a cache line takes between the two CPUs; none if they are one.
+    pub line_ns: Option<f64>,
     /// At 90 % of the rate; none with --rates-only.
     pub mean_us: Option<f64>,
     /// Likewise.
@@ -200,6 +205,8 @@ pub struct Engine {
     pub burst: u32,
     /// `auto`, `always` or `never`.
     pub ahead: String,
+    /// Headers came from memory, not from the generator's cache.
+    pub cold: bool,
     /// Size of a frame, FCS counted.
     pub wire_bytes: u32,
     /// Runs.
@@ -236,6 +243,7 @@ pub fn engine(args: &EngineArgs) -> Result<(), Stop> {
         pages: told.pages,
         burst: args.burst,
         ahead: args.ahead.name().into(),
+        cold: args.cold,
         wire_bytes: told.wire_bytes,
         runs: args.runs,
         seconds: args.seconds,
@@ -263,6 +271,7 @@ fn told(args: &EngineArgs) -> Result<Told, Stop> {
             .args(["--cpu", &args.cpu.to_string()])
             .args(["--worker-cpu", &args.worker_cpu.to_string()])
             .args(args.rates_only.then_some("--rates-only"))
+            .args(args.cold.then_some("--cold"))
             .args(dispatch.then_some("--dispatch"))
             .args(args.flood.then_some("--flood"))
             .args((args.order == Order::Turn).then_some("--in-turn"));
@@ -274,6 +283,8 @@ fn by_flows(measured: &Measured, rules: u32) -> ByFlows {
     let all = |figure: fn(&Run) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
     let mpps = all(|run| run.engine.mpps);
     let macswap = all(|run| run.macswap.mpps);
+    let (cycles, macswap_cycles) = (all(|run| run.engine.cycles), all(|run| run.macswap.cycles));
+    let lines: Vec<_> = runs.iter().filter_map(|run| run.line_ns).collect();
     let loads = runs.iter().map(|run| run.latency.len()).min().unwrap_or(0);
     let latency: Vec<_> = (0..loads).map(|load| at_load(runs, load)).collect();
     let full = latency.last();
@@ -284,8 +295,10 @@ fn by_flows(measured: &Measured, rules: u32) -> ByFlows {
         mpps: median(mpps.clone()),
         macswap_mpps: median(macswap.clone()),
         over_macswap: ratio(&mpps, &macswap),
-        cycles: median(all(|run| run.engine.cycles)),
-        macswap_cycles: median(all(|run| run.macswap.cycles)),
+        cycles_ratio: ratio(&macswap_cycles, &cycles),
+        cycles: median(cycles),
+        macswap_cycles: median(macswap_cycles),
+        line_ns: (!lines.is_empty()).then(|| median(lines)),
         mean_us: full.map(|of| of.mean_us),
         p99_us: full.map(|of| of.p99_us),
         mean_burst: median(all(|run| run.engine.burst)),
@@ -353,11 +366,16 @@ fn table(result: &Engine, terminal: Terminal) -> String {
     let mut rows = vec![heads.map(|head| page.tone(Tone::Head, head)).to_vec()];
     let us = |value: Option<f64>| value.map_or_else(|| "-".into(), |us| format!("{us:.1}"));
     for of in &result.counts {
+        let share = if result.cold {
+            of.cycles_ratio
+        } else {
+            of.over_macswap
+        };
         rows.push(vec![
             count(of.flows.into()),
             format!("{:.1}", of.mpps),
             format!("{:.1}", of.macswap_mpps),
-            page.tone(Tone::Good, &format!("{:.2}", of.over_macswap)),
+            page.tone(Tone::Good, &format!("{share:.2}")),
             format!("{:.0}", of.cycles),
             format!("{:.0}", of.macswap_cycles),
             us(of.mean_us),
@@ -373,6 +391,21 @@ fn table(result: &Engine, terminal: Terminal) -> String {
         }
     };
     page.words("", &format!("Latencies are at 90 % of the rate. {rules}"));
+    if result.cold {
+        page.words(
+            "",
+            "Headers come from memory, which the generator is slow to put them into: the ratio is that of the cycles.",
+        );
+    }
+    for of in &result.counts {
+        if let Some(line_ns) = of.line_ns {
+            let words = format!(
+                "{} flows: a cache line takes {line_ns:.0} ns from one CPU to the other.",
+                count(of.flows.into())
+            );
+            page.words("", &words);
+        }
+    }
     for of in &result.counts {
         let each = [
             (&of.dispatch, "in a cache"),

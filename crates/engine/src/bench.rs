@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::bench_routes::BenchRoutes;
 use crate::eal::Eal;
 use crate::ffi;
+use crate::handover::line_ns;
 use crate::reserve::{HUGE_PAGE, Reserve};
 use crate::tap::Tap;
 
@@ -50,6 +51,8 @@ pub struct Options {
     pub seconds: f64,
     /// Without latencies.
     pub rates_only: bool,
+    /// Headers come from memory, not from the generator's cache.
+    pub cold: bool,
     /// CPU of generator and sink.
     pub generator_cpu: u32,
     /// CPU of the worker.
@@ -99,6 +102,8 @@ pub struct Latency {
 /// A run for a number of flows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
+    /// What a cache line takes between the two CPUs, ahead of the run; none if they are one.
+    pub line_ns: Option<f64>,
     /// A MAC swap between the same rings.
     pub macswap: Rate,
     /// The engine's worker.
@@ -318,14 +323,15 @@ impl Bench {
 
     fn run(
         &self,
+        options: &Options,
         table: &Table,
         worker: u32,
         rate_pps: u64,
-        seconds: f64,
         latencies: bool,
     ) -> Result<Sample, Fault> {
-        self.run_so(table, rate_pps, seconds, latencies, |run| {
-            run.worker = worker
+        self.run_so(table, rate_pps, options.seconds, latencies, |run| {
+            run.worker = worker;
+            run.cold = options.cold.into();
         })
     }
 
@@ -504,7 +510,8 @@ impl Bench {
 
     /// One run: the limit, the engine, and latencies at loads below the rate that was found.
     fn once(&self, options: &Options, table: &Table) -> Result<Run, Fault> {
-        let full = |worker| self.run(table, worker, 0, options.seconds, false);
+        let line_ns = line_ns([options.generator_cpu, options.worker_cpu]);
+        let full = |worker| self.run(options, table, worker, 0, false);
         let macswap = self.rate(&full(ffi::FWE_BENCH_MACSWAP)?);
         let engine = self.rate(&full(ffi::FWE_BENCH_ENGINE)?);
         let dispatch = match options.dispatch {
@@ -523,13 +530,7 @@ impl Bench {
             } else {
                 50e3
             };
-            let sample = self.run(
-                table,
-                ffi::FWE_BENCH_ENGINE,
-                pps as u64,
-                options.seconds,
-                true,
-            )?;
+            let sample = self.run(options, table, ffi::FWE_BENCH_ENGINE, pps as u64, true)?;
             latency.extend(self.latency(load, sample));
         }
         let flood = match &self.kernel {
@@ -537,6 +538,7 @@ impl Bench {
             None => None,
         };
         Ok(Run {
+            line_ns,
             macswap,
             engine,
             dispatch,

@@ -12,6 +12,7 @@ pub mod eal;
 pub mod exchange;
 pub mod exits;
 pub mod ffi;
+mod handover;
 mod io;
 mod lanes;
 pub mod lookup;

@@ -104,6 +104,9 @@ struct BenchArgs {
     /// Leave latencies out
     #[arg(long)]
     rates_only: bool,
+    /// Headers come from memory, not from the generator's cache
+    #[arg(long, conflicts_with_all = ["dispatch", "flood"])]
+    cold: bool,
     /// What an I/O core ahead of the worker costs, too
     #[arg(long)]
     dispatch: bool,
@@ -219,6 +222,7 @@ fn bench(args: BenchArgs) -> Result<(), Stop> {
         runs: args.runs,
         seconds: args.seconds,
         rates_only: args.rates_only,
+        cold: args.cold,
         generator_cpu: args.cpu,
         worker_cpu: args.worker_cpu,
         dispatch: args.dispatch,

@@ -11,6 +11,7 @@ pub(super) const ENGINE_HELP: &str = "\
 Example: freeway bench engine --flows 1000
          freeway bench engine --flows 1000,1000000 --family 6 --runs 3
          freeway bench engine --pages small --ahead never --rates-only
+         freeway bench engine --flows 1000 --cold
          freeway bench engine --flows 1000 --mode dispatch --rates-only
          freeway bench engine --flows 1000 --flood --rates-only
          freeway bench engine --flows 10000 --workers 3 --mode rss,balanced --skew 1.2
@@ -58,6 +59,10 @@ pub struct EngineArgs {
     /// Leave latencies out
     #[arg(long)]
     pub rates_only: bool,
+    /// With one worker: headers come from memory, as from a card that does not write to caches, and not from the
+    /// generator's cache. The generator is slower then, and the ratio printed is that of the cycles
+    #[arg(long, conflicts_with_all = ["workers", "flood", "mode"])]
+    pub cold: bool,
     /// With one worker: what hits lose, and how late they are, beside twice as many misses as the way to the kernel takes;
     /// takes root
     #[arg(long, conflicts_with = "workers")]
