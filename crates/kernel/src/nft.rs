@@ -117,6 +117,20 @@ pub struct Table {
     pub flowtables: BTreeMap<String, Vec<String>>,
 }
 
+impl Table {
+    /// Sets that a rule has packets change are not told as such if they are older than the rule (`nft_dynset_init()`).
+    fn mark_changed_sets(&mut self) {
+        let rules = self.chains.values().flat_map(|chain| &chain.rules);
+        for expression in rules.flat_map(|rule| &rule.expressions) {
+            if let Expression::Dynset { set } = expression
+                && let Some(set) = self.sets.get_mut(set)
+            {
+                set.flags |= SET_EVAL;
+            }
+        }
+    }
+}
+
 /// A chain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
@@ -177,7 +191,7 @@ pub const SET_MAP: u32 = 0x8;
 pub const SET_OBJECT: u32 = 0x40;
 /// NFT_SET_INTERVAL.
 pub const SET_INTERVAL: u32 = 0x4;
-/// NFT_SET_EVAL: the packet path updates it.
+/// NFT_SET_EVAL: packets change it.
 pub const SET_EVAL: u32 = 0x20;
 /// NFT_SET_CONCAT.
 pub const SET_CONCAT: u32 = 0x80;

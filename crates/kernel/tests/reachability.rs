@@ -5,10 +5,12 @@
 
 mod common;
 
-use common::{attempt, feed, in_namespace, nft};
+use common::{attempt, feed, in_namespace, nft, run};
 use freeway_kernel::model::Family;
 use freeway_kernel::nft::Ruleset;
-use freeway_kernel::reachability::{Analysis, IfMatch, PacketState, Ways, analyse, analyse_state};
+use freeway_kernel::reachability::{
+    Analysis, Finding, IfMatch, PacketState, Ways, analyse, analyse_state,
+};
 use freeway_testkit::Moment;
 
 fn analysed(ruleset: &str) -> Analysis {
@@ -373,6 +375,14 @@ fn sets_are_judged_by_what_changes_them() {
         assert_safe(
             "timeout",
             &with("type ipv4_addr; flags timeout;", "ip saddr @s drop"),
+        );
+        run("nft add rule inet t forward update @s { ip daddr }");
+        let analysis = analyse(&Ruleset::read().unwrap());
+        let looks = |finding: &Finding| finding.expression.contains("lookup s");
+        assert!(
+            analysis.findings.iter().any(looks),
+            "{:#?}",
+            analysis.findings
         );
         let meter = with(
             "type ipv4_addr; size 100; flags dynamic;",

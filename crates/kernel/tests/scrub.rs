@@ -7,7 +7,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{feed, in_namespace, nft};
+use common::{feed, in_namespace, nft, run};
 use freeway_kernel::model::Family;
 use freeway_kernel::nft::{Ruleset, read_elements};
 use freeway_kernel::scrub::{Found, Part, Side, find};
@@ -178,6 +178,28 @@ fn what_comes_before_decides() {
             &device("ip saddr 192.0.2.0/24 log"),
             "chain a of table netdev n",
         );
+    });
+}
+
+/// The kernel says nothing of packets that change it, unless the set was told so when it was made.
+#[test]
+fn a_set_that_a_later_rule_changes_is_the_kernels() {
+    in_namespace(|| {
+        let drop = "ip saddr @four drop";
+        for change in ["add", "update", "delete"] {
+            taken(&raw(drop), 1);
+            run("nft add chain inet t forward { type filter hook forward priority 0 ; }");
+            run(&format!(
+                "nft add rule inet t forward {change} @four {{ ip daddr }}"
+            ));
+            let found = find(&Ruleset::read().unwrap(), PORT.0, PORT.1);
+            assert!(found.rules.is_empty(), "{change}: {found:#?}");
+            let why = &found.kept[0];
+            assert!(
+                format!("{why:?}").contains("packets change"),
+                "{change}: {why:?}"
+            );
+        }
     });
 }
 

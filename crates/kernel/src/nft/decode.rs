@@ -361,6 +361,9 @@ fn typed(name: &str, data: &Attrs<'_>) -> Option<Expression> {
                 }
             }
         }
+        "dynset" => Expression::Dynset {
+            set: text_of(data, 1)?,
+        },
         "reject" => Expression::Reject,
         other => Expression::Named(other.to_owned()),
     })

@@ -143,6 +143,8 @@ pub enum Expression {
         revision: u32,
         info: Vec<u8>,
     },
+    /// Has packets change a set of the same table.
+    Dynset { set: String },
     /// Drops and answers with an error.
     Reject,
     /// Any other expression that has no register to load.
@@ -172,6 +174,7 @@ impl Expression {
             Expression::Exthdr { .. } => "exthdr",
             Expression::ExthdrSet { .. } => "exthdr set",
             Expression::Objref { .. } => "objref",
+            Expression::Dynset { .. } => "dynset",
             Expression::Reject => "reject",
             Expression::Match { name, .. } => return format!("xt match {name}"),
             Expression::Target { name, .. } => return format!("xt target {name}"),

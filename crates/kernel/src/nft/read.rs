@@ -175,6 +175,7 @@ impl Reader<'_> {
         }
         let mut tables = ruleset.tables;
         for ((family, table), content) in &mut tables {
+            content.mark_changed_sets();
             for (name, set) in &mut content.sets {
                 if set.data_type == DATA_VERDICT || set.flags & SET_ANONYMOUS != 0 {
                     set.elements = self.elements(*family, table, name)?;

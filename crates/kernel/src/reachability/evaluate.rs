@@ -208,8 +208,9 @@ impl Walker<'_> {
                 );
                 Step::On(Truth::Maybe)
             }
-            Expression::Named(name) | Expression::Malformed(name) => {
-                self.find(run.place, &run.constraint, name, reason(name));
+            Expression::Dynset { .. } | Expression::Named(_) | Expression::Malformed(_) => {
+                let name = expression.name();
+                self.find(run.place, &run.constraint, &name, reason(&name));
                 // Whatever verdict it may give.
                 run.accepts = true;
                 Step::On(Truth::Maybe)
