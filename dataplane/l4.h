@@ -23,7 +23,9 @@ enum fw_l4_const {
 	FW_PROTO_FRAG6 = 44,
 	FW_PROTO_GRE = 47,
 	FW_PROTO_ESP = 50,
+	FW_PROTO_AH = 51,
 	FW_PROTO_ICMP6 = 58,
+	FW_PROTO_DSTOPTS = 60,
 	FW_TCP_LEN = 20,
 	FW_UDP_LEN = 8,
 	/* as much of any flow's packet must be there */

@@ -92,9 +92,19 @@ static __always_inline int fw_route_read4(fw_ctx *ctx, const struct fw_route_her
 }
 
 /*
- * Likewise of IPv6, whatever headers follow but hop-by-hop options, which each router is to read.
- * What only its destination reads is not looked at.
+ * Does an extension header follow: hop-by-hop options, which each router is to read, or one behind
+ * which a fragment's may be, for conntrack puts fragments together (ipv6_ext_hdr(),
+ * find_prev_fhdr())?
  */
+static __always_inline __u64 fw_route_extended(__u8 next_header)
+{
+	const __u64 extensions = 1 | 1ull << FW_PROTO_ROUTING | 1ull << FW_PROTO_FRAG6 |
+				 1ull << FW_PROTO_AH | 1ull << FW_PROTO_DSTOPTS;
+
+	return next_header < 64 ? extensions >> next_header & 1 : 0;
+}
+
+/* Likewise of IPv6. */
 static __always_inline int fw_route_read6(fw_ctx *ctx, const struct fw_route_here *here,
 					  const void *l2, const __u32 tags_len, __u32 now,
 					  struct fw_routed *packet)
@@ -106,9 +116,9 @@ static __always_inline int fw_route_read6(fw_ctx *ctx, const struct fw_route_her
 	__u64 high, low;
 
 	FW_GATHER(differs, (ip->word0_be ^ fw_htonl(6u << 28)) & fw_htonl(15u << 28));
+	FW_GATHER(differs, fw_route_extended(ip->next_header));
 	FW_GATHER(room, fw_frame_len(ctx) - tags_len - FW_ETH_LEN - len);
 	FW_GATHER(room, (__u32)ip->hop_limit - 2);
-	FW_GATHER(room, (__u32)ip->next_header - 1);
 	high = (__u64)fw_ntohl(ip->saddr_be[0]) << 32 | fw_ntohl(ip->saddr_be[1]);
 	if (differs | room >> 31 || !(fw_routes_get()->valid & here->families & FW_ROUTES_IPV6) ||
 	    fw_source_refused6(high))

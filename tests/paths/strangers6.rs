@@ -137,6 +137,23 @@ pub fn leave_as_the_kernel_sends_them<R: Borrow<Router>>(start: impl Fn(&Lab) ->
         "{answer}"
     );
     assert_eq!(answer["neighbour"], "2001:db8:2::2", "{answer}");
+    // conntrack waits for the others of a packet before a rule takes it out of its sight
+    let rules = "table inet f {\nchain raw {\ntype filter hook prerouting priority raw\niifname lan0 notrack\n}\n\
+        chain forward {\ntype filter hook forward priority 0\nct state established accept\n}\n}";
+    lab.router().tool_with_input("nft -f -", rules).unwrap();
+    wait(router, "prefix paths", |routes| active_in("ipv6", routes));
+    confirm(&lab, router, &frames[..20]);
+    let headers: [Headers; 4] = [
+        (44, &[17, 0, 0, 1, 0, 0, 0, 1]),
+        (60, &[44, 0, 1, 4, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 2]),
+        (43, &[44, 0, 4, 0, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 3]),
+        (
+            51,
+            &[44, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1, 17, 0, 0, 1, 0, 0, 0, 4],
+        ),
+    ];
+    let pieces = headers.map(|headers| with(client(), to("9"), 3000, 64, headers));
+    assert_eq!(left(&lab, &pieces).len(), 0);
 }
 
 pub fn changes_are_followed<R: Borrow<Router>>(start: impl Fn(&Lab) -> R) {

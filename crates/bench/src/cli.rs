@@ -40,7 +40,8 @@ pub use stream::{BulkArgs, Discipline, ShaperArgs};
 /// Measure
 ///
 /// Most commands build routers from network namespaces, have the kernel and Freeway forward the same frames by turns, and
-/// remove everything again. `loop`, `generator` and `sink` measure a router of any make. All but `diff` and `lookup` need root.
+/// remove everything again. `loop`, `generator` and `sink` measure a router of any make. These need no root: `diff`,
+/// `lookup`, `report --from`, `engine` without --flood, and `qos`, which leaves out the kernel's htb then.
 #[derive(Debug, Parser)]
 #[command(name = "freeway-bench", bin_name = "freeway bench", version, max_term_width = 100, after_help = EXIT_CODES)]
 #[command(
@@ -185,7 +186,8 @@ pub enum Command {
     Lookup(LookupArgs),
     /// Measure all that this machine can, and write a page about it
     ///
-    /// Runs the other bench commands, in a short form with --quick, and writes to the folder report.json with the figures
+    /// Runs `compare` in each scenario, `flows`, `kirkwood`, `imx8`, `bulk`, `multicast`, `rfc2544`, `flood`, `drop`, `setup`
+    /// and `shaper`, in a short form with --quick, and writes to the folder report.json with the figures
     /// of every run, index.html, one page with everything in it, and each of its plots as SVG and as PNG. What cannot be
     /// measured here says why. Needs root, iproute2, nftables, ethtool, conntrack and iperf3; with --from nothing of it.
     #[command(after_help = report::REPORT_HELP)]

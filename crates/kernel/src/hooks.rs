@@ -74,6 +74,12 @@ const KNOWN: [&str; 25] = [
     "accept_all",
 ];
 
+/// Those by which conntrack sees packets that come in, by NFPROTO_.
+const CONNTRACK: [(u8, &str); 2] = [
+    (nft::NFPROTO_IPV4, "ipv4_conntrack_in"),
+    (nft::NFPROTO_IPV6, "ipv6_conntrack_in"),
+];
+
 /// Of base chains of nftables: `nft_do_chain_ipv4`, `nft_do_chain_inet` and others; of its flowtables.
 const OF_NFTABLES: [&str; 2] = ["nft_do_chain", "nf_flow_offload_"];
 /// Of tables of the legacy iptables, which are read: `ipt_do_table`, and before it `iptable_filter_hook` and others.
@@ -102,6 +108,16 @@ impl HookedFunction {
         let nftables = self.nftables || OF_NFTABLES.iter().any(|of| function.starts_with(of));
         !nftables && !legacy && !KNOWN.contains(&function)
     }
+}
+
+/// Whether conntrack is among the functions, for IPv4 and for IPv6: rules are not all that has it hooked (`enable_hooks` of the
+/// module, other modules).
+#[must_use]
+pub fn track(functions: &[HookedFunction]) -> [bool; 2] {
+    CONNTRACK.map(|(family, name)| {
+        let mut functions = functions.iter();
+        functions.any(|hooked| hooked.family == family && hooked.function == name)
+    })
 }
 
 /// The functions on the hooks that forwarded packets pass; `None` on a kernel that does not list them.

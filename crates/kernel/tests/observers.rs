@@ -293,6 +293,20 @@ fn a_new_kernel_has_what_it_should() {
 }
 
 #[test]
+fn hooks_tell_whether_connections_are_tracked() {
+    in_namespace(|| {
+        let tracks = || hooks::forwarding_hooks().unwrap().map(|f| hooks::track(&f));
+        let Some(without) = tracks() else {
+            println!("skipped: this kernel does not list its hooks");
+            return;
+        };
+        assert_eq!(without, [false; 2]);
+        common::nft("table ip t { chain c { type filter hook input priority 0; ct state new } }");
+        assert_eq!(tracks(), Some([true, false]));
+    });
+}
+
+#[test]
 fn the_kernels_own_hooks_are_known() {
     in_namespace(|| {
         common::nft(

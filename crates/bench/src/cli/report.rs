@@ -17,7 +17,7 @@ pub struct ReportArgs {
     /// Folder to write to; created if it is not there
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
-    /// Measure in less than five minutes instead of about an hour
+    /// Measure in less than five minutes instead of about two hours
     #[arg(long)]
     pub quick: bool,
     /// Measure this scenario only; repeat for more [default: all]

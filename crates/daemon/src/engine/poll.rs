@@ -12,13 +12,14 @@ use freeway_cmm::{ConnKey, FlowKey};
 use freeway_kernel::cbpf::Sketch;
 use freeway_kernel::conntrack::Conntrack;
 use freeway_kernel::ethtool::Ethtool;
+use freeway_kernel::hooks::{self, HookedFunction};
 use freeway_kernel::model::{Connection, Link, Tuple};
 use freeway_kernel::netdev::{self, XdpFeatures};
 use freeway_kernel::nft::{self, LegacyTable};
 use freeway_kernel::probe::{Outcome, ProbeResult};
 use freeway_kernel::sockets::{PacketSocket, packet_sockets};
 use freeway_kernel::sysctl::Sysctls;
-use freeway_kernel::{Memberships, hooks::HookedFunction, pppoe, progs};
+use freeway_kernel::{Memberships, pppoe, progs};
 use tokio::sync::mpsc;
 
 use super::ports::Carried;
@@ -135,6 +136,8 @@ pub(super) struct Polled {
     pub ours: Vec<u32>,
     pub sysctls: Sysctls,
     pub sniffers: Vec<PacketSocket>,
+    /// The kernel tells which packet sockets there are.
+    pub sniffers_told: bool,
     /// Tables of the legacy iptables, which tell of no change.
     pub legacy: Vec<LegacyTable>,
     /// Functions on the forwarding hooks that nobody has judged.
@@ -143,6 +146,8 @@ pub(super) struct Polled {
     pub bridge_hooks: Vec<String>,
     /// The kernel tells which functions there are.
     pub hooks_told: bool,
+    /// Conntrack is among them, for IPv4 and for IPv6.
+    pub tracks: [bool; 2],
     /// Who takes a link's frames ahead of IP; links that nobody does are not here.
     pub takers: BTreeMap<u32, Result<String, Untold>>,
     /// The kernel looks up the source of each IPv4 packet, with `rp_filter` 0 as well, or nobody knows.
@@ -184,16 +189,18 @@ impl Polled {
             ours,
             connections,
         } = question;
-        let sockets = packet_sockets().unwrap_or_else(|error| {
+        let sockets = packet_sockets().inspect_err(|error| {
             tracing::debug!("listing packet sockets: {error}");
-            Vec::new()
         });
+        let sniffers_told = sockets.is_ok();
+        let sockets = sockets.unwrap_or_default();
         let features = netdev::xdp_features().unwrap_or_else(|error| {
             tracing::debug!("listing XDP features: {error}");
             None
         });
         let functions = hooks.forwarding();
         let hooks_told = functions.is_some();
+        let tracks = functions.as_deref().map_or([false; 2], hooks::track);
         let foreign = functions.into_iter().flatten();
         let foreign = foreign.filter(HookedFunction::is_foreign);
         let (of_bridges, foreign): (Vec<_>, Vec<_>) =
@@ -225,10 +232,12 @@ impl Polled {
         let takers = places.iter().filter_map(takers).collect();
         Self {
             sniffers: sockets.into_iter().filter(|s| s.protocol != 0).collect(),
+            sniffers_told,
             legacy: nft::legacy_tables(),
             foreign_hooks: foreign.into_iter().map(|h| h.function).collect(),
             bridge_hooks,
             hooks_told,
+            tracks,
             takers,
             checks_sources: hooks.checks_sources(),
             promiscuous: places
@@ -247,6 +256,15 @@ impl Polled {
             sessions,
             connections: look_up(connections),
         }
+    }
+
+    /// A look that was not told of packet sockets goes by those of the one before.
+    pub(super) fn after(mut self, before: &Polled) -> Self {
+        if !self.sniffers_told && before.sniffers_told {
+            self.sniffers.clone_from(&before.sniffers);
+            self.sniffers_told = true;
+        }
+        self
     }
 
     /// True if something that ports are judged by differs.

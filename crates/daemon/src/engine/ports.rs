@@ -253,6 +253,15 @@ impl Port {
         Ok(())
     }
 
+    /// The scrubber's program is not to stay, whether or not the fast path's can take its place: the next one that is put
+    /// there does.
+    pub(super) fn unscrub(&mut self, plain: BorrowedFd<'_>) {
+        if let Err(error) = self.restore(plain) {
+            tracing::warn!(port = self.name, "{error}");
+            self.ahead = Ahead::Nothing;
+        }
+    }
+
     /// Where a program that forwards by prefixes is, if one is.
     pub(super) fn routed(&self) -> Option<RouteHook> {
         match self.ahead {

@@ -23,7 +23,7 @@ impl Engine {
     /// Looks at once; what follows is the caller's.
     pub(in crate::engine) fn poll_now(&mut self) {
         let question = self.question();
-        self.polled = self.poller.read(question);
+        self.polled = self.poller.read(question).after(&self.polled);
     }
 
     fn question(&mut self) -> Question {
@@ -60,6 +60,8 @@ impl Engine {
             self.ask_poller();
             return Ok(());
         }
+        let polled = polled.after(&self.polled);
+        let tracked = self.tracks();
         let before = std::mem::replace(&mut self.polled, polled);
         if self.poller.take_again() {
             self.ask_poller();
@@ -96,6 +98,11 @@ impl Engine {
             self.execute(std::mem::take(&mut ops))?;
             self.read_ruleset()?;
             self.datapath.control.set_learn(self.on.into());
+        }
+        if self.tracks() != tracked {
+            self.routes.invalidate();
+            self.set_tracking(tracked)?;
+            self.update_ports()?;
         }
         if before.sysctls != self.polled.sysctls {
             self.routes.invalidate();

@@ -77,12 +77,17 @@ impl Engine {
         if self.routes.rules.is_none() {
             return Some("the ruleset cannot be read".into());
         }
-        if self.ruleset_tracks(family) && !self.routes.bypasses {
+        if self.tracks_family(family) && !self.routes.bypasses {
             return Some(TRACKED.into());
         }
         if policy.routes.is_none() && !self.polled.hooks_told {
             return Some(format!(
                 "this kernel does not tell which functions hook into forwarding; {ANYWAY}"
+            ));
+        }
+        if policy.routes.is_none() && !self.polled.sniffers_told {
+            return Some(format!(
+                "this kernel does not tell which packet sockets there are; {ANYWAY}"
             ));
         }
         if let Some(function) = self.polled.foreign_hooks.first() {
@@ -263,7 +268,7 @@ impl Engine {
 
     /// Rules and conntrack let all pass that a port hands in.
     fn passes_rules(&self, family: Family, passage: &Passage) -> Result<(), String> {
-        if self.ruleset_tracks(family) && !passage.untracked {
+        if self.tracks_family(family) && !passage.untracked {
             return Err(TRACKED.into());
         }
         passage.obstacle.clone().map_or(Ok(()), Err)

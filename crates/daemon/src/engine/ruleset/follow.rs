@@ -91,13 +91,14 @@ impl Engine {
         }
         ruleset.status.safe = ruleset.findings.len() == ruleset.marks;
         ruleset.scopes = self.scopes(&ruleset);
+        let tracked = self.tracks();
         let before = std::mem::replace(&mut self.ruleset, ruleset);
         self.set_one_way()?;
         self.set_ruleset()?;
         if before.frame_chains != self.ruleset.frame_chains || before.zones != self.ruleset.zones {
             self.update_ports()?;
         }
-        self.set_tracking(before.tracks)?;
+        self.set_tracking(tracked)?;
         let read = read.map(Arc::new);
         let routes = !self.config.policy.without_routes();
         self.routes.set_rules(read.clone().filter(|_| routes));
@@ -114,9 +115,15 @@ impl Engine {
         self.execute(ops)
     }
 
-    /// Conntrack sees a family.
-    pub(in crate::engine) fn ruleset_tracks(&self, family: Family) -> bool {
-        let [ipv4, ipv6] = self.ruleset.tracks;
+    /// Conntrack sees IPv4, and IPv6: rules have it hooked, or somebody else.
+    pub(in crate::engine) fn tracks(&self) -> [bool; 2] {
+        let hooked = self.polled.tracks;
+        std::array::from_fn(|family| self.ruleset.tracks[family] || hooked[family])
+    }
+
+    /// It sees a family.
+    pub(in crate::engine) fn tracks_family(&self, family: Family) -> bool {
+        let [ipv4, ipv6] = self.tracks();
         match family {
             Family::Ipv4 => ipv4,
             Family::Ipv6 => ipv6,
@@ -124,8 +131,8 @@ impl Engine {
     }
 
     /// What was learned without a connection is learned anew, with one, once conntrack sees it.
-    fn set_tracking(&mut self, before: [bool; 2]) -> Result<(), DaemonError> {
-        let [tracks4, tracks6] = self.ruleset.tracks;
+    pub(in crate::engine) fn set_tracking(&mut self, before: [bool; 2]) -> Result<(), DaemonError> {
+        let [tracks4, tracks6] = self.tracks();
         self.datapath.control.set_tracks4(tracks4.into());
         self.datapath.control.set_tracks6(tracks6.into());
         if (!tracks4 || before[0]) && (!tracks6 || before[1]) {

@@ -373,12 +373,19 @@ impl Engine {
             larger.at(*ifindex, here).map_err(failure)?;
             placed.push((*ifindex, here));
         }
+        let plain = self.datapath.prog(Hook::Xdp).map_err(failure)?;
         // what is counted from here on is the larger one's
+        let mut lost = false;
         for (ifindex, here) in placed {
-            let prog = larger.at(ifindex, here).map_err(failure)?;
-            if let Some(port) = self.ports.by_index.get_mut(&ifindex) {
-                port.scrub_anew(prog.as_fd())
-                    .map_err(DaemonError::Failure)?;
+            let Some(port) = self.ports.by_index.get_mut(&ifindex) else {
+                continue;
+            };
+            let prog = larger.at(ifindex, here).map_err(|error| error.to_string());
+            if let Err(error) = prog.and_then(|prog| port.scrub_anew(prog.as_fd())) {
+                // its program goes by the smaller one, which nobody writes from here on
+                tracing::warn!(port = port.name, reason = error, "a larger table");
+                port.unscrub(plain.as_fd());
+                lost = true;
             }
         }
         larger.carry_counts(before);
@@ -400,7 +407,10 @@ impl Engine {
         let now_tick = self.now_tick()?;
         self.scrub.place(&missing, now_tick);
         self.ask_poller();
-        Ok(())
+        match lost {
+            true => self.update_scrub(),
+            false => Ok(()),
+        }
     }
 
     /// Once a second: rates, what timed out, and whether the kernel's counters say the same.
