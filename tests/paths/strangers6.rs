@@ -19,9 +19,9 @@ pub fn client() -> Ipv6Addr {
 }
 
 /// What is between IPv6 header and UDP: the first header's number, and their octets.
-pub type Headers = (u8, &'static [u8]);
+pub type Headers<'a> = (u8, &'a [u8]);
 
-pub const NONE: Headers = (17, &[]);
+pub const NONE: Headers<'static> = (17, &[]);
 
 /// A packet that is like no other.
 pub fn packet(src: Ipv6Addr, dst: Ipv6Addr, number: u16) -> Vec<u8> {
@@ -33,7 +33,7 @@ pub fn with(
     dst: Ipv6Addr,
     number: u16,
     hop_limit: u8,
-    (first, headers): Headers,
+    (first, headers): Headers<'_>,
 ) -> Vec<u8> {
     let mut udp = vec![0u8; 26];
     udp[0..2].copy_from_slice(&number.to_be_bytes());
@@ -141,18 +141,22 @@ pub fn leave_as_the_kernel_sends_them<R: Borrow<Router>>(start: impl Fn(&Lab) ->
     let rules = "table inet f {\nchain raw {\ntype filter hook prerouting priority raw\niifname lan0 notrack\n}\n\
         chain forward {\ntype filter hook forward priority 0\nct state established accept\n}\n}";
     lab.router().tool_with_input("nft -f -", rules).unwrap();
-    wait(router, "prefix paths", |routes| active_in("ipv6", routes));
+    wait(router, "prefix paths with rules", |routes| {
+        routes["ipv6"]["active"] == true && routes["ports"] == serde_json::json!(["lan0"])
+    });
     confirm(&lab, router, &frames[..20]);
-    let headers: [Headers; 4] = [
-        (44, &[17, 0, 0, 1, 0, 0, 0, 1]),
-        (60, &[44, 0, 1, 4, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 2]),
-        (43, &[44, 0, 4, 0, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 3]),
-        (
-            51,
-            &[44, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1, 17, 0, 0, 1, 0, 0, 0, 4],
-        ),
+    // what follows a fragment's header has whole octets of octets, or nobody waits for the rest
+    const FIRST: [u8; 14] = [17, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    let ahead: [(u8, &[u8]); 4] = [
+        (44, &[]),
+        (60, &[44, 0, 1, 4, 0, 0, 0, 0]),
+        (43, &[44, 0, 4, 0, 0, 0, 0, 0]),
+        (51, &[44, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1]),
     ];
-    let pieces = headers.map(|headers| with(client(), to("9"), 3000, 64, headers));
+    let pieces = ahead.map(|(first, headers)| {
+        let headers = [headers, &FIRST].concat();
+        with(client(), to("9"), 3000, 64, (first, &headers))
+    });
     assert_eq!(left(&lab, &pieces).len(), 0);
 }
 

@@ -331,7 +331,7 @@ fn sees_every_frame(
                 .stderr(Stdio::null()),
         )
         .unwrap();
-    let moved = until_path(&router, ends, "tc");
+    let moved = until_path(router, ends, "tc");
     let fast = router.stats().fast();
     // it was there before: from a second after its start on nothing is missed
     send(ends, 300);
@@ -350,7 +350,7 @@ fn sees_every_frame(
     println!("{filter}: to tc within {moved:?}; then {fast} fast, tcpdump saw {seen}");
     assert!(seen >= 300, "{seen} seen");
     assert!(fast > 500, "{fast} fast\n{}", router.stats());
-    let back = until_path(&router, ends, "xdp");
+    let back = until_path(router, ends, "xdp");
     println!("XDP again within {back:?}");
 }
 

@@ -299,8 +299,8 @@ fn what_is_plain_of_ipv6_leaves_as_the_kernel_would_send_it() {
     in_both(|mut bench| {
         let plain = to6("2001:db8:100::2");
         bench.sends(&plain);
-        // whatever it carries: what only its destination reads, too
-        for proto in [1, 6, 17, 43, 44, 50, 58, 59, 60, 255] {
+        // whatever it carries but extension headers
+        for proto in [1, 6, 17, 50, 58, 59, 63, 64, 107, 108, 124, 255] {
             bench.sends(&Frame {
                 proto,
                 ..plain.clone()
@@ -337,6 +337,12 @@ fn what_is_not_plain_of_ipv6_is_the_kernels() {
             src: src.parse().unwrap(),
             ..plain.clone()
         };
+        // extension headers: hop-by-hop, routing, fragment, AH, destination options
+        let extended = [0, 43, 44, 51, 60].map(|proto| Frame {
+            proto,
+            ..plain.clone()
+        });
+        bench.keeps_from_all(&extended);
         let frames = [
             to6("2001:db8:101::2"),
             Frame {
@@ -361,11 +367,6 @@ fn what_is_not_plain_of_ipv6_is_the_kernels() {
             },
             Frame {
                 ttl: 0,
-                ..plain.clone()
-            },
-            // hop-by-hop options
-            Frame {
-                proto: 0,
                 ..plain.clone()
             },
             Frame {
