@@ -343,6 +343,8 @@ fn what_has_conntrack_hooked_is_known() {
         assert_eq!(tracks(""), [false; 2]);
         assert_eq!(tracks(&forward("ip dscp set af21\ncounter")), [false; 2]);
         assert_eq!(tracks(&forward("ct mark 7 accept")), [true; 2]);
+        let proxy = "table ip t { synproxy s { mss 1460; wscale 7; } }";
+        assert_eq!(tracks(proxy), [true, false]);
         let nat = |family: &str| {
             format!(
                 "table {family} t {{ chain c {{ type nat hook postrouting priority srcnat; }} }}"

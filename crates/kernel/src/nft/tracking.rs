@@ -80,8 +80,8 @@ impl Ruleset {
 }
 
 fn tracks(table: &Table) -> bool {
-    // ct helper, ct timeout, ct expectation
-    let by_object = |(_, kind): &(String, u32)| matches!(kind, 3 | 7 | 9);
+    // ct helper, ct timeout, ct expectation, SYN proxy
+    let by_object = |(_, kind): &(String, u32)| matches!(kind, 3 | 7 | 9 | 10);
     let by_chain = |hook: &super::Hook| hook.kind == "nat";
     let by_set = |name: &String| TRACKING.contains(&name.as_str());
     let by_rule = |e: &Expression| match e {
