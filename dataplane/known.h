@@ -118,12 +118,21 @@ static __always_inline void fw_mark_seen(__u32 index)
 		FW_WRITE_ONCE(seen->flow[index % FW_SEEN_FLOWS], 1);
 }
 
+enum fw_known_const {
+	/* so long a packet may take from tc ingress to egress that confirms a flow after a change
+	 */
+	FW_CONFIRM_TICKS = 2,
+};
+
 /* The kernel did it again: the flow is good for another interval. */
 static __always_inline enum fw_reason fw_confirm(struct fw_state *st, const struct fw_slot *slot,
 						 __u32 now)
 {
 	if (slot->epoch != fw_ctl.epoch)
 		return FW_R_LEARN_EPOCH;
+	/* it waited, perhaps for a neighbour, and the change came after its route was looked up */
+	if (st->epoch != slot->epoch && now - slot->tick > FW_CONFIRM_TICKS)
+		return FW_R_LEARN_STALE_TOKEN;
 	st->misses = 0;
 	if (st->pending || st->epoch != slot->epoch || slot->len_l3 > st->len_max) {
 		/* a revalidation, or a confirmation after a change (of the MTU,

@@ -127,7 +127,8 @@ static __always_inline enum fw_reason fw_learn(fw_ctx *ctx, __u32 token, struct 
 	c->ev.kind = out.state ? FW_EV_CHANGED : FW_EV_CANDIDATE;
 	c->ev.reason = FW_R_LEARNED;
 	c->ev.state = out.state;
-	c->ev.tick = now;
+	/* what changed while it waited for a neighbour came after the decision that it shows */
+	c->ev.tick = group ? now : slot->tick;
 	c->port_out = fw_port(ctx);
 	c->mark = fw_mark(ctx);
 	c->priority = fw_priority(ctx);

@@ -118,7 +118,8 @@ impl Manager {
             // the next offer finds one of those
             return Err(Refusal::TableFull);
         }
-        let ticks = c.ev.tick.wrapping_sub(c.first_tick).max(1);
+        // the second may have come in before the first had left
+        let ticks = c.ev.tick.wrapping_sub(c.first_tick).cast_signed().max(1);
         let newcomer = Newcomer {
             holder: record.holder(),
             packets_per_s: self.settings.hz as f32 / ticks as f32,

@@ -41,6 +41,7 @@ mod scrub;
 mod service;
 mod sessions;
 mod sniff;
+mod standing;
 mod status;
 mod steer;
 mod verdict;
@@ -83,6 +84,7 @@ use self::scrub::{Loaded, Scrub};
 use self::service::Service;
 use self::sessions::Sessions;
 use self::sniff::Sniff;
+use self::standing::Standings;
 use self::wait::Readable;
 use super::error::failure;
 use super::{DaemonError, Request};
@@ -253,6 +255,7 @@ pub struct Engine {
     accounting: Accounting,
     sessions: Sessions,
     service: Service,
+    standings: Standings,
     polled: Polled,
     poller: Poller,
     cores: Cores,
@@ -349,6 +352,7 @@ impl Engine {
             accounting: Accounting::default(),
             sessions: Sessions::default(),
             service: Service::new(supervisor),
+            standings: Standings::default(),
             polled: Polled::default(),
             poller: Poller::start()?,
             cores: Cores::default(),
@@ -375,6 +379,8 @@ impl Engine {
         engine.look_at_sessions();
         engine.set_tcp_timeouts();
         engine.read_neighbours();
+        let links = engine.mirror.links().values();
+        links.for_each(|link| engine.standings.note(link));
         let now_tick = engine.now_tick()?;
         engine.read_stations(now_tick);
         for route in engine.mirror.mroutes().values() {
@@ -487,6 +493,10 @@ impl Engine {
     }
 
     fn read_neighbours(&mut self) {
+        self.mirror
+            .links()
+            .values()
+            .for_each(|link| self.standings.note(link));
         for neigh in self.mirror.neighs().values().filter(|n| n.is_valid()) {
             if let Some(mac) = neigh.lladdr {
                 self.manager.learn_neighbour(neigh.ifindex, neigh.ip, mac);

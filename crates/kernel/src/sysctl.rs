@@ -21,6 +21,8 @@ pub struct Sysctls {
     pub ip_forward_update_priority: Option<u64>,
     /// `net.ipv4.fib_multipath_hash_policy`.
     pub ipv4_multipath_hash_policy: Option<u64>,
+    /// `net.ipv4.fib_multipath_use_neigh`.
+    pub ipv4_multipath_use_neigh: Option<u64>,
     /// `net.ipv6.fib_multipath_hash_policy`.
     pub ipv6_multipath_hash_policy: Option<u64>,
     /// `net.netfilter.nf_conntrack_checksum`.
@@ -68,6 +70,7 @@ impl Sysctls {
             ip_forward_use_pmtu: number("ipv4/ip_forward_use_pmtu"),
             ip_forward_update_priority: number("ipv4/ip_forward_update_priority"),
             ipv4_multipath_hash_policy: number("ipv4/fib_multipath_hash_policy"),
+            ipv4_multipath_use_neigh: number("ipv4/fib_multipath_use_neigh"),
             ipv6_multipath_hash_policy: number("ipv6/fib_multipath_hash_policy"),
             conntrack_checksum: conntrack("checksum"),
             conntrack_events: conntrack("events"),

@@ -69,12 +69,14 @@ impl Engine {
         let mut rules = false;
         let mut leaks = false;
         let mut routed = false;
+        let mut elsewhere = false;
         let now_tick = self.now_tick()?;
         let mut ops = Vec::new();
         for event in events {
             tracing::trace!(?event, "kernel");
             leaks |= self.may_change_leaks(event);
             routed |= self.may_change_routed(event);
+            elsewhere |= self.standings.heard(event) || self.goes_by_neighbours(event);
             self.routes.heard(event);
             self.hear_of_translations(event);
             match event {
@@ -129,6 +131,10 @@ impl Engine {
             }
             self.manager.kernel_event(event, now_tick, &mut ops);
         }
+        if elsewhere {
+            let unknown = Event::RoutesUnknown;
+            self.manager.kernel_event(&unknown, now_tick, &mut ops);
+        }
         // ahead of a new epoch, in which next hops are confirmed by what was judged before
         if rules || routed {
             self.routes.invalidate();
@@ -165,6 +171,12 @@ impl Engine {
             self.resync()?;
         }
         Ok(())
+    }
+
+    /// Multipath routes leave out gateways that are not reachable (`fib_good_nh()`).
+    fn goes_by_neighbours(&self, event: &Event) -> bool {
+        let by_neighbours = self.polled.sysctls.ipv4_multipath_use_neigh == Some(1);
+        by_neighbours && matches!(event, Event::NeighChanged(_) | Event::NeighGone(_))
     }
 
     fn is_ppp(&self, ifindex: u32) -> bool {
