@@ -251,7 +251,7 @@ int fwe_port_queues(__u16 port, __u16 *rx, __u16 *tx);
 /* What a port is started with. */
 struct fwe_port_config {
 	const __u8 *mac; /* 6 octets, or NULL for the device's own */
-	__u16 mtu;       /* 0: the driver's */
+	__u16 mtu;       /* 0: 1500 */
 	__u16 rx_queues; /* of several, flows are spread over by the device's hash (RSS) */
 	__u16 tx_queues;
 	__u16 interrupts; /* frames are to interrupt, where the device can */

@@ -250,24 +250,35 @@ static int fwe_queue_down(struct fwe_exit *exit, __u32 queue)
 
 	if (room > FWE_EXIT_BURST)
 		room = FWE_EXIT_BURST;
-	for (; (unsigned int)count < room; count++) {
+	for (unsigned int tried = 0; tried < room; tried++) {
 		struct rte_mbuf *frame = rte_pktmbuf_alloc(exit->pool);
+		struct iovec parts[2];
 		ssize_t len;
+		char beyond;
 
 		if (!frame)
 			break;
-		len = read(exit->queues[queue], rte_pktmbuf_mtod(frame, void *),
-			   rte_pktmbuf_tailroom(frame));
+		parts[0] = (struct iovec){rte_pktmbuf_mtod(frame, void *),
+					  rte_pktmbuf_tailroom(frame)};
+		parts[1] = (struct iovec){&beyond, 1};
+		len = readv(exit->queues[queue], parts, 2);
 		if (len <= 0) {
 			rte_pktmbuf_free(frame);
 			if (len < 0 && (errno == EBADFD || errno == EBADF))
 				return -1;
 			break;
 		}
+		/* the TAP's MTU was raised above what the port can send */
+		if ((size_t)len > parts[0].iov_len) {
+			rte_pktmbuf_free(frame);
+			exit->not_taken++;
+			continue;
+		}
 		frame->data_len = len;
 		frame->pkt_len = len;
 		frame->hash.usr = leaf;
 		(void)rte_ring_sp_enqueue(exit->down, frame);
+		count++;
 	}
 	exit->from_kernel += count;
 	if (count)

@@ -100,6 +100,9 @@ static int fwe_port_configure(uint16_t port, const struct fwe_port_config *confi
 		return rc;
 	if (config->mtu)
 		conf.rxmode.mtu = config->mtu;
+	/* a frame longer than a buffer has several, which a driver may only send if it was told */
+	if (config->mtu > RTE_ETHER_MTU)
+		conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 	conf.intr_conf.rxq = interrupts;
 	if (info.max_rx_queues < config->rx_queues || info.max_tx_queues < config->tx_queues)
 		return -ENODEV;

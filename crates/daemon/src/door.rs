@@ -83,6 +83,7 @@ impl Door {
         let (sender, notices) = mpsc::channel(QUEUE);
         let guests = Guests {
             there: Arc::default(),
+            refused: Arc::default(),
             notices: sender,
         };
         let there = Arc::clone(&listener);
@@ -147,6 +148,8 @@ fn bind_at(path: &Path) -> io::Result<OwnedFd> {
 struct Guests {
     /// Its process.
     there: Arc<Mutex<Option<u32>>>,
+    /// Why one was refused last, who comes again and again.
+    refused: Arc<Mutex<Option<String>>>,
     notices: mpsc::Sender<Notice>,
 }
 
@@ -164,13 +167,22 @@ impl Guests {
             let thread = thread::Builder::new().name("freeway-guest".into());
             let spawned = thread.spawn(move || {
                 if let Err(error) = guests.receive(&guest) {
-                    tracing::warn!("an engine is refused: {error}");
+                    guests.tell_refusal(&error);
                     let _ = handover::send(guest.as_fd(), &Answer::Refused(error), &[]);
                 }
             });
             if let Err(error) = spawned {
                 tracing::warn!("an engine cannot be received: {error}");
             }
+        }
+    }
+
+    /// Once.
+    fn tell_refusal(&self, why: &str) {
+        let mut told = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.as_deref() != Some(why) {
+            tracing::warn!("an engine is refused: {why}");
+            *told = Some(why.to_owned());
         }
     }
 

@@ -2,6 +2,7 @@
 //! `freeway run`: the engine, and the control server in front of it.
 
 mod ask;
+mod bounded;
 mod capture;
 pub mod config;
 mod door;

@@ -24,6 +24,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 use tokio::task::{JoinHandle, spawn, spawn_blocking};
 
 use super::ask::Engine;
+use super::bounded;
 use super::log::SetLog;
 use super::options::Options;
 use super::request::Request;
@@ -97,7 +98,7 @@ impl Metrics {
         let router = metrics_router(engine.clone());
         self.serving = Some(spawn(async move {
             // it ends with the daemon, or by being aborted
-            let _ = axum::serve(listener, router).await;
+            bounded::serve(listener, router).await;
         }));
     }
 

@@ -16,6 +16,8 @@ use nix::sys::time::TimeVal;
 
 /// The daemon answers at once.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// One that takes nothing for so long is told nothing: links, signals and workers are looked at meanwhile.
+const TOLD_PATIENCE: Duration = Duration::from_millis(50);
 
 /// A daemon that has given its table.
 pub struct Daemon {
@@ -60,15 +62,17 @@ pub fn knock(path: &Path, hello: Hello, sockets: &[RawFd]) -> io::Result<Knock> 
         SockFlag::SOCK_CLOEXEC,
         None,
     )?;
+    // ahead of all: one that stands still has a queue that is full
+    setsockopt(&socket, ReceiveTimeout, &time_of(PATIENCE))?;
+    setsockopt(&socket, SendTimeout, &time_of(PATIENCE))?;
     match connect(socket.as_raw_fd(), &UnixAddr::new(path)?) {
         Err(nix::Error::ENOENT | nix::Error::ECONNREFUSED) => return Ok(Knock::Nobody),
         result => result?,
     }
-    let patience = TimeVal::new(PATIENCE.as_secs() as nix::libc::time_t, 0);
-    setsockopt(&socket, ReceiveTimeout, &patience)?;
-    setsockopt(&socket, SendTimeout, &patience)?;
     handover::send(socket.as_fd(), &Said::Hello(hello), sockets)?;
-    Ok(match handover::receive(socket.as_fd())? {
+    let answer = handover::receive(socket.as_fd())?;
+    setsockopt(&socket, SendTimeout, &time_of(TOLD_PATIENCE))?;
+    Ok(match answer {
         None => Knock::Nobody,
         Some((Answer::Refused(why), _)) => Knock::Refused(why),
         Some((Answer::Unfit(why), _)) => Knock::Unfit(why),
@@ -85,6 +89,13 @@ pub fn knock(path: &Path, hello: Hello, sockets: &[RawFd]) -> io::Result<Knock> 
             Err(fds) => Knock::Refused(format!("it sent {} descriptors, not 4", fds.len())),
         },
     })
+}
+
+fn time_of(patience: Duration) -> TimeVal {
+    TimeVal::new(
+        patience.as_secs() as nix::libc::time_t,
+        patience.subsec_micros() as nix::libc::suseconds_t,
+    )
 }
 
 impl Daemon {

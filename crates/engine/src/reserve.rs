@@ -2,19 +2,24 @@
 //! The reserve of huge pages.
 
 use std::fs::{self, File};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{SigSet, Signal};
 
 /// Of 2 MiB.
 pub const HUGE_PAGE: usize = 2 << 20;
 const RESERVED: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 const FREE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 
-/// Huge pages that were reserved for this process, and are given back. One process at a time has some: the reserve is one
+/// Those that are to be given back.
+static ADDED: AtomicUsize = AtomicUsize::new(0);
+
+/// Huge pages that were reserved for this process, and are given back, also where a signal ends it. To be had ahead of other
+/// threads, which are not to take that signal. One process at a time has some: the reserve is one
 /// number of the machine's, which another one would give back beneath it.
 #[derive(Debug)]
 pub struct Reserve {
-    added: usize,
     _turn: Flock<File>,
 }
 
@@ -26,10 +31,7 @@ impl Reserve {
             .map_err(|(_, error)| format!("{RESERVED}: {error}"))?;
         let there = number(FREE)?;
         if there >= pages {
-            return Ok(Self {
-                added: 0,
-                _turn: turn,
-            });
+            return Ok(Self { _turn: turn });
         }
         let before = number(RESERVED)?;
         let wanted = before + pages - there;
@@ -38,11 +40,10 @@ impl Reserve {
                 "{pages} huge pages of 2 MiB are needed and {there} are free: `echo {wanted} > {RESERVED}` as root reserves them"
             )
         };
+        give_back_at_signals()?;
         fs::write(RESERVED, wanted.to_string()).map_err(|_| advice())?;
-        let reserve = Self {
-            added: number(RESERVED)?.saturating_sub(before),
-            _turn: turn,
-        };
+        let reserve = Self { _turn: turn };
+        ADDED.store(number(RESERVED)?.saturating_sub(before), Ordering::SeqCst);
         match number(FREE)? >= pages {
             true => Ok(reserve),
             false => Err(format!("{}, were there so much memory", advice())),
@@ -52,12 +53,36 @@ impl Reserve {
 
 impl Drop for Reserve {
     fn drop(&mut self) {
-        if self.added > 0 {
-            let left = number(RESERVED).unwrap_or(0).saturating_sub(self.added);
-            // nothing else could be done about it
-            let _ = fs::write(RESERVED, left.to_string());
-        }
+        give_back();
     }
+}
+
+fn give_back() {
+    let added = ADDED.swap(0, Ordering::SeqCst);
+    if added > 0 {
+        let left = number(RESERVED).unwrap_or(0).saturating_sub(added);
+        // nothing else could be done about it
+        let _ = fs::write(RESERVED, left.to_string());
+    }
+}
+
+fn give_back_at_signals() -> Result<(), String> {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
+        signals.add(signal);
+    }
+    let failed = |error: String| format!("cannot wait for signals: {error}");
+    signals
+        .thread_block()
+        .map_err(|error| failed(error.to_string()))?;
+    let thread = std::thread::Builder::new().name("signals".into());
+    let waits = thread.spawn(move || {
+        let Ok(signal) = signals.wait() else { return };
+        give_back();
+        // SAFETY: ends the process; nobody relies on what would be done at its end.
+        unsafe { libc::_exit(128 + signal as i32) }
+    });
+    waits.map(drop).map_err(|error| failed(error.to_string()))
 }
 
 fn number(path: &str) -> Result<usize, String> {

@@ -42,6 +42,12 @@ const REPORT: Duration = Duration::from_secs(1);
 const LEFT: Duration = Duration::from_secs(3);
 /// Octets of a frame beside the MTU: Ethernet, two tags.
 const L2_ROOM: u32 = 22;
+/// What drivers reckon with beside that: two tags more, and the FCS.
+const DRIVER_ROOM: u32 = 12;
+/// They take so much of a buffer as is a multiple, and a frame that does not fit in comes in several.
+const ROOM_STEP: u32 = 1024;
+/// After a daemon's refusal, or none of its answers.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What the command line says.
 #[derive(Debug, Default)]
@@ -97,6 +103,8 @@ struct Running {
     daemon: Option<Daemon>,
     /// Why the daemon refused.
     refused: Option<String>,
+    /// When it did, or did not answer.
+    refused_at: Option<Instant>,
     /// When the daemon went whose schedules are still there.
     left: Option<Instant>,
 }
@@ -104,7 +112,8 @@ struct Running {
 impl Running {
     fn start(config: &EngineConfig, placement: Placement) -> Result<Self, String> {
         let mtu = config.port.values().filter_map(|port| port.mtu).max();
-        let room = mtu.unwrap_or(1500).max(2048 - L2_ROOM) + L2_ROOM;
+        let frame = mtu.unwrap_or(1500).max(1500) + L2_ROOM + DRIVER_ROOM;
+        let room = frame.next_multiple_of(ROOM_STEP);
         let pools = Pools::new(placement, room as u16)?;
         let mut ports = Vec::new();
         for (number, (name, port)) in config.port.iter().enumerate() {
@@ -134,6 +143,7 @@ impl Running {
             _wakers: wakers,
             daemon: None,
             refused: None,
+            refused_at: None,
             left: None,
         })
     }
@@ -244,6 +254,9 @@ impl Running {
             self.workers.set_routes(None);
             eprintln!("freeway-engine: the daemon has gone: the kernel forwards");
         }
+        if self.refused_at.is_some_and(|at| at.elapsed() < AGAIN) {
+            return Ok(());
+        }
         let sockets = self.ports.iter().filter_map(|port| {
             let sockets = port.sockets()?;
             Some(sockets.named(port.ifindex))
@@ -281,6 +294,7 @@ impl Running {
             let why = refused.as_deref().unwrap_or_default();
             eprintln!("freeway-engine: the daemon refuses: {why}");
         }
+        self.refused_at = refused.as_ref().map(|_| Instant::now());
         self.refused = refused;
         Ok(())
     }

@@ -7,6 +7,8 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+/// Of Ethernet.
+const MAC_LEN: usize = 6;
 /// Longest MAC address: InfiniBand's.
 const MAC_MAX: usize = 20;
 /// Groups of an IPv6 address or such a MAC address, and empty ones around.
@@ -108,6 +110,7 @@ impl Redactor {
                 .iter()
                 .rev()
                 .filter(|_| starts)
+                .filter(|end| !is_cut_off(&run[begin..**end], &run[**end..]))
                 .find_map(|end| Some((*end, self.address(&run[begin..*end])?)));
             let end = match found {
                 Some((end, made)) => {
@@ -138,10 +141,18 @@ impl Redactor {
                 None => self.v6(address).to_string(),
             });
         }
-        let mac: String = text.split(':').collect();
-        let groups = text.split(':').all(|group| group.len() == 2);
-        let mac = octets(&mac).filter(|mac| groups && (6..=MAC_MAX).contains(&mac.len()))?;
-        let made: Vec<String> = self.mac(&mac).iter().map(|o| format!("{o:02x}")).collect();
+        let groups = text.split(':');
+        // one of six may be written without leading zeros, as bridges' are
+        let short = groups.clone().count() == MAC_LEN;
+        let whole = |group: &str| group.len() == 2 || short && group.len() == 1;
+        let all = groups.clone().all(whole);
+        let mac: String = groups.map(|group| format!("{group:0>2}")).collect();
+        let mac = octets(&mac).filter(|mac| all && (MAC_LEN..=MAC_MAX).contains(&mac.len()))?;
+        let made = self.mac(&mac);
+        if made == mac {
+            return Some(text.into());
+        }
+        let made: Vec<String> = made.iter().map(|o| format!("{o:02x}")).collect();
         Some(made.join(":"))
     }
 
@@ -210,6 +221,14 @@ fn escape(text: &str) -> usize {
         [b'\\', letter, ..] if letter.is_ascii_alphabetic() => 2,
         _ => 1,
     }
+}
+
+/// Whether six groups are not all, and a shorter one than others is of what comes before.
+fn is_cut_off(text: &str, rest: &str) -> bool {
+    let groups = text.split(':');
+    rest.starts_with(':')
+        && groups.clone().count() == MAC_LEN
+        && groups.into_iter().any(|g| g.len() < 2)
 }
 
 /// Addresses, and names in which there may be some.
@@ -301,6 +320,7 @@ mod tests {
             ("port:2001:db8:1::7: x", "port:2001:db8::1: x"),
             ("fe80::7%lan0", "2001:db8:0:fe80::1%lan0"),
             ("lan0:02:00:00:00:00:0a.", "lan0:f2:00:00:00:00:01."),
+            ("8000.0:d:b9:4a:b:c", "8000.f2:00:00:00:00:01"),
             ("enx02000000000a.7", "enxf20000000001.7"),
             (
                 "80:00:02:08:fe:80:00:00:00:00:00:00:00:02:c9:03:00:00:00:0b",
@@ -317,6 +337,8 @@ mod tests {
             any::<u128>().prop_map(|bits| Ipv6Addr::from_bits(bits).to_string()),
             any::<u64>().prop_map(|bits| format!("fe80::{:x}:{:x}", bits as u16, bits >> 48)),
             any::<[u8; 6]>().prop_map(|mac| mac.map(|o| format!("{o:02x}")).join(":")),
+            // as bridges' identifiers have it
+            any::<[u8; 6]>().prop_map(|mac| mac.map(|o| format!("{o:x}")).join(":")),
         ]
     }
 
