@@ -4,41 +4,15 @@
 
 mod bits;
 mod machine;
+mod program;
 mod sketch;
 
-use serde::Serialize;
-
 use machine::{L2_HEADER, Machine, Next};
+pub use program::{Ancillary, Instruction};
 pub use sketch::Sketch;
 
 /// Steps until a filter counts as taking what may meet it: as many as a filter may have instructions (BPF_MAXINSNS), twice.
 const STEPS_MAX: u32 = 2 * 4096;
-
-/// One instruction (struct sock_filter).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Instruction {
-    /// Operation.
-    pub code: u16,
-    /// Jump if true.
-    pub jt: u8,
-    /// Jump if false.
-    pub jf: u8,
-    /// Operand.
-    pub k: u32,
-}
-
-/// What a filter may ask beside the bytes of the frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ancillary {
-    /// Interface; none: it is not known, and who asks for it is not understood.
-    pub ifindex: Option<u32>,
-    /// PACKET_: 0 host, 4 outgoing.
-    pub packet_type: u32,
-    /// The frame's data starts with the network header (SOCK_DGRAM sockets).
-    pub cooked: bool,
-    /// Bytes of the frame that are not there, because it was cut.
-    pub cut: u32,
-}
 
 /// How many bytes of the frame the filter accepts; 0 rejects it. `None` for a filter or an ancillary load that is
 /// not understood: take it as accepting.

@@ -2,8 +2,8 @@
 //! The interpreter: an instruction at a time.
 
 use super::bits::Bits;
+use super::program::{Ancillary, Instruction};
 use super::sketch::Sketch;
-use super::{Ancillary, Instruction};
 
 const NET_OFFSET: u32 = -0x10_0000_i32 as u32;
 const LL_OFFSET: u32 = -0x20_0000_i32 as u32;
