@@ -99,13 +99,13 @@ impl Routes {
         }
     }
 
-    /// Adds or replaces a route that an event told of; false if it was there already.
+    /// Adds or replaces a route that an event told of; false if it was there already, and no less than all of it is known.
     pub fn insert(&mut self, route: Route, replace: bool) -> bool {
         let Routes::Kept { routes, limit } = self else {
             return true;
         };
         if routes.contains(&route) {
-            return false;
+            return route.special;
         }
         if replace {
             drop_rivals(routes, &route, |_| true);

@@ -120,9 +120,9 @@ impl State {
                 Some(())
             }
             libc::RTM_NEWRULE => decode::rule::rule(payload).map(|rule| {
-                if self.rules.insert(rule.clone()) {
-                    events.push(Event::RuleChanged(rule));
-                }
+                // one that is as another may differ in what is not decoded
+                self.rules.insert(rule.clone());
+                events.push(Event::RuleChanged(rule));
             }),
             libc::RTM_DELRULE => decode::rule::rule(payload).map(|rule| {
                 self.rules.remove(&rule);
