@@ -201,3 +201,20 @@ pub(crate) fn function(payload: &[u8]) -> Option<HookedFunction> {
     }
     Some(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_tracked_by_family() {
+        let hooked =
+            |family, name: &str| HookedFunction::named(family, 0, name.to_owned(), String::new());
+        let four = hooked(nft::NFPROTO_IPV4, "ipv4_conntrack_in");
+        let six = hooked(nft::NFPROTO_IPV6, "ipv6_conntrack_in");
+        let other = hooked(nft::NFPROTO_IPV4, "ipv4_conntrack_defrag");
+        assert_eq!(track(&[]), [false; 2]);
+        assert_eq!(track(&[other.clone(), four]), [true, false]);
+        assert_eq!(track(&[six, other]), [false, true]);
+    }
+}
