@@ -119,8 +119,7 @@ static __always_inline void fw_mark_seen(__u32 index)
 }
 
 enum fw_known_const {
-	/* so long a packet may take from tc ingress to egress that confirms a flow after a change
-	 */
+	/* so long a packet may have taken that confirms a flow after a change */
 	FW_CONFIRM_TICKS = 2,
 };
 

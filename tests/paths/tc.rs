@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use freeway_lab::Options;
+use freeway_lab::{Lab, Options};
 use freeway_testkit::*;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::setsockopt;
@@ -315,12 +315,7 @@ fn merged_datagrams_are_forwarded_as_they_are() {
 }
 
 /// From when its flows have moved on, a sniffer with that filter sees all that is sent.
-fn sees_every_frame(
-    lab: &freeway_lab::Lab,
-    router: &Router,
-    ends: &(UdpSocket, UdpSocket),
-    filter: &str,
-) {
+fn sees_every_frame(lab: &Lab, router: &Router, ends: &(UdpSocket, UdpSocket), filter: &str) {
     let mut tcpdump = lab
         .router()
         .spawn(

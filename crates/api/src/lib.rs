@@ -26,6 +26,7 @@ mod reload;
 mod routes;
 pub mod schedule;
 mod select;
+pub mod serving;
 mod stats;
 mod status;
 mod steer;

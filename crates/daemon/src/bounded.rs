@@ -2,27 +2,17 @@
 //! HTTP for whoever reaches an address: few connections at once, one request each, and none that waits for ever.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use freeway_api::serving::{PAUSE, end_untaken, one_request};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use nix::sys::socket::{setsockopt, sockopt::TcpUserTimeout};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::spawn;
 
 /// Connections at once; another one waits in the kernel.
 const PLACES: usize = 16;
-/// In which the head of a request has to arrive.
-const HEAD_PATIENCE: Duration = Duration::from_secs(5);
-/// Its octets at most.
-const HEAD_MAX: usize = 8192;
-/// What was sent and is not taken for so long ends the connection.
-const TAKEN_MS: u32 = 30_000;
-/// After a connection that could not be accepted, such as for want of descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until it is aborted.
 pub async fn serve(listener: TcpListener, router: Router) {
@@ -42,15 +32,11 @@ pub async fn serve(listener: TcpListener, router: Router) {
 }
 
 async fn answer(stream: TcpStream, router: Router) {
-    if let Err(error) = setsockopt(&stream, TcpUserTimeout, &TAKEN_MS) {
+    if let Err(error) = end_untaken(&stream) {
         tracing::debug!("a connection for metrics: {error}");
     }
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
-        .max_buf_size(HEAD_MAX)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let service = TowerToHyperService::new(router);
+    let connection = one_request().serve_connection(TokioIo::new(stream), service);
     if let Err(error) = connection.await {
         tracing::debug!("a connection for metrics: {error}");
     }

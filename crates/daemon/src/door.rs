@@ -216,6 +216,7 @@ impl Guests {
             ));
         }
         self.claim(hello.pid)?;
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let result = self.listen_to(guest, hello, sockets);
         let _ = self.notices.blocking_send(Notice::Gone);
         *self.there.lock().unwrap_or_else(PoisonError::into_inner) = None;

@@ -493,10 +493,6 @@ impl Engine {
     }
 
     fn read_neighbours(&mut self) {
-        self.mirror
-            .links()
-            .values()
-            .for_each(|link| self.standings.note(link));
         for neigh in self.mirror.neighs().values().filter(|n| n.is_valid()) {
             if let Some(mac) = neigh.lladdr {
                 self.manager.learn_neighbour(neigh.ifindex, neigh.ip, mac);

@@ -50,9 +50,14 @@ pub fn unsupported(link: &Link) -> Option<String> {
     Some(reason.into())
 }
 
+/// The same, as it is among others.
+pub fn unsupported_among<'a>(link: &Link, links: impl Iterator<Item = &'a Link>) -> Option<String> {
+    unsupported(link).or_else(|| conduit(link, links))
+}
+
 /// Why a device behind which are a switch's ports (DSA) does not take part: its frames carry the switch's tags, ahead of the
 /// type or behind the packet, where they look like plain ones.
-pub fn conduit<'a>(link: &Link, mut links: impl Iterator<Item = &'a Link>) -> Option<String> {
+fn conduit<'a>(link: &Link, mut links: impl Iterator<Item = &'a Link>) -> Option<String> {
     let port = links.find(|port| {
         port.kind.as_deref() == Some("dsa")
             && port.link == Some(link.ifindex)

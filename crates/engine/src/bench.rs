@@ -11,9 +11,9 @@ use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::bench_routes::BenchRoutes;
+use crate::distance::line_ns;
 use crate::eal::Eal;
 use crate::ffi;
-use crate::handover::line_ns;
 use crate::reserve::{HUGE_PAGE, Reserve};
 use crate::tap::Tap;
 

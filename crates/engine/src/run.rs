@@ -101,10 +101,8 @@ struct Running {
     pools: Pools,
     _wakers: Wakers,
     daemon: Option<Daemon>,
-    /// Why the daemon refused.
-    refused: Option<String>,
-    /// When it did, or did not answer.
-    refused_at: Option<Instant>,
+    /// Why the daemon refused, or did not answer, and when.
+    refused: Option<(String, Instant)>,
     /// When the daemon went whose schedules are still there.
     left: Option<Instant>,
 }
@@ -143,7 +141,6 @@ impl Running {
             _wakers: wakers,
             daemon: None,
             refused: None,
-            refused_at: None,
             left: None,
         })
     }
@@ -254,7 +251,9 @@ impl Running {
             self.workers.set_routes(None);
             eprintln!("freeway-engine: the daemon has gone: the kernel forwards");
         }
-        if self.refused_at.is_some_and(|at| at.elapsed() < AGAIN) {
+        if let Some((_, at)) = &self.refused
+            && at.elapsed() < AGAIN
+        {
             return Ok(());
         }
         let sockets = self.ports.iter().filter_map(|port| {
@@ -290,12 +289,13 @@ impl Running {
                 Err(error) => Some(format!("its table cannot be mapped: {error}")),
             },
         };
-        if refused.is_some() && refused != self.refused {
-            let why = refused.as_deref().unwrap_or_default();
+        let before = self.refused.take().map(|(why, _)| why);
+        if let Some(why) = &refused
+            && Some(why) != before.as_ref()
+        {
             eprintln!("freeway-engine: the daemon refuses: {why}");
         }
-        self.refused_at = refused.as_ref().map(|_| Instant::now());
-        self.refused = refused;
+        self.refused = refused.map(|why| (why, Instant::now()));
         Ok(())
     }
 

@@ -5,14 +5,12 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use freeway_api::Client;
+use freeway_api::serving::{PAUSE, end_untaken, one_request};
 use freeway_console::{Exit, Stop};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use nix::sys::socket::{setsockopt, sockopt::TcpUserTimeout};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -20,16 +18,6 @@ use crate::guard::Guard;
 use crate::places::{Place, Places};
 use crate::site::Site;
 use crate::token::Token;
-
-/// In which the head of a request has to arrive.
-const HEAD_PATIENCE: Duration = Duration::from_secs(5);
-/// Its octets and lines at most.
-const HEAD_MAX: usize = 8192;
-const HEADERS_MAX: usize = 64;
-/// What was sent and is not taken for so long ends the connection.
-const TAKEN_MS: u32 = 30_000;
-/// After a connection that could not be accepted, such as for want of descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// What is served to whom.
 #[derive(Debug)]
@@ -110,21 +98,14 @@ async fn accept(listener: &TcpListener, site: Arc<Site>) {
 
 /// The place is free again when the connection has ended.
 async fn serve(stream: TcpStream, peer: SocketAddr, site: Arc<Site>, _place: Place) {
-    // without it, a stream of events to nobody would last
-    if let Err(error) = setsockopt(&stream, TcpUserTimeout, &TAKEN_MS) {
+    if let Err(error) = end_untaken(&stream) {
         tracing::debug!("{peer}: {error}");
     }
     let service = service_fn(|request| {
         let site = Arc::clone(&site);
         async move { Ok::<_, Infallible>(site.answer(peer.ip(), request).await) }
     });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
-        .max_buf_size(HEAD_MAX)
-        .max_headers(HEADERS_MAX)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
+    let connection = one_request().serve_connection(TokioIo::new(stream), service);
     if let Err(error) = connection.await {
         tracing::debug!("{peer}: {error}");
     }

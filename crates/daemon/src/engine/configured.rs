@@ -26,7 +26,7 @@ pub(super) fn unfit(link: &Link, links: &BTreeMap<u32, Link>, config: &Config) -
             "its number, {number}, is above {IFINDEX_MAX}, which is the greatest in a flow's key; make it anew in another network namespace"
         ));
     }
-    kinds::unsupported(link).or_else(|| kinds::conduit(link, links.values()))
+    kinds::unsupported_among(link, links.values())
 }
 
 pub(super) fn wants_tc(link: &Link, config: &Config) -> Option<String> {

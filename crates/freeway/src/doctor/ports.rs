@@ -147,7 +147,7 @@ fn examine_port(report: &mut Report, machine: &Machine, link: &Link, settings: &
         return;
     }
     let links = machine.mirror.links().values();
-    if let Some(reason) = kinds::unsupported(link).or_else(|| kinds::conduit(link, links)) {
+    if let Some(reason) = kinds::unsupported_among(link, links) {
         report.add(&area, Severity::Warning, reason);
         return;
     }
