@@ -107,7 +107,7 @@ fn measure(args: &ReportArgs) -> Result<Report, Stop> {
         format: FORMAT.into(),
         version: VERSION,
         date,
-        command: format!("freeway {}", line.join(" ")),
+        command: format!("freeway bench {}", line.join(" ")),
         quick: args.quick,
         elapsed_s: 0.0,
         machine,
