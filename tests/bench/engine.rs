@@ -3,8 +3,17 @@
 //! itself.
 #![allow(clippy::unwrap_used)]
 
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use freeway_testkit::freeway;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
+
+const RESERVED: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
 fn bench(words: &str) -> std::process::Output {
     let mut command = freeway();
@@ -123,6 +132,56 @@ fn several_workers_keep_the_order() {
         assert!(run["first"].as_f64() >= Some(1.0), "{run:#}");
         let moves = run["moves"].as_u64().unwrap();
         assert!(run["mode"] == "balanced" || moves == 0, "{run:#}");
+    }
+}
+
+/// Huge pages that are reserved while nobody has any for a while.
+fn reserved() -> usize {
+    let file = File::open(RESERVED).unwrap();
+    let _turn = Flock::lock(file, FlockArg::LockExclusive).unwrap();
+    reserved_now()
+}
+
+fn reserved_now() -> usize {
+    fs::read_to_string(RESERVED)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn huge_pages_are_given_back_at_a_signal() {
+    let Some(_machine) = freeway_testkit::machine() else {
+        return;
+    };
+    let before = reserved();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let mut command = freeway_testkit::engine::engine();
+        let words = format!(
+            "bench --pages small --rates-only --worker-cpu {}",
+            worker_cpu()
+        );
+        command
+            .args(words.split_whitespace())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut bench = command.spawn().unwrap();
+        // it tells of what it measures, and has them
+        let mut told = BufReader::new(bench.stderr.take().unwrap());
+        let mut line = String::new();
+        told.read_line(&mut line).unwrap();
+        assert!(line.contains("flow"), "{line}");
+        let meanwhile = reserved_now();
+        kill(Pid::from_raw(bench.id().cast_signed()), signal).unwrap();
+        let status = bench.wait().unwrap();
+        // DPDK's folder, which it could not tidy up
+        let _ = fs::remove_dir_all(format!("/var/run/dpdk/freeway-{}", bench.id()));
+        assert_eq!(status.code(), Some(128 + signal as i32), "{status}");
+        assert_eq!(reserved(), before, "{meanwhile} meanwhile, {signal}");
+        if meanwhile == before {
+            println!("{signal}: the machine had none to give");
+        }
     }
 }
 

@@ -508,9 +508,7 @@ fn a_source_has_one_port() {
     // of two with the same first port another one comes first
     send(5001, sources.into_iter().rev().collect());
     let mut ports: BTreeMap<(IpAddr, u16), BTreeSet<u16>> = BTreeMap::new();
-    let all = connections(&lab, UDP);
-    assert_eq!(all.len(), 2 * count);
-    // what was taken away may be counted until the kernel has freed it
+    // Ahead of listing them, for which the kernel takes away what has expired. What was taken away may be counted until it is freed.
     until(
         "no more precedents than CPUs have",
         Duration::from_secs(30),
@@ -519,6 +517,8 @@ fn a_source_has_one_port() {
             (counted <= 2 * count + precedents_max()).then_some(())
         },
     );
+    let all = connections(&lab, UDP);
+    assert_eq!(all.len(), 2 * count);
     for of in &all {
         let source = (of.orig.src, of.orig.sport);
         ports.entry(source).or_default().insert(of.reply.dport);

@@ -2,8 +2,12 @@
 //! DPDK's environment abstraction layer: memory, cores, drivers.
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, io};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
 unsafe extern "C" {
     fn fwe_eal_start(count: c_int, arguments: *mut *mut c_char) -> c_int;
@@ -19,8 +23,12 @@ pub struct Eal {
 /// Where DPDK keeps a folder for each process, with the socket of its telemetry.
 pub const RUN_DIR: &str = "/var/run/dpdk";
 
+const PREFIX: &str = "freeway-";
+/// A folder that is younger may be of a process that starts, of another PID namespace.
+const ABANDONED: Duration = Duration::from_secs(60);
+
 fn prefix() -> String {
-    format!("freeway-{}", std::process::id())
+    format!("{PREFIX}{}", std::process::id())
 }
 
 /// This process's.
@@ -34,6 +42,7 @@ impl Eal {
     pub fn start(arguments: &[String]) -> io::Result<Self> {
         let name = prefix();
         let folder = folder();
+        sweep(Path::new(RUN_DIR), ABANDONED);
         let own = ["freeway-engine".to_owned(), format!("--file-prefix={name}")];
         let all = own.iter().chain(arguments).map(String::as_str);
         let all = all.map(CString::new).collect::<Result<Vec<_>, _>>()?;
@@ -61,6 +70,37 @@ impl Drop for Eal {
     }
 }
 
+/// Removes the folders of processes that were killed.
+fn sweep(dir: &Path, age: Duration) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let Some(pid) = pid.and_then(|pid| pid.parse::<u32>().ok()) else {
+            continue;
+        };
+        let modified = entry.metadata().and_then(|about| about.modified());
+        let is_old = modified.is_ok_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed >= age));
+        let is_there = Path::new("/proc").join(pid.to_string()).exists();
+        if is_old && !is_there && !answers(&entry.path()) {
+            // another one may do the same
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Whether a process listens at a socket in that folder.
+fn answers(folder: &Path) -> bool {
+    let connects = |path: &Path| -> nix::Result<()> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let fd = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
+        connect(fd.as_raw_fd(), &UnixAddr::new(path)?)
+    };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    // a full queue is somebody's, too
+    let mut answers = entries.map(|entry| connects(&entry.path()));
+    answers.any(|answer| matches!(answer, Ok(()) | Err(nix::Error::EAGAIN)))
+}
+
 /// Such as `DPDK 22.11.11`.
 #[must_use]
 pub fn version() -> String {
@@ -68,4 +108,44 @@ pub fn version() -> String {
     unsafe { CStr::from_ptr(fwe_dpdk_version()) }
         .to_string_lossy()
         .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{Backlog, bind, listen};
+
+    #[test]
+    fn folders_of_the_killed_are_swept() {
+        // beyond the largest PID_MAX
+        const NOBODY: u32 = (1 << 22) + 7;
+        let dir = tempfile::tempdir().unwrap();
+        let folder = |name: String| {
+            let folder = dir.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            folder
+        };
+        let dead = folder(format!("{PREFIX}{NOBODY}"));
+        fs::write(dead.join("config"), "").unwrap();
+        let own = folder(prefix());
+        let foreign = folder("rte".into());
+        let named = folder(format!("{PREFIX}ovs7"));
+        let listening = folder(format!("{PREFIX}{}", NOBODY + 1));
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let fd = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).unwrap();
+        let path = listening.join("dpdk_telemetry.v2");
+        bind(fd.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+        listen(&fd, Backlog::new(1).unwrap()).unwrap();
+        sweep(dir.path(), ABANDONED);
+        assert!(dead.exists(), "too young");
+        sweep(dir.path(), Duration::ZERO);
+        assert!(!dead.exists());
+        for kept in [&own, &foreign, &named, &listening] {
+            assert!(kept.exists(), "{}", kept.display());
+        }
+        drop(fd);
+        sweep(dir.path(), Duration::ZERO);
+        assert!(!listening.exists());
+        sweep(&dir.path().join("nowhere"), Duration::ZERO);
+    }
 }

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use crate::placement::Placement;
 use crate::pool::Pool;
 
-/// Frames for each MiB of memory that they may take: half of it, at 2.5 KiB a frame.
-const FRAMES_PER_MIB: u32 = 200;
+/// What a MiB of memory has for frames: half of it.
+const OCTETS_PER_MIB: u64 = 1 << 19;
+/// Octets of a buffer beside the frame: its head and headroom, and what a pool puts around it.
+const BESIDE: u64 = 512;
 
 /// A pool on each node that has a port, or a worker.
 #[derive(Debug)]
@@ -17,11 +19,11 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// For frames of at most so many octets.
+    /// For frames of at most so many octets: the longer, the fewer.
     pub fn new(placement: Placement, room: u16) -> Result<Self, String> {
         let nodes = placement.memory_mib.iter();
         let of_node = nodes.map(|(node, mib)| {
-            let pool = Pool::new(mib * FRAMES_PER_MIB, room, *node)?;
+            let pool = Pool::new(frames(*mib, room), room, *node)?;
             Ok((*node, pool))
         });
         Ok(Self {
@@ -70,4 +72,9 @@ impl Pools {
         let levels = self.of_node.values().map(Pool::level);
         levels.fold((0, 0), |sum, level| (sum.0 + level.0, sum.1 + level.1))
     }
+}
+
+fn frames(memory_mib: u32, room: u16) -> u32 {
+    let frames = u64::from(memory_mib) * OCTETS_PER_MIB / (u64::from(room) + BESIDE);
+    u32::try_from(frames).unwrap_or(u32::MAX)
 }

@@ -46,6 +46,8 @@ pub enum Device {
     AfPacket,
     /// An AF_XDP socket.
     AfXdp,
+    /// libpcap, whose frames may be as long as the device's.
+    Pcap,
     /// A TAP beside the port's in the kernel, at a bridge with the device; its frames wake a core that sleeps.
     Tap,
 }
@@ -56,6 +58,7 @@ impl Device {
             Device::AfPacket => format!("net_af_packet{number},iface={name}"),
             // what busy polling needs is set in another namespace's /sys
             Device::AfXdp => format!("net_af_xdp{number},iface={name},busy_budget=0"),
+            Device::Pcap => format!("net_pcap{number},rx_iface_in={name},tx_iface={name}"),
             Device::Tap => format!("net_tap{number},iface=t{name}"),
         }
     }
@@ -65,7 +68,8 @@ impl Device {
 pub type Face = (String, [u8; 6]);
 
 /// Those of a lab's router.
-pub(crate) fn of_lab() -> [Face; 2] {
+#[must_use]
+pub fn of_lab() -> [Face; 2] {
     [("lan0".into(), MAC_LAN), ("wan0".into(), MAC_WAN)]
 }
 
