@@ -401,10 +401,11 @@ fn signals() -> nix::Result<SignalFd> {
 }
 
 fn wait_for_switches(config: &EngineConfig, signals: &SignalFd) -> Result<Option<Wait>, Stop> {
-    let listeners = vhost::listeners(config);
+    let mut listeners = vhost::listeners(config);
     for listener in &listeners {
         listener.clear()?;
     }
+    listeners.retain(vhost::Listener::waits);
     if listeners.is_empty() {
         return Ok(None);
     }

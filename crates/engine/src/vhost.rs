@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports to a switch or a guest: `virtio_user` devices, whose frames go by memory that both processes map.
+//! Ports to a switch, a guest or another program: `virtio_user` and memif devices, whose frames go by memory that both processes
+//! map.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -20,30 +21,48 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, soc
 #[must_use]
 pub fn is_mapped_by_others(config: &EngineConfig) -> bool {
     let mut devices = config.port.values().filter_map(|port| port.vdev.as_ref());
-    devices.any(|vdev| is_virtio_user(vdev))
+    devices.any(|vdev| is_virtio_user(vdev) || is_memif(vdev) && says(vdev, "zero-copy=yes"))
 }
 
 fn is_virtio_user(vdev: &str) -> bool {
     vdev.starts_with("net_virtio_user") || vdev.starts_with("virtio_user")
 }
 
-/// A socket at which the engine waits for its switch (`server=1`).
+fn is_memif(vdev: &str) -> bool {
+    vdev.starts_with("net_memif")
+}
+
+fn says(vdev: &str, word: &str) -> bool {
+    vdev.split(',').skip(1).any(|said| said == word)
+}
+
+/// A socket at which the engine listens: as a server of `virtio_user` it waits there for its switch, as one of memif for nobody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     port: String,
     path: PathBuf,
+    kind: SockType,
 }
 
 /// All of a configuration.
 #[must_use]
 pub fn listeners(config: &EngineConfig) -> Vec<Listener> {
     let of = |(port, vdev): (&String, &String)| {
+        // an abstract socket, which is what memif has unless it is told otherwise, goes with its process
+        let memif_serves = is_memif(vdev)
+            && (says(vdev, "role=server") || says(vdev, "role=master"))
+            && says(vdev, "socket-abstract=no");
+        let (key, kind) = match () {
+            () if is_virtio_user(vdev) && says(vdev, "server=1") => ("path=", SockType::Stream),
+            () if memif_serves => ("socket=", SockType::SeqPacket),
+            () => return None,
+        };
         let mut words = vdev.split(',').skip(1);
-        let server = words.clone().any(|word| word == "server=1");
-        let path = words.find_map(|word| word.strip_prefix("path="))?;
-        (server && is_virtio_user(vdev)).then(|| Listener {
+        let path = words.find_map(|word| word.strip_prefix(key))?;
+        Some(Listener {
             port: port.clone(),
             path: path.into(),
+            kind,
         })
     };
     let ports = config.port.iter();
@@ -52,9 +71,15 @@ pub fn listeners(config: &EngineConfig) -> Vec<Listener> {
 }
 
 impl Listener {
+    /// DPDK does not start until somebody has connected there.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.kind == SockType::Stream
+    }
+
     /// Removes what an engine that was killed has left at its place: DPDK takes none that is there.
     pub fn clear(&self) -> Result<(), Stop> {
-        let Self { port, path } = self;
+        let Self { port, path, kind } = self;
         let wrong = |what: &str| {
             let path = path.display();
             Stop::new(
@@ -70,7 +95,7 @@ impl Listener {
         if !file.file_type().is_socket() {
             return Err(wrong("is no socket; remove it, or name another path"));
         }
-        match is_listened_at(path) {
+        match is_listened_at(path, *kind) {
             Ok(true) => Err(wrong("is another process's; name another path")),
             Ok(false) => fs::remove_file(path)
                 .map_err(|error| wrong(&format!("is left over and cannot be removed: {error}"))),
@@ -80,9 +105,13 @@ impl Listener {
 }
 
 /// Asked as somebody of another type, who disturbs nobody: a listener's queue does not have him.
-fn is_listened_at(path: &Path) -> io::Result<bool> {
+fn is_listened_at(path: &Path, kind: SockType) -> io::Result<bool> {
     let of = AddressFamily::Unix;
-    let asker = socket(of, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None)?;
+    let other = match kind {
+        SockType::Stream => SockType::SeqPacket,
+        _ => SockType::Stream,
+    };
+    let asker = socket(of, other, SockFlag::SOCK_CLOEXEC, None)?;
     match connect(asker.as_raw_fd(), &UnixAddr::new(path)?) {
         Err(Errno::ECONNREFUSED) => Ok(false),
         Err(Errno::EPROTOTYPE) | Ok(()) => Ok(true),
@@ -106,7 +135,7 @@ impl Wait {
     ) -> io::Result<Self> {
         let signals = signals.as_fd().try_clone_to_owned()?;
         let (ended, end) = nix::unistd::pipe()?;
-        for Listener { port, path } in &listeners {
+        for Listener { port, path, .. } in &listeners {
             let path = path.display();
             eprintln!("freeway-engine: {port} waits for who connects to {path}");
         }
@@ -149,6 +178,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use freeway_api::engine::EnginePort;
+    use nix::sys::socket::{Backlog, bind, listen};
 
     use super::*;
 
@@ -180,6 +210,17 @@ mod tests {
             "its short name"
         );
         assert_eq!(at("net_memif0,server=1,path=/b"), None);
+        let memif = "net_memif0,id=7,role=server,socket=/c";
+        assert_eq!(at(memif), None, "its socket is abstract");
+        let named = format!("{memif},socket-abstract=no");
+        assert_eq!(at(&named), Some("/c".into()));
+        assert_eq!(at(&named.replace("server", "client")), None);
+        let waits = |vdev: &str| listeners(&config(vdev))[0].waits();
+        assert_eq!((waits(&named), waits(&served)), (false, true));
+        assert!(!is_mapped_by_others(&config(&named)));
+        assert!(is_mapped_by_others(&config(&format!(
+            "{named},zero-copy=yes"
+        ))));
         assert!(is_mapped_by_others(&config(path)));
         assert!(!is_mapped_by_others(&config("net_af_packet0,iface=eth0")));
     }
@@ -190,6 +231,7 @@ mod tests {
         let listener = Listener {
             port: "wan0".into(),
             path: folder.path().join("a.sock"),
+            kind: SockType::Stream,
         };
         let words = || listener.clear().unwrap_err().to_string();
         assert!(listener.clear().is_ok(), "there is nothing");
@@ -209,6 +251,19 @@ mod tests {
         assert!(listener.path.exists());
         assert!(listener.clear().is_ok());
         assert!(!listener.path.exists());
+        let memif = Listener {
+            kind: SockType::SeqPacket,
+            ..listener.clone()
+        };
+        let of = AddressFamily::Unix;
+        let other = socket(of, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(other.as_raw_fd(), &UnixAddr::new(&memif.path).unwrap()).unwrap();
+        listen(&other, Backlog::new(1).unwrap()).unwrap();
+        let refused = memif.clear().unwrap_err().to_string();
+        assert!(refused.contains("is another process's"), "{refused}");
+        drop(other);
+        assert!(memif.clear().is_ok());
+        assert!(!memif.path.exists());
         fs::write(&listener.path, "a file").unwrap();
         assert!(words().contains("is no socket"), "{}", words());
         assert!(listener.path.exists());
