@@ -28,6 +28,16 @@ static unsigned int fwe_pool_flags(void)
 	return by_address ? RTE_MEMPOOL_F_NO_IOVA_CONTIG : 0;
 }
 
+/* Such a pool tells nobody where its buffers are: by virtual addresses that is known, and a card
+ * has to. */
+static void fwe_frame_init(struct rte_mempool *pool, void *argument, void *frame,
+			   unsigned int number)
+{
+	if (rte_eal_iova_mode() == RTE_IOVA_VA)
+		rte_mempool_get_header(frame)->iova = (uintptr_t)frame;
+	rte_pktmbuf_init(pool, argument, frame, number);
+}
+
 struct rte_mempool *fwe_pool_new(uint32_t frames, uint16_t room, int numa)
 {
 	static uint32_t made;
@@ -52,7 +62,7 @@ struct rte_mempool *fwe_pool_new(uint32_t frames, uint16_t room, int numa)
 	rte_pktmbuf_pool_init(pool, &about);
 	if (rte_mempool_populate_default(pool) < 0)
 		goto failed;
-	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+	rte_mempool_obj_iter(pool, fwe_frame_init, NULL);
 	return pool;
 failed:
 	rte_mempool_free(pool);

@@ -6,13 +6,12 @@
 //! ```
 #![allow(clippy::unwrap_used)]
 
-use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 
+use freeway_lab::Lab;
 use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, MAC_WAN, mac_text};
-use freeway_lab::{Lab, Netns};
-use freeway_testkit::engine::{Device, Engine, engine, take_ports_of};
+use freeway_testkit::engine::{Device, Engine, engine, has_carrier, put_aside, take_ports_of};
 use freeway_testkit::*;
 use nix::sys::signal::Signal;
 
@@ -24,11 +23,6 @@ fn port_toml(name: &str, mac: [u8; 6], role: &str, socket: &Path) -> String {
     format!(
         "[engine.port.{name}]\nvdev = \"net_memif0,role={role},id=7,socket={socket},socket-abstract=no\"\nmac = \"{mac}\"\n"
     )
-}
-
-fn has_carrier(netns: &Netns, name: &str) -> bool {
-    let shown = netns.tool(&format!("ip -o link show dev {name}"));
-    shown.is_ok_and(|shown| !shown.contains("NO-CARRIER"))
 }
 
 /// The port has a carrier, or none.
@@ -54,11 +48,8 @@ impl Site {
     fn build(folder: &Path) -> Site {
         let socket = folder.join("memif.sock");
         let lab = build("nat");
-        for (netns, name) in [(lab.router(), "lan0"), (lab.client(), "eth0")] {
-            netns.tool(&format!("ip link set {name} down")).unwrap();
-            let aside = format!("ip link set {name} name wire0");
-            netns.tool(&aside).unwrap();
-        }
+        put_aside(lab.router(), "lan0");
+        put_aside(lab.client(), "eth0");
         let wan = [("wan0".into(), MAC_WAN)];
         let mut config = take_ports_of(lab.router(), 0, Device::AfPacket, &wan);
         config += &port_toml("lan0", MAC_LAN, "server", &socket);
@@ -98,22 +89,6 @@ impl Site {
         until_carrier(&self.lab, true);
         self.configure_guest();
     }
-
-    /// What was lost meanwhile stays lost; from the first datagram that arrives on all do.
-    #[track_caller]
-    fn until_through(&self, ends: &(UdpSocket, UdpSocket)) {
-        let mut room = [0; 64];
-        let patience = |ms| ends.1.set_read_timeout(Some(Duration::from_millis(ms)));
-        patience(200).unwrap();
-        until("the first datagram", PATIENCE, || {
-            ends.0.send_to(b"again", SERVER).unwrap();
-            ends.1.recv_from(&mut room).ok()
-        });
-        // those before it that were late
-        while ends.1.recv_from(&mut room).is_ok() {}
-        patience(10_000).unwrap();
-        path::until_path(&self.router, ends, address(SERVER), "engine");
-    }
 }
 
 #[test]
@@ -122,7 +97,7 @@ fn flows_come_and_leave_by_shared_memory() {
     let folder = tempfile::tempdir().unwrap();
     let mut site = Site::build(folder.path());
     let ends = patient(udp_ends(&site.lab));
-    site.until_through(&ends);
+    path::until_through(&site.router, &ends, address(SERVER));
     // the way back, too, once the router is sure of its neighbour
     until("both directions", PATIENCE, || {
         path::send(&ends, address(SERVER), 50);
@@ -133,7 +108,7 @@ fn flows_come_and_leave_by_shared_memory() {
 
     // the guest dies, and another one comes
     site.restart_guest();
-    site.until_through(&ends);
+    path::until_through(&site.router, &ends, address(SERVER));
     assert_eq!(site.engine.child.try_wait().unwrap(), None, "the engine");
 
     // what is another's is not taken
@@ -157,7 +132,7 @@ fn flows_come_and_leave_by_shared_memory() {
     });
     // DPDK's client does not connect again
     site.restart_guest();
-    site.until_through(&ends);
+    path::until_through(&site.router, &ends, address(SERVER));
     path::send(&ends, address(SERVER), 50);
     site.router.stop();
     site.engine.stop();

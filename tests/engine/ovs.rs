@@ -12,9 +12,11 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
 
+use freeway_lab::Lab;
 use freeway_lab::frame::{MAC_SERVER, MAC_WAN, mac_text};
-use freeway_lab::{Lab, Netns};
-use freeway_testkit::engine::{Device, Engine, Face, engine, take_ports_of};
+use freeway_testkit::engine::{
+    Device, Engine, Face, engine, has_carrier, put_aside, take_ports_of,
+};
 use freeway_testkit::*;
 use nix::sys::signal::Signal;
 
@@ -29,13 +31,6 @@ fn port_toml(name: &str, mac: [u8; 6], socket: &Path) -> String {
     format!(
         "[engine.port.{name}]\nvdev = \"net_virtio_user0,path={socket},server=1,queues=1,queue_size=1024\"\nmac = \"{mac}\"\n"
     )
-}
-
-/// The lab's own device is put aside for an engine's.
-fn put_aside(netns: &Netns, name: &str) {
-    netns.tool(&format!("ip link set {name} down")).unwrap();
-    let line = format!("ip link set {name} name wire0");
-    netns.tool(&line).unwrap();
 }
 
 fn guest_face() -> Face {
@@ -90,34 +85,13 @@ impl Site {
     /// Both ports have a carrier, or both have none.
     #[track_caller]
     fn until_carrier(&self, there: bool) {
-        let has = |netns: &Netns, name: &str| {
-            let shown = netns.tool(&format!("ip -o link show dev {name}"));
-            shown.is_ok_and(|shown| !shown.contains("NO-CARRIER"))
-        };
         until("the ports' carrier", PATIENCE, || {
             let both = [
-                has(self.lab.router(), "wan0"),
-                has(self.lab.server(), "eth0"),
+                has_carrier(self.lab.router(), "wan0"),
+                has_carrier(self.lab.server(), "eth0"),
             ];
             (both == [there; 2]).then_some(())
         });
-    }
-
-    /// What was lost meanwhile stays lost; from the first datagram that arrives on all do.
-    #[track_caller]
-    fn until_through(&self, ends: &(UdpSocket, UdpSocket)) {
-        let mut room = [0; 64];
-        let server = &ends.1;
-        let patience = |ms| server.set_read_timeout(Some(Duration::from_millis(ms)));
-        patience(200).unwrap();
-        until("the first datagram", PATIENCE, || {
-            ends.0.send_to(b"again", SERVER).unwrap();
-            server.recv_from(&mut room).ok()
-        });
-        // those before it that were late
-        while server.recv_from(&mut room).is_ok() {}
-        patience(10_000).unwrap();
-        self.until_fast(ends);
     }
 }
 
@@ -155,7 +129,7 @@ fn a_switch_is_between_the_engine_and_a_guest() {
         site.until_carrier(false);
         site.switch.start_again();
         site.until_carrier(true);
-        site.until_through(&ends);
+        path::until_through(&site.router, &ends, address(SERVER));
         path::send(&ends, address(SERVER), 50);
         assert_eq!(site.engine.child.try_wait().unwrap(), None, "the engine");
         assert_eq!(site.guest.child.try_wait().unwrap(), None, "the guest");
@@ -166,11 +140,11 @@ fn a_switch_is_between_the_engine_and_a_guest() {
     site.engine.wait();
     assert!(site.switch.socket("router").exists());
     site.engine = Engine::start_again(&site.lab, &site.config);
-    site.until_through(&ends);
+    path::until_through(&site.router, &ends, address(SERVER));
     site.guest.signal(Signal::SIGKILL);
     site.guest.wait();
     site.guest = Engine::start_in(site.lab.server(), &site.guest_config, &[guest_face()]);
-    site.until_through(&ends);
+    path::until_through(&site.router, &ends, address(SERVER));
     path::send(&ends, address(SERVER), 50);
 
     // what is another's is not taken

@@ -116,11 +116,11 @@ fn port(netns: &Netns, index: u32) -> Port {
 
 /// How long a command takes.
 fn answer(router: &Router, arguments: &[&str]) -> (Duration, Vec<u8>) {
-    let start = Instant::now();
+    let (start, given) = (Instant::now(), Moment::now());
     let output = router.run(arguments);
     let took = start.elapsed();
     assert!(output.status.success(), "{arguments:?}: {output:?}");
-    assert!(took < ANSWER, "{arguments:?} took {took:?}");
+    assert!(given.elapsed() < ANSWER, "{arguments:?} took {took:?}");
     (took, output.stdout)
 }
 

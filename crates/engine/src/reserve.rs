@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigSet, Signal};
@@ -14,24 +15,22 @@ const FREE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 
 /// Those that are to be given back.
 static ADDED: AtomicUsize = AtomicUsize::new(0);
+/// Kept until the process has ended: its pages are counted for as long as it has them mapped.
+static TURN: Mutex<Option<Flock<File>>> = Mutex::new(None);
 
 /// Huge pages that were reserved for this process, and are given back, also where a signal ends it. To be had ahead of other
 /// threads, which are not to take that signal. One process at a time has some: the reserve is one
 /// number of the machine's, which another one would give back beneath it.
 #[derive(Debug)]
-pub struct Reserve {
-    _turn: Flock<File>,
-}
+pub struct Reserve(());
 
 impl Reserve {
     /// Sees to so many free huge pages, once nobody else has some; says what to do where it may not.
     pub fn free(pages: usize) -> Result<Self, String> {
-        let file = File::open(RESERVED).map_err(|error| format!("{RESERVED}: {error}"))?;
-        let turn = Flock::lock(file, FlockArg::LockExclusive)
-            .map_err(|(_, error)| format!("{RESERVED}: {error}"))?;
+        take_turn()?;
         let there = number(FREE)?;
         if there >= pages {
-            return Ok(Self { _turn: turn });
+            return Ok(Self(()));
         }
         let before = number(RESERVED)?;
         let wanted = before + pages - there;
@@ -42,7 +41,7 @@ impl Reserve {
         };
         give_back_at_signals()?;
         fs::write(RESERVED, wanted.to_string()).map_err(|_| advice())?;
-        let reserve = Self { _turn: turn };
+        let reserve = Self(());
         ADDED.store(number(RESERVED)?.saturating_sub(before), Ordering::SeqCst);
         match number(FREE)? >= pages {
             true => Ok(reserve),
@@ -55,6 +54,16 @@ impl Drop for Reserve {
     fn drop(&mut self) {
         give_back();
     }
+}
+
+fn take_turn() -> Result<(), String> {
+    let mut turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    if turn.is_none() {
+        let file = File::open(RESERVED).map_err(|error| format!("{RESERVED}: {error}"))?;
+        let locked = Flock::lock(file, FlockArg::LockExclusive);
+        *turn = Some(locked.map_err(|(_, error)| format!("{RESERVED}: {error}"))?);
+    }
+    Ok(())
 }
 
 fn give_back() {

@@ -117,6 +117,20 @@ pub fn take_ports_of(router: &Netns, core: usize, device: Device, ports: &[Face]
     config
 }
 
+/// A lab's own device makes room for an engine's TAP, or for another device.
+pub fn put_aside(netns: &Netns, name: &str) {
+    netns.tool(&format!("ip link set {name} down")).unwrap();
+    let line = format!("ip link set {name} name wire0");
+    netns.tool(&line).unwrap();
+}
+
+/// Nothing says that an interface has none; it may be down.
+#[must_use]
+pub fn has_carrier(netns: &Netns, name: &str) -> bool {
+    let shown = netns.tool(&format!("ip -o link show dev {name}"));
+    shown.is_ok_and(|shown| !shown.contains("NO-CARRIER"))
+}
+
 /// The configuration of a router whose ports XDP and an engine share.
 pub fn share_ports(lab: &Lab) -> String {
     let mut config = lab.config_toml("");

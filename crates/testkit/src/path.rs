@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{Moment, Router};
+use crate::{Moment, Router, until};
+
+/// DPDK starts in a second where the machine is not busy.
+const THROUGH: Duration = Duration::from_secs(60);
 
 /// Sends datagrams both ways, each of which must arrive.
 pub fn send(ends: &(UdpSocket, UdpSocket), server: SocketAddr, datagrams: u64) {
@@ -63,4 +66,21 @@ pub fn until_path(
             router.status()["ports"]
         );
     }
+}
+
+/// What was lost while something was started again stays lost; from the first datagram that arrives on all do, and the flow goes
+/// by the engine again.
+#[track_caller]
+pub fn until_through(router: &Router, ends: &(UdpSocket, UdpSocket), server: SocketAddr) {
+    let mut room = [0; 64];
+    let patience = |ms| ends.1.set_read_timeout(Some(Duration::from_millis(ms)));
+    patience(200).unwrap();
+    until("the first datagram", THROUGH, || {
+        ends.0.send_to(b"again", server).unwrap();
+        ends.1.recv_from(&mut room).ok()
+    });
+    // those before it that were late
+    while ends.1.recv_from(&mut room).is_ok() {}
+    patience(10_000).unwrap();
+    until_path(router, ends, server, "engine");
 }

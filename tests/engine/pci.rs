@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A port on the PCI bus: a card that the kernel hands over (vfio-pci), behind an IOMMU, with huge pages. There are such cards in
+//! the virtual machines of `tests/vm/run`, two of them at one wire:
+//!
+//! ```text
+//! client: the kernel's card ── the engine's card: lan0 engine wan0 ── server
+//! ```
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, MAC_WAN, mac_text};
+use freeway_lab::{Lab, Netns, Options};
+use freeway_testkit::engine::{Device, Engine, put_aside, take_ports_of};
+use freeway_testkit::*;
+use nix::sys::signal::Signal;
+
+/// Intel 82574L.
+const KIND: [&str; 2] = ["0x8086", "0x10d3"];
+const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+/// Frames that long are of several buffers, with this card.
+const MTU: u32 = 9000;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The engine's card and the client's, by their addresses on the bus; nothing, with the reason printed, outside.
+fn cards() -> Option<[PathBuf; 2]> {
+    if std::env::var_os("IN_VM").is_none() {
+        eprintln!("skipped: this machine may have no two cards to spare");
+        return None;
+    }
+    let all = fs::read_dir("/sys/bus/pci/devices").unwrap();
+    let of_kind = |path: &PathBuf| {
+        let says = |name: &str| fs::read_to_string(path.join(name)).unwrap();
+        [says("vendor"), says("device")]
+            .each_ref()
+            .map(|id| id.trim())
+            == KIND
+    };
+    let mut cards: Vec<_> = all
+        .map(|entry| entry.unwrap().path())
+        .filter(of_kind)
+        .collect();
+    cards.sort();
+    Some(cards.try_into().expect("two cards at one wire"))
+}
+
+/// Gives a card to a driver.
+fn bind(card: &Path, driver: &str) {
+    let address = card.file_name().unwrap().to_str().unwrap();
+    if let Ok(bound) = fs::read_link(card.join("driver")) {
+        if bound.ends_with(driver) {
+            return;
+        }
+        fs::write(card.join("driver/unbind"), address).unwrap();
+    }
+    fs::write(card.join("driver_override"), driver).unwrap();
+    fs::write("/sys/bus/pci/drivers_probe", address).unwrap();
+    assert!(card.join("driver").exists(), "{address} is not {driver}'s");
+}
+
+/// Moves the kernel's card to the client, in the place of its own device.
+fn give_to_client(lab: &Lab, card: &Path) {
+    put_aside(lab.client(), "eth0");
+    // one of a namespace that has gone comes back
+    let name = until("the client's card", PATIENCE, || {
+        let mut names = fs::read_dir(card.join("net")).ok()?;
+        Some(names.next()?.unwrap().file_name().into_string().unwrap())
+    });
+    let netns = lab.client().path().display().to_string();
+    let mac = mac_text(MAC_CLIENT);
+    let line = format!("ip link set {name} netns {netns} name eth0 address {mac} mtu {MTU} up");
+    Netns::own().tool(&line).unwrap();
+    for line in [
+        "ip address add 192.0.2.2/24 dev eth0",
+        "ip route add default via 192.0.2.1",
+    ] {
+        lab.client().tool(line).unwrap();
+    }
+}
+
+/// Datagrams both ways, of which each has to arrive whole.
+#[track_caller]
+fn exchange(ends: &(UdpSocket, UdpSocket), len: usize, datagrams: u8) {
+    let mut room = vec![0; len + 1];
+    for n in 0..datagrams {
+        let sent: Vec<u8> = (0..len)
+            .map(|at| (at as u8).wrapping_mul(7).wrapping_add(n))
+            .collect();
+        ends.0.send_to(&sent, SERVER).unwrap();
+        let (got, from) = ends.1.recv_from(&mut room).unwrap();
+        assert!(room[..got] == sent, "datagram {n} of {len} octets");
+        ends.1.send_to(&sent, from).unwrap();
+        let got = ends.0.recv(&mut room).unwrap();
+        assert!(room[..got] == sent, "answer {n} of {len} octets");
+    }
+}
+
+struct Site {
+    // dropped in order: the lab goes last
+    router: Router,
+    engine: Engine,
+    config: String,
+    lab: Lab,
+}
+
+impl Site {
+    /// With a card that belongs to that driver.
+    fn build([own, clients]: &[PathBuf; 2], driver: &str) -> Site {
+        let lab = build_with(
+            "nat",
+            Options {
+                mtu: MTU,
+                ..Options::default()
+            },
+        );
+        bind(own, driver);
+        bind(clients, "e1000e");
+        give_to_client(&lab, clients);
+        put_aside(lab.router(), "lan0");
+        let wan = [("wan0".into(), MAC_WAN)];
+        let config = take_ports_of(lab.router(), 0, Device::Pcap, &wan);
+        let config = config.replace("huge_pages = false", "huge_pages = true");
+        let (address, mac) = (own.file_name().unwrap(), mac_text(MAC_LAN));
+        let config = format!(
+            "{config}[engine.port.lan0]\npci = {address:?}\nmac = \"{mac}\"\nmtu = {MTU}\n"
+        );
+        let engine = Engine::start(&lab, &config);
+        let router = Engine::daemon(lab.router(), "", &["lan0", "wan0"]);
+        Site {
+            router,
+            engine,
+            config,
+            lab,
+        }
+    }
+
+    /// Datagrams of all lengths, most of which are the engine's.
+    #[track_caller]
+    fn is_fast(&self, ends: &(UdpSocket, UdpSocket)) {
+        let packets = || -> u64 {
+            let flows = self.router.flows("proto udp");
+            let by_engine = flows.iter().filter(|flow| flow["path"] == "engine");
+            by_engine
+                .map(|flow| flow["packets"].as_u64().unwrap())
+                .sum()
+        };
+        // IPv4 and UDP headers are beside it
+        let most = MTU as usize - 28;
+        // the kernel has not seen one so long
+        exchange(ends, most, 3);
+        // flows that a late daemon has learned anew count from nothing
+        until("frames of the engine's", PATIENCE, || {
+            let before = packets();
+            for len in [most, most / 2, 1400, 100] {
+                exchange(ends, len, 25);
+            }
+            let fast = packets().saturating_sub(before);
+            println!("{fast} of 200 packets were the engine's");
+            (fast >= 150).then_some(())
+        });
+    }
+}
+
+/// A card behind the IOMMU and one that is told physical addresses; an engine that is killed, and one that ends.
+#[test]
+fn a_card_is_the_engines() {
+    let Some(cards) = cards() else { return };
+    let Some(_machine) = machine() else { return };
+    fs::write(HUGE_PAGES, "64").unwrap();
+    for driver in ["uio_pci_generic", "vfio-pci"] {
+        let mut site = Site::build(&cards, driver);
+        let ends = patient(udp_ends(&site.lab));
+        path::until_through(&site.router, &ends, address(SERVER));
+        site.is_fast(&ends);
+        if driver == "vfio-pci" {
+            site.engine.signal(Signal::SIGKILL);
+            site.engine.wait();
+            site.engine = Engine::start_again(&site.lab, &site.config);
+            path::until_through(&site.router, &ends, address(SERVER));
+            exchange(&ends, 1400, 25);
+        }
+        site.router.stop();
+        site.engine.stop();
+    }
+    // the kernel has it back
+    bind(&cards[0], "e1000e");
+    until("the kernel's device", PATIENCE, || {
+        cards[0].join("net").exists().then_some(())
+    });
+    fs::write(HUGE_PAGES, "0").unwrap();
+}
