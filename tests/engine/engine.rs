@@ -424,6 +424,12 @@ fn bad_input_is_named() {
         69,
         "DPDK has no device net_af_packet0",
     );
+    // with the unit's capabilities, which such a port's library does not do with
+    check(
+        &good.replace("net_af_packet0,", "net_af_xdp0,"),
+        69,
+        "takes CAP_SYS_ADMIN, and `af_xdp = true` does not",
+    );
     let copied = format!("{good}copy_from = [\"lan0\"]\n");
     check(&copied, 78, "as well: there is nothing to copy");
     let pages = "huge_pages = true\n";

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, MAC_WAN, mac_text};
 use freeway_lab::{Lab, Netns, Options};
-use freeway_testkit::engine::{Device, Engine, put_aside, take_ports_of};
+use freeway_testkit::engine::{
+    Device, Engine, engine, privileged_engine, put_aside, take_ports_of,
+};
 use freeway_testkit::*;
 use nix::sys::signal::Signal;
 
@@ -127,7 +129,12 @@ impl Site {
         let config = format!(
             "{config}[engine.port.lan0]\npci = {address:?}\nmac = \"{mac}\"\nmtu = {MTU}\n"
         );
-        let engine = Engine::start(&lab, &config);
+        // physical addresses are told to CAP_SYS_ADMIN alone
+        let command = match driver {
+            "uio_pci_generic" => privileged_engine(),
+            _ => engine(),
+        };
+        let engine = Engine::start_as(&lab, &config, command);
         let router = Engine::daemon(lab.router(), "", &["lan0", "wan0"]);
         Site {
             router,

@@ -6,20 +6,9 @@ use freeway_testkit::{Router, address, build, path, udp_ends};
 
 use super::*;
 
-/// The unit's capabilities but one, as setpriv has them.
 fn confined(without: &str) -> Command {
     let unit = include_str!("../../packaging/freeway.service");
-    let mut lines = unit.lines();
-    let names = lines.find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
-    let names = names.unwrap().split_whitespace();
-    let names = names.filter(|name| *name != without);
-    let kept = names.map(|name| format!(",+{}", name.trim_start_matches("CAP_").to_lowercase()));
-    let mut command = Command::new("setpriv");
-    command
-        .arg(format!("--bounding-set=-all{}", kept.collect::<String>()))
-        .args(["--inh-caps=-all", "--no-new-privs"])
-        .arg(freeway_testkit::program("freeway"));
-    command
+    freeway_testkit::confined(unit, "freeway", without)
 }
 
 #[test]

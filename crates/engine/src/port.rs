@@ -105,7 +105,15 @@ impl Started {
             }
             rc => {
                 let why = io::Error::from_raw_os_error(-rc);
-                Err(format!("engine.port.{name}: cannot start {device}: {why}"))
+                let lacks = match device.starts_with("net_af_xdp") && !may_have_sys_admin() {
+                    true => {
+                        "; libxdp, which it goes by, takes CAP_SYS_ADMIN, and `af_xdp = true` does not"
+                    }
+                    false => "",
+                };
+                Err(format!(
+                    "engine.port.{name}: cannot start {device}: {why}{lacks}"
+                ))
             }
         }
     }
@@ -310,6 +318,13 @@ impl Port {
             Device::Kernel(_) => Err(format!("{} is gone, or another one", self.name)),
         }
     }
+}
+
+/// `capable(CAP_SYS_ADMIN)` of what root runs: whether its bounding set has it (`PR_CAPBSET_READ`, prctl(2)).
+fn may_have_sys_admin() -> bool {
+    const CAP_SYS_ADMIN: libc::c_ulong = 21;
+    // SAFETY: takes a number.
+    unsafe { libc::prctl(libc::PR_CAPBSET_READ, CAP_SYS_ADMIN) == 1 }
 }
 
 fn index_of(name: &str) -> Option<u32> {

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::NamedTempFile;
 
 use crate::log::Log;
-use crate::{Moment, POLL, Router, freeway, program, until};
+use crate::{Moment, POLL, Router, confined, freeway, program, until};
 
 /// DPDK starts in a second where the machine is not busy.
 const START: Duration = Duration::from_secs(60);
@@ -30,9 +30,27 @@ pub struct Engine {
     log: Log,
 }
 
-/// The program, to be run anywhere.
+/// The program, to be run anywhere, with the capabilities of its unit.
 pub fn engine() -> Command {
-    let mut command = Command::new(program("freeway-engine"));
+    let unit = include_str!("../../../packaging/freeway-engine.service");
+    with_environment(confined(unit, "freeway-engine", ""))
+}
+
+/// The same for a configuration.
+fn engine_for(config_toml: &str) -> Command {
+    // libxdp asks for programs by their numbers, which CAP_SYS_ADMIN alone may
+    match config_toml.contains("net_af_xdp") {
+        true => privileged_engine(),
+        false => engine(),
+    }
+}
+
+/// With all that the test may.
+pub fn privileged_engine() -> Command {
+    with_environment(Command::new(program("freeway-engine")))
+}
+
+fn with_environment(mut command: Command) -> Command {
     command.env("NO_COLOR", "1");
     // which would pin what it loads in the machine's own file system
     command.env("LIBXDP_SKIP_DISPATCHER", "1");
@@ -145,7 +163,12 @@ impl Engine {
     /// Starts an engine for the ports of a lab that has been taken from the kernel, waits for its TAPs, and gives them the
     /// addresses that the ports had.
     pub fn start(lab: &Lab, config_toml: &str) -> Engine {
-        let engine = Self::start_in(lab.router(), config_toml, &of_lab());
+        Self::start_as(lab, config_toml, engine_for(config_toml))
+    }
+
+    /// The same by another command.
+    pub fn start_as(lab: &Lab, config_toml: &str, command: Command) -> Engine {
+        let engine = Self::start_in_as(lab.router(), config_toml, &of_lab(), command);
         let plan = lab.topology().family.plan();
         let nodad = if plan.lan.is_ipv6() { " nodad" } else { "" };
         for (name, address) in [("lan0", plan.lan), ("wan0", plan.wan)] {
@@ -186,7 +209,11 @@ impl Engine {
 
     /// Starts an engine for ports that have been taken from the kernel; its TAPs are up.
     pub fn start_in(router: &Netns, config_toml: &str, ports: &[Face]) -> Engine {
-        let engine = Self::run(router, config_toml, ports);
+        Self::start_in_as(router, config_toml, ports, engine_for(config_toml))
+    }
+
+    fn start_in_as(router: &Netns, config_toml: &str, ports: &[Face], command: Command) -> Engine {
+        let engine = Self::run(router, config_toml, ports, command);
         for (name, _) in ports {
             router.tool(&format!("ip link set {name} up")).unwrap();
         }
@@ -195,11 +222,16 @@ impl Engine {
 
     /// Starts one whose TAPs may be there with all that was configured on them.
     pub fn start_again(lab: &Lab, config_toml: &str) -> Engine {
-        Self::run(lab.router(), config_toml, &of_lab())
+        Self::run(
+            lab.router(),
+            config_toml,
+            &of_lab(),
+            engine_for(config_toml),
+        )
     }
 
-    fn run(router: &Netns, config_toml: &str, ports: &[Face]) -> Engine {
-        let mut engine = Self::spawn(router, config_toml);
+    fn run(router: &Netns, config_toml: &str, ports: &[Face], command: Command) -> Engine {
+        let mut engine = Self::spawn_as(router, config_toml, command);
         let end = Moment::now() + START;
         while !ports.iter().all(|port| is_there(router, port)) {
             let ended = engine.child.try_wait().unwrap();
@@ -232,9 +264,12 @@ impl Engine {
 
     /// Starts one, and waits for nothing.
     pub fn spawn(router: &Netns, config_toml: &str) -> Engine {
+        Self::spawn_as(router, config_toml, engine_for(config_toml))
+    }
+
+    fn spawn_as(router: &Netns, config_toml: &str, mut command: Command) -> Engine {
         let config = NamedTempFile::new().unwrap();
         std::fs::write(config.path(), config_toml).unwrap();
-        let mut command = engine();
         command.args(["run", "--config"]).arg(config.path());
         let mut child = router
             .spawn(command.stdout(Stdio::null()).stderr(Stdio::piped()))

@@ -36,7 +36,7 @@ pub use kernel::{connection_from, connections, dropped, dropped_at, forwarded, r
 pub use labs::{CLIENT, SERVER, address, build, build_with, udp_ends};
 pub use machine::{cpu_ms, late_max, long, machine, paced};
 pub use moment::Moment;
-pub use program::{freeway, program};
+pub use program::{confined, freeway, program};
 pub use router::{Router, adopt_orphans, fast_ports};
 pub use sockets::{connect_from, listen, pair, patient, reset, udp};
 pub use stats::Stats;

@@ -19,3 +19,18 @@ pub fn freeway() -> Command {
     command.env("NO_COLOR", "1").env_remove("FREEWAY_LOG");
     command
 }
+
+/// A program with the capabilities of its unit, of which one may be left out, and no others.
+pub fn confined(unit: &str, program_name: &str, without: &str) -> Command {
+    let mut lines = unit.lines();
+    let names = lines.find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let names = names.unwrap().split_whitespace();
+    let names = names.filter(|name| *name != without);
+    let kept = names.map(|name| format!(",+{}", name.trim_start_matches("CAP_").to_lowercase()));
+    let mut command = Command::new("setpriv");
+    command
+        .arg(format!("--bounding-set=-all{}", kept.collect::<String>()))
+        .args(["--inh-caps=-all", "--no-new-privs"])
+        .arg(program(program_name));
+    command
+}
