@@ -33,7 +33,7 @@ const WAYS: usize = 2;
 /// How often a limited generator catches up.
 const TICK: Duration = Duration::from_micros(200);
 /// How long page pools are waited for.
-const POOLS_WAIT: Duration = Duration::from_secs(20);
+const POOLS_WAIT: Duration = Duration::from_secs(60);
 
 /// When the generator stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
