@@ -163,11 +163,14 @@ int fwe_port_start(uint16_t port, const struct fwe_port_config *config, struct r
 	/* beside its own: a virtual device's may be that of somebody else's interface */
 	if (config->mac) {
 		memcpy(address.addr_bytes, config->mac, sizeof(address.addr_bytes));
-		rc = rte_eth_dev_mac_addr_add(port, &address, 0);
+		(void)rte_eth_dev_mac_addr_add(port, &address, 0);
 	}
-	/* a device that cannot filter so takes all, and the kernel drops what is not its */
-	if (rc || rte_eth_allmulticast_enable(port))
-		(void)rte_eth_promiscuous_enable(port);
+	/*
+	 * Addresses are the kernel's: of bridges, macvlans, VRRP, and other ones of the TAP. It
+	 * drops what is for none of them. A device that does not take all takes what it can.
+	 */
+	(void)rte_eth_allmulticast_enable(port);
+	(void)rte_eth_promiscuous_enable(port);
 	return 0;
 }
 

@@ -144,6 +144,27 @@ impl Site {
         }
     }
 
+    /// The kernel behind the port has more MAC addresses than the port's, such as a macvlan's.
+    fn takes_other_addresses(&self) {
+        const OTHER: &str = "02:00:00:00:01:77";
+        let (router, client) = (self.lab.router(), self.lab.client());
+        // the port would answer for its address
+        let told = format!("ip neigh replace 192.0.2.3 lladdr {OTHER} dev eth0 nud permanent");
+        client.tool(&told).unwrap();
+        let made = format!("ip link add other0 link lan0 address {OTHER} type macvlan mode bridge");
+        for line in [
+            made.as_str(),
+            "ip address add 192.0.2.3/24 dev other0",
+            "ip link set other0 up",
+        ] {
+            router.tool(line).unwrap();
+        }
+        until("who has another address", PATIENCE, || {
+            client.tool("ping -c 1 -W 1 192.0.2.3").ok()
+        });
+        router.tool("ip link delete other0").unwrap();
+    }
+
     /// Datagrams of all lengths, most of which are the engine's.
     #[track_caller]
     fn is_fast(&self, ends: &(UdpSocket, UdpSocket)) {
@@ -183,6 +204,7 @@ fn a_card_is_the_engines() {
         path::until_through(&site.router, &ends, address(SERVER));
         site.is_fast(&ends);
         if driver == "vfio-pci" {
+            site.takes_other_addresses();
             site.engine.signal(Signal::SIGKILL);
             site.engine.wait();
             site.engine = Engine::start_again(&site.lab, &site.config);
