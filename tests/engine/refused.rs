@@ -32,19 +32,34 @@ fn seqpacket() -> OwnedFd {
     socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).unwrap()
 }
 
-/// A socket there, at which so many may wait.
-fn listen_at(path: &Path, waiting: i32) -> OwnedFd {
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    let _ = fs::remove_file(path);
-    let fd = seqpacket();
-    bind(fd.as_raw_fd(), &UnixAddr::new(path).unwrap()).unwrap();
-    listen(&fd, Backlog::new(waiting).unwrap()).unwrap();
-    fd
+/// A socket at which an engine looks for its daemon; dropping it leaves none.
+struct Door {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Door {
+    /// At which so many may wait.
+    fn open(path: &Path, waiting: i32) -> Door {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(path);
+        let fd = seqpacket();
+        bind(fd.as_raw_fd(), &UnixAddr::new(path).unwrap()).unwrap();
+        listen(&fd, Backlog::new(waiting).unwrap()).unwrap();
+        let path = path.to_owned();
+        Door { fd, path }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 /// Waits for an engine, refuses it, and says when it came.
-fn refuse(door: &OwnedFd, why: &str) -> Instant {
-    let guest = accept4(door.as_raw_fd(), SockFlag::SOCK_CLOEXEC).unwrap();
+fn refuse(door: &Door, why: &str) -> Instant {
+    let guest = accept4(door.fd.as_raw_fd(), SockFlag::SOCK_CLOEXEC).unwrap();
     let came = Instant::now();
     // SAFETY: the kernel has just made it.
     let guest = unsafe { OwnedFd::from_raw_fd(guest) };
@@ -60,7 +75,7 @@ fn who_refuses_is_asked_again_later_and_told_once() {
     const TIMES: u32 = 4;
     let lab = build("nat");
     let door_path = door(lab.router());
-    let door = listen_at(&door_path, 4);
+    let door = Door::open(&door_path, 4);
     let mut engine = Engine::start(&lab, &take_ports(&lab));
     let first = refuse(&door, "of another kind");
     let mut last = first;
@@ -94,7 +109,7 @@ fn who_stands_still_holds_nothing_up() {
     let lab = build("nat");
     let door_path = door(lab.router());
     // whose queue is full, and whom nobody answers
-    let door = listen_at(&door_path, 0);
+    let door = Door::open(&door_path, 0);
     let waiting = seqpacket();
     connect(waiting.as_raw_fd(), &UnixAddr::new(&door_path).unwrap()).unwrap();
     let mut engine = Engine::start(&lab, &take_ports(&lab));
@@ -105,7 +120,7 @@ fn who_stands_still_holds_nothing_up() {
     path::until_path(&router, &ends, address(SERVER), "engine");
     router.stop();
     // another one of them; a signal is heard all the same
-    let _door = listen_at(&door_path, 0);
+    let _door = Door::open(&door_path, 0);
     let waiting = seqpacket();
     connect(waiting.as_raw_fd(), &UnixAddr::new(&door_path).unwrap()).unwrap();
     path::send(&ends, address(SERVER), 200);
