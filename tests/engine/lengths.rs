@@ -23,16 +23,9 @@ fn exceptions_dropped(router: &Router) -> u64 {
 fn exchange_long(ends: &(UdpSocket, UdpSocket)) {
     // IPv4 and UDP headers are beside it
     let most = LONG_MTU as usize - 28;
-    let mut room = vec![0; most + 1];
     for n in 0..DATAGRAMS {
         let len = most - (most - 100) * n / (DATAGRAMS - 1);
-        let sent: Vec<u8> = (0..len).map(|at| (at * 7 + n) as u8).collect();
-        ends.0.send_to(&sent, SERVER).unwrap();
-        let (len, from) = ends.1.recv_from(&mut room).unwrap();
-        assert!(room[..len] == sent, "datagram {n} of {} octets", sent.len());
-        ends.1.send_to(&sent, from).unwrap();
-        let len = ends.0.recv(&mut room).unwrap();
-        assert!(room[..len] == sent, "answer {n} of {} octets", sent.len());
+        path::exchange(ends, address(SERVER), len, n);
     }
 }
 

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use freeway_lab::Lab;
 use freeway_lab::frame::{MAC_CLIENT, MAC_LAN, MAC_WAN, mac_text};
-use freeway_testkit::engine::{Device, Engine, engine, has_carrier, put_aside, take_ports_of};
+use freeway_testkit::engine::{
+    Device, Engine, engine, engine_toml, has_carrier, put_aside, take_ports_of,
+};
 use freeway_testkit::*;
 use nix::sys::signal::Signal;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const ENGINE: &str = "[engine]\ncore = 0\nhuge_pages = false\nmemory_mib = 64\nidle = \"sleep\"\n";
 
 fn port_toml(name: &str, mac: [u8; 6], role: &str, socket: &Path) -> String {
     let (mac, socket) = (mac_text(mac), socket.display());
@@ -53,7 +54,7 @@ impl Site {
         let wan = [("wan0".into(), MAC_WAN)];
         let mut config = take_ports_of(lab.router(), 0, Device::AfPacket, &wan);
         config += &port_toml("lan0", MAC_LAN, "server", &socket);
-        let guest_config = ENGINE.to_owned() + &port_toml("eth0", MAC_CLIENT, "client", &socket);
+        let guest_config = engine_toml(0) + &port_toml("eth0", MAC_CLIENT, "client", &socket);
         // a client's server has to be there
         let engine = Engine::start(&lab, &config);
         let guest = Engine::spawn(lab.client(), &guest_config);

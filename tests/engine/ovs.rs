@@ -15,7 +15,7 @@ use std::time::Duration;
 use freeway_lab::Lab;
 use freeway_lab::frame::{MAC_SERVER, MAC_WAN, mac_text};
 use freeway_testkit::engine::{
-    Device, Engine, Face, engine, has_carrier, put_aside, take_ports_of,
+    Device, Engine, Face, engine, engine_toml, has_carrier, put_aside, take_ports_of,
 };
 use freeway_testkit::*;
 use nix::sys::signal::Signal;
@@ -57,10 +57,7 @@ impl Site {
         put_aside(lab.router(), "wan0");
         config += &port_toml("wan0", MAC_WAN, &switch.socket("router"));
         put_aside(lab.server(), "eth0");
-        let guest_config =
-            "[engine]\ncore = 0\nhuge_pages = false\nmemory_mib = 64\nidle = \"sleep\"\n"
-                .to_owned()
-                + &port_toml("eth0", MAC_SERVER, &switch.socket("guest"));
+        let guest_config = engine_toml(0) + &port_toml("eth0", MAC_SERVER, &switch.socket("guest"));
         let guest = Engine::start_in(lab.server(), &guest_config, &[guest_face()]);
         let line = "ip address add 198.51.100.2/24 dev eth0";
         lab.server().tool(line).unwrap();
@@ -95,13 +92,6 @@ impl Site {
     }
 }
 
-/// Packets that were forwarded by the engine, of both directions.
-fn fast_packets(router: &Router) -> u64 {
-    let flows = router.flows("proto udp");
-    let engines = flows.iter().filter(|flow| flow["path"] == "engine");
-    engines.map(|flow| flow["packets"].as_u64().unwrap()).sum()
-}
-
 #[test]
 fn a_switch_is_between_the_engine_and_a_guest() {
     let Some(_machine) = machine() else { return };
@@ -113,9 +103,9 @@ fn a_switch_is_between_the_engine_and_a_guest() {
     // but for those that the kernel has confirmed meanwhile; flows that a late daemon has learned anew count from nothing
     let enough = (0..3).any(|_| {
         site.until_fast(&ends);
-        let before = fast_packets(&site.router);
+        let before = path::engine_packets(&site.router);
         path::send(&ends, address(SERVER), 200);
-        let fast = fast_packets(&site.router).saturating_sub(before);
+        let fast = path::engine_packets(&site.router).saturating_sub(before);
         println!("{fast} of 400 packets were the engine's");
         fast >= 300
     });

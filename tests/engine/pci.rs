@@ -83,23 +83,6 @@ fn give_to_client(lab: &Lab, card: &Path) {
     }
 }
 
-/// Datagrams both ways, of which each has to arrive whole.
-#[track_caller]
-fn exchange(ends: &(UdpSocket, UdpSocket), len: usize, datagrams: u8) {
-    let mut room = vec![0; len + 1];
-    for n in 0..datagrams {
-        let sent: Vec<u8> = (0..len)
-            .map(|at| (at as u8).wrapping_mul(7).wrapping_add(n))
-            .collect();
-        ends.0.send_to(&sent, SERVER).unwrap();
-        let (got, from) = ends.1.recv_from(&mut room).unwrap();
-        assert!(room[..got] == sent, "datagram {n} of {len} octets");
-        ends.1.send_to(&sent, from).unwrap();
-        let got = ends.0.recv(&mut room).unwrap();
-        assert!(room[..got] == sent, "answer {n} of {len} octets");
-    }
-}
-
 struct Site {
     // dropped in order: the lab goes last
     router: Router,
@@ -168,24 +151,20 @@ impl Site {
     /// Datagrams of all lengths, most of which are the engine's.
     #[track_caller]
     fn is_fast(&self, ends: &(UdpSocket, UdpSocket)) {
-        let packets = || -> u64 {
-            let flows = self.router.flows("proto udp");
-            let by_engine = flows.iter().filter(|flow| flow["path"] == "engine");
-            by_engine
-                .map(|flow| flow["packets"].as_u64().unwrap())
-                .sum()
+        let exchange = |len: usize, datagrams: usize| {
+            (0..datagrams).for_each(|n| path::exchange(ends, address(SERVER), len, n));
         };
         // IPv4 and UDP headers are beside it
         let most = MTU as usize - 28;
         // the kernel has not seen one so long
-        exchange(ends, most, 3);
+        exchange(most, 3);
         // flows that a late daemon has learned anew count from nothing
         until("frames of the engine's", PATIENCE, || {
-            let before = packets();
+            let before = path::engine_packets(&self.router);
             for len in [most, most / 2, 1400, 100] {
-                exchange(ends, len, 25);
+                exchange(len, 25);
             }
-            let fast = packets().saturating_sub(before);
+            let fast = path::engine_packets(&self.router).saturating_sub(before);
             println!("{fast} of 200 packets were the engine's");
             (fast >= 150).then_some(())
         });
@@ -209,7 +188,7 @@ fn a_card_is_the_engines() {
             site.engine.wait();
             site.engine = Engine::start_again(&site.lab, &site.config);
             path::until_through(&site.router, &ends, address(SERVER));
-            exchange(&ends, 1400, 25);
+            (0..25).for_each(|n| path::exchange(&ends, address(SERVER), 1400, n));
         }
         site.router.stop();
         site.engine.stop();

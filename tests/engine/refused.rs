@@ -51,6 +51,14 @@ impl Door {
     }
 }
 
+/// A door whose queue is full, and at which nobody answers.
+fn stands_still(path: &Path) -> (Door, OwnedFd) {
+    let door = Door::open(path, 0);
+    let waiting = seqpacket();
+    connect(waiting.as_raw_fd(), &UnixAddr::new(path).unwrap()).unwrap();
+    (door, waiting)
+}
+
 impl Drop for Door {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
@@ -108,21 +116,16 @@ fn who_stands_still_holds_nothing_up() {
     let Some(_machine) = machine() else { return };
     let lab = build("nat");
     let door_path = door(lab.router());
-    // whose queue is full, and whom nobody answers
-    let door = Door::open(&door_path, 0);
-    let waiting = seqpacket();
-    connect(waiting.as_raw_fd(), &UnixAddr::new(&door_path).unwrap()).unwrap();
+    let still = stands_still(&door_path);
     let mut engine = Engine::start(&lab, &take_ports(&lab));
     let ends = patient(udp_ends(&lab));
     path::send(&ends, address(SERVER), 200);
-    drop(door);
+    drop(still);
     let router = Engine::daemon(lab.router(), "", &["lan0", "wan0"]);
     path::until_path(&router, &ends, address(SERVER), "engine");
     router.stop();
     // another one of them; a signal is heard all the same
-    let _door = Door::open(&door_path, 0);
-    let waiting = seqpacket();
-    connect(waiting.as_raw_fd(), &UnixAddr::new(&door_path).unwrap()).unwrap();
+    let _still = stands_still(&door_path);
     path::send(&ends, address(SERVER), 200);
     engine.signal(Signal::SIGTERM);
     let status = engine.wait();

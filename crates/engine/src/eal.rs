@@ -2,12 +2,13 @@
 //! DPDK's environment abstraction layer: memory, cores, drivers.
 
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::socket::SockType;
+
+use crate::listening::is_listened_at;
 
 unsafe extern "C" {
     fn fwe_eal_start(count: c_int, arguments: *mut *mut c_char) -> c_int;
@@ -88,17 +89,13 @@ fn sweep(dir: &Path, age: Duration) {
     }
 }
 
-/// Whether a process listens at a socket in that folder.
+/// Whether a process has a socket in that folder.
 fn answers(folder: &Path) -> bool {
-    let connects = |path: &Path| -> nix::Result<()> {
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let fd = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
-        connect(fd.as_raw_fd(), &UnixAddr::new(path)?)
-    };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    // a full queue is somebody's, too
-    let mut answers = entries.map(|entry| connects(&entry.path()));
-    answers.any(|answer| matches!(answer, Ok(()) | Err(nix::Error::EAGAIN)))
+    // that of telemetry
+    let kind = SockType::SeqPacket;
+    let mut there = entries.map(|entry| is_listened_at(&entry.path(), kind));
+    there.any(|there| matches!(there, Ok(true)))
 }
 
 /// Such as `DPDK 22.11.11`.
@@ -112,8 +109,11 @@ pub fn version() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
+    use nix::sys::socket::{AddressFamily, Backlog, SockFlag, UnixAddr, bind, listen, socket};
+
     use super::*;
-    use nix::sys::socket::{Backlog, bind, listen};
 
     #[test]
     fn folders_of_the_killed_are_swept() {

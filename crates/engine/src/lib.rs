@@ -15,6 +15,7 @@ pub mod exits;
 pub mod ffi;
 mod io;
 mod lanes;
+mod listening;
 pub mod lookup;
 mod mapping;
 pub mod memory;

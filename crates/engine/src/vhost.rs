@@ -4,9 +4,9 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 
 use freeway_api::engine::EngineConfig;
@@ -14,7 +14,9 @@ use freeway_console::{Exit, Stop};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signalfd::SignalFd;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::sys::socket::SockType;
+
+use crate::listening::is_listened_at;
 
 /// True if another process is to map the engine's memory. It is handed over by at most eight descriptors, so DPDK must not
 /// have one for each huge page.
@@ -104,21 +106,6 @@ impl Listener {
     }
 }
 
-/// Asked as somebody of another type, who disturbs nobody: a listener's queue does not have him.
-fn is_listened_at(path: &Path, kind: SockType) -> io::Result<bool> {
-    let of = AddressFamily::Unix;
-    let other = match kind {
-        SockType::Stream => SockType::SeqPacket,
-        _ => SockType::Stream,
-    };
-    let asker = socket(of, other, SockFlag::SOCK_CLOEXEC, None)?;
-    match connect(asker.as_raw_fd(), &UnixAddr::new(path)?) {
-        Err(Errno::ECONNREFUSED) => Ok(false),
-        Err(Errno::EPROTOTYPE) | Ok(()) => Ok(true),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
 /// While DPDK starts, which lasts until each switch has connected, somebody has to look at the signals.
 #[derive(Debug)]
 pub struct Wait {
@@ -175,10 +162,11 @@ impl Drop for Wait {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixListener;
 
     use freeway_api::engine::EnginePort;
-    use nix::sys::socket::{Backlog, bind, listen};
+    use nix::sys::socket::{AddressFamily, Backlog, SockFlag, UnixAddr, bind, listen, socket};
 
     use super::*;
 

@@ -17,7 +17,7 @@ use crate::log::Log;
 use crate::{Moment, POLL, Router, confined, freeway, program, until};
 
 /// DPDK starts in a second where the machine is not busy.
-const START: Duration = Duration::from_secs(60);
+pub(crate) const START: Duration = Duration::from_secs(60);
 /// The engine tells what it has done once a second: by then it has.
 pub const TOLD: Duration = Duration::from_millis(2500);
 const END: Duration = Duration::from_secs(20);
@@ -96,11 +96,16 @@ pub fn take_ports(lab: &Lab) -> String {
     take_ports_of(lab.router(), 0, Device::AfPacket, &of_lab())
 }
 
+/// An engine on that CPU, but for its ports.
+#[must_use]
+pub fn engine_toml(core: usize) -> String {
+    format!("[engine]\ncore = {core}\nhuge_pages = false\nmemory_mib = 64\nidle = \"sleep\"\n")
+}
+
 /// Hands the devices of a router's ports to an engine's on that CPU: they get other names, and no addresses. Returns the
 /// configuration of that engine.
 pub fn take_ports_of(router: &Netns, core: usize, device: Device, ports: &[Face]) -> String {
-    let mut config =
-        format!("[engine]\ncore = {core}\nhuge_pages = false\nmemory_mib = 64\nidle = \"sleep\"\n");
+    let mut config = engine_toml(core);
     for (number, (name, mac)) in ports.iter().enumerate() {
         let tool = |line: &str| router.tool(line).unwrap();
         tool(&format!("ip link set {name} down"));
@@ -152,7 +157,7 @@ pub fn has_carrier(netns: &Netns, name: &str) -> bool {
 /// The configuration of a router whose ports XDP and an engine share.
 pub fn share_ports(lab: &Lab) -> String {
     let mut config = lab.config_toml("");
-    config += "[engine]\ncore = 0\nhuge_pages = false\nmemory_mib = 64\nidle = \"sleep\"\n";
+    config += &engine_toml(0);
     for name in ["lan0", "wan0"] {
         config += &format!("[engine.port.{name}]\naf_xdp = true\n");
     }

@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::engine::START;
 use crate::{Moment, Router, until};
-
-/// DPDK starts in a second where the machine is not busy.
-const THROUGH: Duration = Duration::from_secs(60);
 
 /// Sends datagrams both ways, each of which must arrive.
 pub fn send(ends: &(UdpSocket, UdpSocket), server: SocketAddr, datagrams: u64) {
@@ -23,6 +21,26 @@ pub fn send(ends: &(UdpSocket, UdpSocket), server: SocketAddr, datagrams: u64) {
         assert_eq!(ends.0.recv(&mut room).unwrap(), 8, "answer {n}");
         thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// A datagram of so many octets, which `seed` makes another one, and its answer: both have to arrive as they were sent.
+#[track_caller]
+pub fn exchange(ends: &(UdpSocket, UdpSocket), server: SocketAddr, len: usize, seed: usize) {
+    let mut room = vec![0; len + 1];
+    let sent: Vec<u8> = (0..len).map(|at| (at * 7 + seed) as u8).collect();
+    ends.0.send_to(&sent, server).unwrap();
+    let (got, from) = ends.1.recv_from(&mut room).unwrap();
+    assert!(room[..got] == sent, "datagram {seed} of {len} octets");
+    ends.1.send_to(&sent, from).unwrap();
+    let got = ends.0.recv(&mut room).unwrap();
+    assert!(room[..got] == sent, "answer {seed} of {len} octets");
+}
+
+/// Packets of UDP flows, of both directions, that the engine forwarded.
+pub fn engine_packets(router: &Router) -> u64 {
+    let flows = router.flows("proto udp");
+    let engines = flows.iter().filter(|flow| flow["path"] == "engine");
+    engines.map(|flow| flow["packets"].as_u64().unwrap()).sum()
 }
 
 /// What `freeway explain` says of the flow while it has packets.
@@ -75,7 +93,7 @@ pub fn until_through(router: &Router, ends: &(UdpSocket, UdpSocket), server: Soc
     let mut room = [0; 64];
     let patience = |ms| ends.1.set_read_timeout(Some(Duration::from_millis(ms)));
     patience(200).unwrap();
-    until("the first datagram", THROUGH, || {
+    until("the first datagram", START, || {
         ends.0.send_to(b"again", server).unwrap();
         ends.1.recv_from(&mut room).ok()
     });
