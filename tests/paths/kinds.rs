@@ -18,14 +18,16 @@ use serde_json::Value;
 /// The lab's client, and the server at the other end of a link that `made` or `addressed` sees to.
 const CLIENT: &str = "192.0.2.2";
 const SERVER: &str = "203.0.113.2";
-/// Ports without a link layer.
-const BARE: [&str; 3] = [TUN, "wg0", "wgu0"];
+/// A port without a link layer?
+fn is_bare(port: &str) -> bool {
+    [TUN, "wg0"].contains(&port) || port.starts_with("wgu")
+}
 
 /// The router translates what leaves there.
 const MASQUERADE: &str = "table inet beside {\n\
      \tchain postrouting {\n\
      \t\ttype nat hook postrouting priority srcnat;\n\
-     \t\toifname { \"tun0\", \"wg0\", \"wgu0\", \"vx0\", \"mv0\", \"vl0\", \"qi0\", \"br0\", \"bo0\" } masquerade\n\
+     \t\toifname { \"tun0\", \"wg0\", \"wgu*\", \"vx0\", \"mv0\", \"vl0\", \"qi0\", \"br0\", \"bo0\" } masquerade\n\
      \t}\n}\n";
 
 fn lab(topology: &str) -> Lab {
@@ -77,7 +79,7 @@ fn through_on(path: &str, lab: &Lab, ports: &[&str], client: &str, server: &str)
     let flows = router.wait_fast_while("proto tcp", 2, 1, || exchange_blocks(&mut tcp, 10));
     assert!(flows.iter().all(|flow| flow["path"] == path), "{flows:#?}");
     for flow in &flows {
-        let leaves_bare = flow["port_out"] == port && BARE.contains(&port);
+        let leaves_bare = flow["port_out"] == port && is_bare(port);
         assert_eq!(flow["dst_mac_out"].is_null(), leaves_bare, "{flow:#}");
     }
     let before = router.stats().fast_bytes();
@@ -514,8 +516,11 @@ impl Drop for WireguardGo {
 fn wireguard_in_user_space() {
     let Some(_machine) = machine() else { return };
     let lab = lab("routed");
-    // their control sockets have the devices' names, and wg prefers them to a kernel's device of that name
-    let devices = ["wgu0", "wgu1"];
+    // their control sockets have the devices' names, in one folder for all namespaces, and wg prefers them to a kernel's
+    // device of that name
+    let id = std::process::id();
+    let [near, far] = ["a", "b"].map(|end| format!("wgu{id}{end}"));
+    let devices = [near.as_str(), &far];
     let hosts = [lab.router(), lab.server()];
     let _programs = [0, 1].map(|i| WireguardGo::start(hosts[i], devices[i]));
     for (i, address) in [(0, 1), (1, 2)] {
