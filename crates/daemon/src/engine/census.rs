@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use freeway_abi::{FW_ST_ACTIVE, FW_ST_PREPARING, fw_state};
 use freeway_api::{FlowCounts, Packets, Stats, Status, Top, TopQuery};
+use nix::time::{ClockId, clock_gettime};
 
 use super::rates::Rates;
 use crate::Reply;
 
 /// Flows looked at in one piece.
 const PIECE: usize = 8192;
-/// A result serves for so many times the time that it took: walks take at most this part of the processor.
+/// A result serves for so many times the processor's time that it took: walks take at most this part of it.
 const SHARE: u32 = 20;
 /// What a walk may take that is made anew for each question.
 const CHEAP: Duration = Duration::from_millis(10);
@@ -108,6 +109,12 @@ impl Census {
     }
 }
 
+/// What this thread has had of the processor: a walk that waited for it was not dear.
+fn processor_time() -> Duration {
+    let clock = ClockId::CLOCK_THREAD_CPUTIME_ID;
+    clock_gettime(clock).map_or(Duration::ZERO, Into::into)
+}
+
 /// Word and bit of an index.
 fn place(index: u32) -> (usize, u64) {
     (index as usize / 64, 1 << (index % 64))
@@ -188,6 +195,16 @@ mod tests {
         census.removed(5000);
         let live: Vec<u32> = (0..2000).filter(|index| census.is_live(*index)).collect();
         assert_eq!(live, [1, 1000]);
+    }
+
+    #[test]
+    fn who_waits_for_the_processor_does_not_use_it() {
+        let (began, since) = (processor_time(), Instant::now());
+        std::thread::sleep(4 * CHEAP);
+        assert!(since.elapsed() >= 4 * CHEAP);
+        let idle = processor_time();
+        assert!(began > Duration::ZERO && idle - began < CHEAP);
+        while processor_time() == idle {}
     }
 
     #[test]

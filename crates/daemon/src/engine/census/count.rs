@@ -63,9 +63,9 @@ impl Engine {
         let Some(mut walk) = self.census.walk.take() else {
             return;
         };
-        let began = Instant::now();
+        let began = processor_time();
         let ended = self.count(&mut walk);
-        walk.worked += began.elapsed();
+        walk.worked += processor_time().saturating_sub(began);
         if !ended {
             self.census.walk = Some(walk);
             return;
