@@ -194,16 +194,18 @@ struct fw_flow {
 	__u32 word0_in_be;
 	__u16 zero; /* IPv4: fragment */
 	__u8 ttl_in;
-	__u8 proto;
-	__u32 saddr_be; /* that leaves; IPv4 */
+	__u8 dscp_out; /* not compared */
+	/* 16 octets as an IPv4 frame leaves, from TTL to ports, changed or not; a delta in the
+	 * checksum's place */
+	__u8 ttl_out;
+	__u8 proto;     /* IPv4 */
+	__u16 l3_delta; /* IPv4: addresses, TTL and TOS */
+	__u32 saddr_be; /* IPv4 */
 	__u32 daddr_be;
 	__u16 sport_be;
 	__u16 dport_be;
-	__u32 nexthop;  /* index */
-	__u16 l3_delta; /* IPv4: addresses, TTL and TOS */
+	__u32 nexthop; /* index */
 	__u16 l4_delta;
-	__u8 ttl_out;
-	__u8 dscp_out;
 	__u8 flags; /* enum fw_flow_flag */
 	/* of this home, whoever lives here: how far to look for its displaced flows */
 	__u8 reach;

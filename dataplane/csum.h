@@ -24,21 +24,36 @@ static __always_inline __u64 fw_csum_diff(__u32 old, __u32 new)
 
 /*
  * The checksum field after its words changed by delta, which is never 0:
- * ~(~check + delta) in ones' complement, where a sum of 0xffff is 0.
+ * ~(~check + delta) in ones' complement, which is check - delta.
  */
 static __always_inline __u16 fw_csum_apply(__u16 check, __u16 delta)
 {
-	__u32 sum = (__u32)check + (delta ^ 0xffff);
+#ifdef __bpf__
+	__u32 left = (__u32)check - delta;
 
-	return sum + ((sum + 1) >> 16);
+	return left + (left >> 16);
+#else
+	__u16 left;
+
+	/* a machine with a carry flag takes the borrow by it */
+	return __builtin_sub_overflow(check, delta, &left) ? left - 1 : left;
+#endif
 }
 
 /* UDP sends 0 for "none", so a computed 0 is sent as 0xffff (RFC 768). */
 static __always_inline __u16 fw_csum_apply_udp(__u16 check, __u16 delta)
 {
+#ifdef __bpf__
 	__u32 sum = (__u32)check + (delta ^ 0xffff);
 
 	return check ? sum + (sum >> 16) : 0;
+#else
+	__u16 without = ~delta, sum;
+
+	if (fw_unlikely(!check))
+		return 0;
+	return __builtin_add_overflow(check, without, &sum) ? sum + 1 : sum;
+#endif
 }
 
 /* The sum of an IPv4 header without options: 0xffff if it is right. */
@@ -52,14 +67,25 @@ static __always_inline __u16 fw_csum_ip(const void *header)
 /*
  * 0 if the IPv4 header sums up, which is: its sum is a multiple of 65535. Times
  * the inverse of 65535 modulo 2^64 a multiple is the quotient, and small; any
- * other number is 2^48 or more.
+ * other number is more than the greatest quotient.
  */
 static __always_inline __u64 fw_csum_differs(const void *header)
 {
+	const __u64 inverse = -0x0001000100010001ULL;
 	const fw_u32_any *word = header;
+#ifdef __bpf__
 	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
 
-	return sum * -0x0001000100010001ULL >> 20;
+	return sum * inverse >> 20;
+#else
+	const fw_u64_any *words = header;
+	unsigned long long carry, sum;
+
+	/* eight octets at a time, and the carry goes around: still the same modulo 65535 */
+	sum = __builtin_addcll(word[4], words[0], 0, &carry);
+	sum = __builtin_addcll(sum, words[1], carry, &carry);
+	return (sum + carry) * inverse > ~0ULL / 0xffff;
+#endif
 }
 
 #endif

@@ -39,7 +39,7 @@ static __always_inline int fw_hands(const struct fw_flow *f)
 /* Is it this path's? */
 static __always_inline int fw_owned(const struct fw_flow *f)
 {
-	return (f->flags & FW_FLOW_OWNERS) == FW_TARGET_OWNS;
+	return FW_TARGET_OWNS ? f->flags & FW_TARGET_OWNS : !(f->flags & FW_FLOW_OWNERS);
 }
 
 /* Another path's, whose frames are not handed over. */

@@ -18,11 +18,11 @@ enum fw_tos_const {
  * header. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define FW_HEAD4_MASK_8  0xfcffffffffffffffULL
-#define FW_HEAD4_MASK_16 0xffffff3f00000000ULL
+#define FW_HEAD4_MASK_16 0x00ffff3f00000000ULL
 #define FW_HEAD6_MASK_8  0x0000ffffffffffffULL
 #else
 #define FW_HEAD4_MASK_8  0xfffffffffffffffcULL
-#define FW_HEAD4_MASK_16 0x000000003fffffffULL
+#define FW_HEAD4_MASK_16 0x000000003fffff00ULL
 #define FW_HEAD6_MASK_8  0xffffffffffff0000ULL
 #endif
 

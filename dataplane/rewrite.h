@@ -8,7 +8,7 @@
 #include "guard.h"
 #include "parse.h"
 
-static __always_inline void fw_rewrite_l4(struct fw_l4 *l4, const struct fw_flow *f, __u8 proto)
+static __always_inline void fw_rewrite_check(struct fw_l4 *l4, const struct fw_flow *f, __u8 proto)
 {
 	struct fw_icmp *icmp = (void *)l4;
 
@@ -20,26 +20,57 @@ static __always_inline void fw_rewrite_l4(struct fw_l4 *l4, const struct fw_flow
 		l4->udp.check = fw_csum_apply_udp(l4->udp.check, f->l4_delta);
 	else if (fw_is_icmp(proto))
 		icmp->check = fw_csum_apply(icmp->check, f->l4_delta);
+}
+
+static __always_inline void fw_rewrite_l4(struct fw_l4 *l4, const struct fw_flow *f, __u8 proto)
+{
+	struct fw_icmp *icmp = (void *)l4;
+
+	fw_rewrite_check(l4, f, proto);
 	if (fw_has_ports(proto))
 		*(fw_u32_any *)&l4->sport_be = *(const fw_u32_any *)&f->sport_be;
 	else if (fw_is_icmp(proto))
 		icmp->id_be = f->sport_be;
 }
 
+#ifndef FW_TARGET_REWRITES_HEAD4
+/* The link layer's header, and the TOS behind it, of which ECN stays. */
+static __always_inline void fw_rewrite_head4(void *data, const struct fw_flow *f,
+					     const struct fw_nexthop *nh)
+{
+	struct fw_ip4 *ip = data + FW_ETH_LEN;
+
+	ip->tos = f->dscp_out | (ip->tos & FW_TOS_ECN);
+	fw_link_write(data, nh->l2);
+}
+
+/* From the TTL on; 0: the caller writes them field by field. */
+static __always_inline int fw_rewrite_out4(void *data, const struct fw_flow *f)
+{
+	(void)data;
+	(void)f;
+	return 0;
+}
+#endif
+
 static __always_inline void fw_rewrite4(void *data, const struct fw_flow *f,
 					const struct fw_nexthop *nh, __u8 proto)
 {
 	struct fw_ip4 *ip = data + FW_ETH_LEN;
 
-	if (f->flags & FW_FLOW_NAT) {
-		fw_rewrite_l4((void *)(ip + 1), f, proto);
-		*(fw_u64_any *)(data + FW_ETH_LEN + FW_IP4_ADDRESSES) =
-			*(const fw_u64_any *)&f->saddr_be;
+	if (fw_has_ports(proto) && fw_rewrite_out4(data, f)) {
+		if (f->flags & FW_FLOW_NAT)
+			fw_rewrite_check((void *)(ip + 1), f, proto);
+	} else {
+		if (f->flags & FW_FLOW_NAT) {
+			fw_rewrite_l4((void *)(ip + 1), f, proto);
+			*(fw_u64_any *)(data + FW_ETH_LEN + FW_IP4_ADDRESSES) =
+				*(const fw_u64_any *)&f->saddr_be;
+		}
+		ip->check = fw_csum_apply(ip->check, f->l3_delta);
+		ip->ttl = f->ttl_out;
 	}
-	ip->check = fw_csum_apply(ip->check, f->l3_delta);
-	ip->ttl = f->ttl_out;
-	ip->tos = f->dscp_out | (ip->tos & FW_TOS_ECN);
-	fw_link_write(data, nh->l2);
+	fw_rewrite_head4(data, f, nh);
 }
 
 static __always_inline void fw_rewrite6(void *data, const struct fw_flow *f,

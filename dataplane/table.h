@@ -62,7 +62,7 @@ static __always_inline struct fw_member fw_member_of(__u64 ports)
 /* Where a group's members begin differs from group to group: ports may be the same in all. */
 static __always_inline __u64 fw_home(__u64 place, __u32 member)
 {
-	return (place & ~(FW_GROUP - 1ULL)) | ((place + member) & (FW_GROUP - 1));
+	return place ^ (member & (FW_GROUP - 1));
 }
 
 /*

@@ -122,14 +122,14 @@ static __always_inline struct fw_flow *fwe_home4(const void *data, __u32 port, _
 {
 	struct fw_words4 key = fw_key4_of(data, port, proto);
 
-	return fw_flow_get(fw_home4(&key, &fw_cfg));
+	return fw_env.flows + fw_home4(&key, &fw_cfg);
 }
 
 static __always_inline struct fw_flow *fwe_home6(const void *data, __u32 port, __u8 proto)
 {
 	struct fw_words6 key = fw_key6_of(data, port, proto);
 
-	return fw_flow_get(fw_home6(&key, &fw_cfg));
+	return fw_env.flows + fw_home6(&key, &fw_cfg);
 }
 
 /* Reads a frame's key, and finds where its flow is at home. */

@@ -43,6 +43,19 @@ typedef __u32 __attribute__((may_alias, aligned(1))) fw_u32_any;
 typedef __u16 __attribute__((may_alias, aligned(1))) fw_u16_any;
 #endif
 
+/* A 32-bit sum that is added to a 64-bit one: x86-64 extends it for nothing, but clang rather adds
+ * its terms one by one. */
+#ifdef __x86_64__
+#define FW_WHOLE(sum)                                                                              \
+	({                                                                                         \
+		__u64 whole = (__u32)(sum);                                                        \
+		asm("" : "+r"(whole));                                                             \
+		whole;                                                                             \
+	})
+#else
+#define FW_WHOLE(sum) (sum)
+#endif
+
 #define FW_READ_ONCE(x)     (*(const volatile __typeof__(x) *)&(x))
 #define FW_WRITE_ONCE(x, v) (*(volatile __typeof__(x) *)&(x) = (v))
 

@@ -166,6 +166,32 @@ static __always_inline __u64 fw_hit_head4(const fw_u64_any *head, const struct f
 		return 1;
 	return (head[2] ^ *last) & FW_HEAD4_MASK_16;
 }
+
+#define FW_TARGET_REWRITES_HEAD4 1
+
+/* As rewrite.h has it, in one store. */
+static __always_inline void fw_rewrite_head4(void *data, const struct fw_flow *f,
+					     const struct fw_nexthop *nh)
+{
+	const __m128i ecn = _mm_insert_epi8(_mm_setzero_si128(), FW_TOS_ECN, FW_ETH_LEN + 1);
+	const __m128i came = _mm_loadu_si128(data);
+	__m128i head = _mm_load_si128((const void *)f->l2_in);
+
+	head = _mm_insert_epi8(head, f->dscp_out, FW_ETH_LEN + 1);
+	/* all but the last two octets */
+	head = _mm_blend_epi16(head, _mm_load_si128((const void *)nh->l2), 0x7f);
+	_mm_storeu_si128(data, _mm_or_si128(head, _mm_and_si128(came, ecn)));
+}
+
+static __always_inline int fw_rewrite_out4(void *data, const struct fw_flow *f)
+{
+	struct fw_ip4 *ip = data + FW_ETH_LEN;
+	const __u16 check = fw_csum_apply(ip->check, f->l3_delta);
+	__m128i out = _mm_loadu_si128((const void *)&f->ttl_out);
+
+	_mm_storeu_si128((void *)&ip->ttl, _mm_insert_epi16(out, check, 1));
+	return 1;
+}
 #endif
 
 /* Ahead of a burst. */

@@ -4,7 +4,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use freeway_abi::{FW_HASH_KEYS, FW_ST_FREE, fw_config, fw_control, fw_flow, fw_nexthop, fw_watch};
+use freeway_abi::{
+    FW_GROUP, FW_HASH_KEYS, FW_ST_FREE, fw_config, fw_control, fw_flow, fw_nexthop, fw_watch,
+};
 use freeway_api::engine::Table;
 
 use crate::mapping::Mapping;
@@ -34,7 +36,10 @@ impl Memory {
         let power = |mask: u32, max: u32| {
             (mask < max && (mask + 1).is_power_of_two()).then_some(mask as usize + 1)
         };
-        let flow_count = power(table.flow_mask, FLOWS_MAX).ok_or_else(|| wrong("flow_mask"))?;
+        // a flow's home is within its group, and so within the table
+        let flow_count = power(table.flow_mask, FLOWS_MAX)
+            .filter(|count| *count >= FW_GROUP as usize)
+            .ok_or_else(|| wrong("flow_mask"))?;
         let nexthop_count =
             power(table.nexthop_mask, NEXTHOPS_MAX).ok_or_else(|| wrong("nexthop_mask"))?;
         let hash_key = <[u64; FW_HASH_KEYS as usize]>::try_from(table.hash_key.as_slice())
@@ -138,11 +143,12 @@ mod tests {
             ..Table::default()
         };
         assert!(Memory::map(&table, &fds()).is_ok());
-        let changes: [fn(&mut Table); 6] = [
+        let changes: [fn(&mut Table); 7] = [
             |t| t.flow_mask = 1022,
             |t| t.flow_mask = u32::MAX,
             |t| t.nexthop_mask = 62,
             |t| t.hash_shift = 53,
+            |t| (t.flow_mask, t.hash_shift) = (FW_GROUP / 2 - 1, 64 - (FW_GROUP / 2).ilog2()),
             |t| t.hash_key.truncate(4),
             |t| t.hz = 0,
         ];
