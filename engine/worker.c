@@ -748,16 +748,13 @@ static __always_inline __u64 fwe_handle_each(const struct fwe_port *port, struct
 					     __u32 count, fwe_outcome *outcomes)
 {
 	const __u32 ifindex = port->ifindex;
-	fwe_outcome any = 0, every = ~0ULL;
+	__u64 differs = 0;
 
 	for (__u32 i = 0; i < count; i++) {
-		const fwe_outcome outcome = fwe_handle_at_once(frames[i], port, ifindex);
-
-		outcomes[i] = outcome;
-		any |= outcome;
-		every &= outcome;
+		outcomes[i] = fwe_handle_at_once(frames[i], port, ifindex);
+		differs |= outcomes[i] ^ outcomes[0];
 	}
-	return any ^ every;
+	return differs;
 }
 
 /* The same, once the homes of all are known, whose flows may be fetched ahead. `charged`: frames
