@@ -133,3 +133,28 @@ fn straight_hits_are_the_pipelines() {
     assert!(misses > missed / 2, "{misses} of {missed} straight");
     assert_eq!(stepwise.0.straight_hits() + stepwise.0.straight_misses(), 0);
 }
+
+/// An IPv4 header is summed up by words of 64 bits, and what they carry counts.
+#[test]
+fn a_header_whose_sum_carries_goes_straight() {
+    let mut side = Side::new(true);
+    let addresses = [[192, 0, 2, 2], [10, 0, 255, 255], [223, 255, 255, 255]];
+    for [src, dst] in addresses.map(|address| [address, addresses[2]]) {
+        let flow = Flow {
+            src: IpAddr::from(src),
+            dst: IpAddr::from(dst),
+            ..Flow::default()
+        };
+        let record = flow.record(1, false, flow.state(Native::NOW, 250));
+        side.prepare(&record, flow.nexthop(7), 1, Native::NOW.wrapping_add(500));
+        for (id, frag) in [(0, 0), (0xffff, 0x4000), (0x1234, 0x4000)] {
+            let mut frame = flow.frame();
+            (frame.id, frame.frag) = (id, frag);
+            let hits = side.0.straight_hits();
+            let verdict = side.0.forward(&mut frame.bytes(), flow.port);
+            assert_eq!(verdict.reason, FW_R_FAST, "{flow:?}");
+            assert_eq!(side.0.straight_hits(), hits + 1, "{flow:?}");
+        }
+        side.0.remove(1);
+    }
+}
