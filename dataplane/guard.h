@@ -14,8 +14,8 @@ enum fw_tos_const {
 	FW_IP6_LABEL = 0x000fffff,
 };
 
-/* Of the frame's octets 8 to 23: IPv4 without ECN, length and identification; IPv6 without its
- * header. */
+/* Of the frame's octets 8 to 23: IPv4 without ECN, length, identification, and the protocol, which
+ * the key has; IPv6 without its header. */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define FW_HEAD4_MASK_8  0xfcffffffffffffffULL
 #define FW_HEAD4_MASK_16 0x00ffff3f00000000ULL

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The straight way of a plain hit: what must hold is gathered and tested once,
- * then everything is written. A plain frame of no flow is told likewise, for its
- * way through the kernel is long enough. Any other frame is left as it is to the
- * pipeline, which decides step by step and names the reason.
+ * or where a hit is quick tested one by one; then everything is written. A plain frame of no flow
+ * is told likewise, for its way through the kernel is long enough. Any other frame is left as it is
+ * to the pipeline, which decides step by step and names the reason.
  */
 #ifndef FW_HIT_H
 #define FW_HIT_H
