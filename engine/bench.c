@@ -426,7 +426,6 @@ int fwe_bench_run(struct fwe_bench *bench, const struct fwe_memory *memory,
 					  .ports = ports,
 					  .ports_count = 2,
 					  .burst = bench->config.burst,
-					  .ahead = bench->config.ahead,
 					  .exception = run->flood_pps ? fwe_exits_exception : NULL,
 					  .context = bench->exits,
 					  .numa = -1};

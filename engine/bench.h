@@ -29,10 +29,8 @@ struct fwe_bench_config {
 	__u32 v6;
 	__u32 random; /* flows come in random order, each once a round; else in turn */
 	__u32 burst;
-	__u32 ahead;     /* enum fwe_ahead */
 	__u32 in_flight; /* frames, a power of two */
 	__u32 lcore;     /* of the worker */
-	__u32 pad;
 	/* destinations of IPv4, host order, as many as flows: frames are of no flow, and leave by
 	 * routes; NULL: of flows. They outlive the bench's use. */
 	const __u32 *daddrs;

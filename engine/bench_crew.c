@@ -79,7 +79,6 @@ static int fwe_crew_start(struct fwe_crew *crew, const struct fwe_memory *memory
 					  .ports = ports,
 					  .ports_count = FWE_CREW_PORTS,
 					  .burst = bench->config.burst,
-					  .ahead = bench->config.ahead,
 					  .numa = -1,
 					  .extra = fwe_crew_extra,
 					  .sleep_us_max = FWE_CREW_SLEEP_US};

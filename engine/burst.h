@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The pipeline over a burst of frames: the first octets of all are fetched, then the
- * flows of all, then each is handled; so a worker waits for memory once a burst.
+ * The pipeline over a burst of frames: the flows of all are found, and then each frame is handled.
+ * What a frame begins with is fetched some frames ahead, and its flow when it is found; so a worker
+ * hardly waits for memory.
  */
 #ifndef FWE_BURST_H
 #define FWE_BURST_H
@@ -15,6 +16,12 @@
 #include "../dataplane/police.h"
 
 _Static_assert((int)FWE_PORTS_MAX <= (int)FW_ENGINE_PORTS, "outputs are a worker's ports");
+
+enum {
+	/* So many frames ahead of the one that is looked at, the first octets are fetched: a core
+	 * has room for some lines on their way, and waits for one of them if there are more. */
+	FWE_AHEAD = 8,
+};
 
 /* How a hit went. */
 enum fwe_hit_way {
@@ -82,81 +89,125 @@ static __always_inline void fwe_fetch_written(const char *line)
 #endif
 }
 
-static __always_inline void fwe_fetch_frames(struct rte_mbuf **frames, __u32 count)
+/* Where nearly all frames begin: it is a guess that costs nothing if it is wrong. */
+static __always_inline void fwe_fetch_data(const struct rte_mbuf *frame)
 {
+	fwe_fetch_written((const char *)frame->buf_addr + RTE_PKTMBUF_HEADROOM);
+}
+
+/* Ahead of a burst: the heads of all, and what the first frames begin with. */
+static __always_inline void fwe_fetch_frames(struct rte_mbuf *const *frames, __u32 count)
+{
+	const __u32 first = count < FWE_AHEAD ? count : FWE_AHEAD;
+
 #pragma clang loop unroll_count(4)
 	for (__u32 i = 0; i < count; i++)
 		fwe_fetch_written((const char *)frames[i]);
 #pragma clang loop unroll_count(4)
-	for (__u32 i = 0; i < count; i++)
-		/* where nearly all begin: it is a guess that costs nothing if it is wrong */
-		fwe_fetch_written((const char *)frames[i]->buf_addr + RTE_PKTMBUF_HEADROOM);
+	for (__u32 i = 0; i < first; i++)
+		fwe_fetch_data(frames[i]);
 }
 
-/* Key, guard and action, then the state, which is written. */
-static __always_inline void fwe_fetch_flow(const struct fw_flow *flow, const int v6)
+/* Each is about to be looked at, by turns. */
+static __always_inline void fwe_fetch_next(struct rte_mbuf *const *frames, __u32 i, __u32 count)
 {
+	if (i + FWE_AHEAD < count)
+		fwe_fetch_data(frames[i + FWE_AHEAD]);
+}
+
+/* Frames that may be plain hits. */
+enum fwe_kind {
+	FWE_UDP4 = 0,
+	FWE_TCP4,
+	FWE_UDP6,
+	FWE_TCP6,
+	FWE_OTHER, /* or nothing is known of it */
+	FWE_KIND = 7,
+};
+
+/* Where a frame's flow is at home, with the frame's kind in the bits below a flow's alignment. */
+typedef __u64 fwe_place;
+
+_Static_assert(sizeof(struct fw_flow) % (FWE_KIND + 1) == 0,
+	       "a flow's address has room for a kind");
+
+static __always_inline enum fwe_kind fwe_kind_of(fwe_place place)
+{
+	return place & FWE_KIND;
+}
+
+/* None of what is FWE_OTHER. */
+static __always_inline struct fw_flow *fwe_home_of(fwe_place place)
+{
+	return (void *)(place & ~(__u64)FWE_KIND);
+}
+
+static __always_inline fwe_place fwe_place_of(const struct fw_flow *home, enum fwe_kind kind)
+{
+	return (__u64)home | kind;
+}
+
+/* Key, guard and action, then the state, which is written; of IPv6 the addresses, too. */
+static __always_inline void fwe_fetch_flow(fwe_place place, const int v6)
+{
+	const struct fw_flow *flow = (const void *)place;
+
 	rte_prefetch0(flow);
 	__builtin_prefetch(&flow->state, 1);
 	if (v6)
 		rte_prefetch0(flow->key_saddr6_be);
 }
 
-/* Frames that may be plain hits. */
-enum fwe_kind {
-	FWE_OTHER = 0, /* or nothing is known of it */
-	FWE_UDP4,
-	FWE_TCP4,
-	FWE_UDP6,
-	FWE_TCP6,
-};
-
-static __always_inline enum fwe_kind fwe_look_no_further(struct fw_flow **home)
-{
-	*home = NULL;
-	return FWE_OTHER;
-}
-
-/* Where the flow of a frame's key is at home. */
-static __always_inline struct fw_flow *fwe_home4(const void *data, __u32 port, __u8 proto)
+static __always_inline struct fw_flow *fwe_home4(const void *data, __u32 port, const __u8 proto)
 {
 	struct fw_words4 key = fw_key4_of(data, port, proto);
 
 	return fw_env.flows + fw_home4(&key, &fw_cfg);
 }
 
-static __always_inline struct fw_flow *fwe_home6(const void *data, __u32 port, __u8 proto)
+static __always_inline struct fw_flow *fwe_home6(const void *data, __u32 port, const __u8 proto)
 {
 	struct fw_words6 key = fw_key6_of(data, port, proto);
 
 	return fw_env.flows + fw_home6(&key, &fw_cfg);
 }
 
-/* Reads a frame's key, and finds where its flow is at home. */
-static __always_inline enum fwe_kind fwe_look(const void *data, __u32 len, __u32 port,
-					      struct fw_flow **home)
+static __noinline fwe_place fwe_look6(const void *data, __u32 len, __u32 port)
+{
+	__u8 proto = fw_ip6_at(data)->next_header;
+	fwe_place place;
+
+	if (len < FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN || !fw_has_ports(proto))
+		return FWE_OTHER;
+	place = fwe_place_of(fwe_home6(data, port, proto),
+			     proto == FW_PROTO_UDP ? FWE_UDP6 : FWE_TCP6);
+	fwe_fetch_flow(place, 1);
+	return place;
+}
+
+/* Reads a frame's key, finds where its flow is at home, and fetches that. */
+static __always_inline fwe_place fwe_look(const void *data, __u32 len, __u32 port)
 {
 	__u16 ethertype_be;
+	fwe_place place;
 	__u8 proto;
 
 	/* every plain frame has room for an IPv4 and a UDP header */
 	if (fw_unlikely(len < FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN))
-		return fwe_look_no_further(home);
+		return FWE_OTHER;
 	ethertype_be = *(const fw_u16_any *)(data + FW_ETH_MAC2);
-	if (fw_likely(ethertype_be == fw_htons(FW_ETH_IP))) {
-		proto = fw_ip4_at(data)->proto;
-		if (fw_unlikely(!fw_has_ports(proto)))
-			return fwe_look_no_further(home);
-		*home = fwe_home4(data, port, proto);
-		return proto == FW_PROTO_UDP ? FWE_UDP4 : FWE_TCP4;
-	}
-	if (ethertype_be != fw_htons(FW_ETH_IP6) || len < FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN)
-		return fwe_look_no_further(home);
-	proto = fw_ip6_at(data)->next_header;
-	if (fw_unlikely(!fw_has_ports(proto)))
-		return fwe_look_no_further(home);
-	*home = fwe_home6(data, port, proto);
-	return proto == FW_PROTO_UDP ? FWE_UDP6 : FWE_TCP6;
+	if (fw_unlikely(ethertype_be != fw_htons(FW_ETH_IP)))
+		return ethertype_be == fw_htons(FW_ETH_IP6) ? fwe_look6(data, len, port)
+							    : FWE_OTHER;
+	proto = fw_ip4_at(data)->proto;
+	if (fw_likely(proto == FW_PROTO_UDP))
+		place = fwe_place_of(fwe_home4(data, port, FW_PROTO_UDP), FWE_UDP4);
+	else if (proto == FW_PROTO_TCP)
+		place = fwe_place_of(fwe_home4(data, port, FW_PROTO_TCP), FWE_TCP4);
+	else
+		return FWE_OTHER;
+	fwe_fetch_flow(place, 0);
+	return place;
 }
 
 /* fw_hit() of what is already known. */
@@ -248,7 +299,7 @@ static __noinline fwe_outcome fwe_no_hit(struct rte_mbuf *frame, fw_ctx *ctx, en
 	const struct fw_nexthop *nh = NULL;
 	enum fw_reason reason = FW_R_NONE;
 	enum fwe_hit_way way = FWE_HIT_NONE;
-	enum fwe_kind kind;
+	fwe_place place;
 	struct fw_head head;
 	__u32 port = ctx->port, within = 0;
 
@@ -256,8 +307,9 @@ static __noinline fwe_outcome fwe_no_hit(struct rte_mbuf *frame, fw_ctx *ctx, en
 		within = fw_unframe(ctx, port, &head);
 	if (within) {
 		ctx->port = port = within;
-		kind = fwe_look(ctx->data, ctx->end - ctx->data, port, &ctx->home);
-		nh = fw_unlikely(fw_ctl.watch) ? NULL : fwe_hit(ctx, kind, &missed);
+		place = fwe_look(ctx->data, ctx->end - ctx->data, port);
+		ctx->home = fwe_home_of(place);
+		nh = fw_unlikely(fw_ctl.watch) ? NULL : fwe_hit(ctx, fwe_kind_of(place), &missed);
 		if (nh) {
 			reason = FW_R_FAST;
 			way = FWE_HIT_FRAMED;
@@ -293,11 +345,11 @@ static __always_inline fw_ctx fwe_ctx_of(const struct rte_mbuf *frame, const str
 
 /* Any frame. */
 static __noinline fwe_outcome fwe_handle_any(struct rte_mbuf *frame, const struct fwe_port *port,
-					     enum fwe_kind kind, struct fw_flow *home)
+					     fwe_place place)
 {
-	fw_ctx ctx = fwe_ctx_of(frame, port, port->ifindex, home, 0);
+	fw_ctx ctx = fwe_ctx_of(frame, port, port->ifindex, fwe_home_of(place), 0);
 	enum fw_missed missed = FW_MISSED_UNKNOWN;
-	const struct fw_nexthop *nh = fwe_hit(&ctx, kind, &missed);
+	const struct fw_nexthop *nh = fwe_hit(&ctx, fwe_kind_of(place), &missed);
 
 	if (fw_unlikely(!nh))
 		return fwe_no_hit(frame, &ctx, missed);
@@ -351,107 +403,44 @@ static __always_inline fwe_outcome fwe_handle_quick(struct rte_mbuf *frame,
 	return fwe_forwarded(nh, ctx.output, FWE_HIT_PLAIN);
 }
 
-static __always_inline fwe_outcome fwe_handle_udp4(struct rte_mbuf *frame,
-						   const struct fwe_port *port, __u32 ifindex,
-						   struct fw_flow *home)
-{
-	return fwe_handle_quick(frame, port, ifindex, home, FWE_UDP4);
-}
-
 static __noinline fwe_outcome fwe_handle_tcp4(struct rte_mbuf *frame, const struct fwe_port *port,
-					      struct fw_flow *home)
+					      fwe_place place)
 {
-	return fwe_handle_quick(frame, port, port->ifindex, home, FWE_TCP4);
+	return fwe_handle_quick(frame, port, port->ifindex, fwe_home_of(place), FWE_TCP4);
 }
 
 static __noinline fwe_outcome fwe_handle_udp6(struct rte_mbuf *frame, const struct fwe_port *port,
-					      struct fw_flow *home)
+					      fwe_place place)
 {
-	return fwe_handle_quick(frame, port, port->ifindex, home, FWE_UDP6);
+	return fwe_handle_quick(frame, port, port->ifindex, fwe_home_of(place), FWE_UDP6);
 }
 
 static __noinline fwe_outcome fwe_handle_tcp6(struct rte_mbuf *frame, const struct fwe_port *port,
-					      struct fw_flow *home)
+					      fwe_place place)
 {
-	return fwe_handle_quick(frame, port, port->ifindex, home, FWE_TCP6);
+	return fwe_handle_quick(frame, port, port->ifindex, fwe_home_of(place), FWE_TCP6);
 }
 
 /* `ifindex` is the port's, in a register. */
 static __always_inline fwe_outcome fwe_handle(struct rte_mbuf *frame, const struct fwe_port *port,
-					      __u32 ifindex, enum fwe_kind kind,
-					      struct fw_flow *home)
+					      __u32 ifindex, fwe_place place)
 {
+	const enum fwe_kind kind = fwe_kind_of(place);
 	fwe_outcome outcome = fwe_unsure;
 
 	/* one of several segments may be cut, which the quick way does not */
 	if (fw_likely(frame->nb_segs == 1)) {
 		if (fw_likely(kind == FWE_UDP4))
-			outcome = fwe_handle_udp4(frame, port, ifindex, home);
+			outcome = fwe_handle_quick(frame, port, ifindex, (void *)place, FWE_UDP4);
 		else if (kind == FWE_TCP4)
-			outcome = fwe_handle_tcp4(frame, port, home);
+			outcome = fwe_handle_tcp4(frame, port, place);
 		else if (kind == FWE_UDP6)
-			outcome = fwe_handle_udp6(frame, port, home);
+			outcome = fwe_handle_udp6(frame, port, place);
 		else if (kind == FWE_TCP6)
-			outcome = fwe_handle_tcp6(frame, port, home);
+			outcome = fwe_handle_tcp6(frame, port, place);
 	}
 	if (fw_unlikely(outcome == fwe_unsure))
-		outcome = fwe_handle_any(frame, port, kind, home);
-	return outcome;
-}
-
-static __noinline fwe_outcome fwe_look_and_handle_any(struct rte_mbuf *frame,
-						      const struct fwe_port *port)
-{
-	struct fw_flow *home;
-	enum fwe_kind kind = fwe_look(rte_pktmbuf_mtod(frame, const void *), frame->data_len,
-				      port->ifindex, &home);
-
-	return fwe_handle_any(frame, port, kind, home);
-}
-
-static __noinline fwe_outcome fwe_handle_at_once6(struct rte_mbuf *frame,
-						  const struct fwe_port *port)
-{
-	const void *data = rte_pktmbuf_mtod(frame, const void *);
-	__u8 proto = fw_ip6_at(data)->next_header;
-	struct fw_flow *home;
-
-	if (frame->data_len < FW_ETH_LEN + FW_IP6_LEN + FW_UDP_LEN || !fw_has_ports(proto))
-		return fwe_unsure;
-	home = fwe_home6(data, port->ifindex, proto);
-	return proto == FW_PROTO_UDP ? fwe_handle_udp6(frame, port, home)
-				     : fwe_handle_tcp6(frame, port, home);
-}
-
-/*
- * Of a burst whose flows need not be fetched ahead: a frame is handled while its key is in
- * registers.
- */
-static __always_inline fwe_outcome fwe_handle_at_once(struct rte_mbuf *frame,
-						      const struct fwe_port *port, __u32 ifindex)
-{
-	const void *data = rte_pktmbuf_mtod(frame, const void *);
-	fwe_outcome outcome = fwe_unsure;
-	struct fw_flow *home;
-
-	if (fw_likely(frame->nb_segs == 1 &&
-		      frame->data_len >= FW_ETH_LEN + FW_IP4_LEN + FW_UDP_LEN)) {
-		__u16 ethertype_be = *(const fw_u16_any *)(data + FW_ETH_MAC2);
-		__u8 proto = fw_ip4_at(data)->proto;
-
-		if (fw_unlikely(ethertype_be != fw_htons(FW_ETH_IP))) {
-			if (ethertype_be == fw_htons(FW_ETH_IP6))
-				outcome = fwe_handle_at_once6(frame, port);
-		} else if (fw_likely(proto == FW_PROTO_UDP)) {
-			home = fwe_home4(data, ifindex, FW_PROTO_UDP);
-			outcome = fwe_handle_udp4(frame, port, ifindex, home);
-		} else if (proto == FW_PROTO_TCP) {
-			home = fwe_home4(data, ifindex, FW_PROTO_TCP);
-			outcome = fwe_handle_tcp4(frame, port, home);
-		}
-	}
-	if (fw_unlikely(outcome == fwe_unsure))
-		outcome = fwe_look_and_handle_any(frame, port);
+		outcome = fwe_handle_any(frame, port, place);
 	return outcome;
 }
 

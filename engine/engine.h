@@ -31,13 +31,6 @@ enum fwe_const {
 	FWE_BURST = 32,
 };
 
-/* Whether the flows of a burst are fetched ahead of their frames' handling. */
-enum fwe_ahead {
-	FWE_AHEAD_AUTO = 0, /* as is cheaper, which is measured now and then */
-	FWE_AHEAD_ALWAYS = 1,
-	FWE_AHEAD_NEVER = 2,
-};
-
 /*
  * Plain pointers, which may be BPF arrays that are mapped or memory of huge pages. They stay
  * valid until the worker has ended.
@@ -118,7 +111,6 @@ struct fwe_config {
 	const struct fwe_port *ports; /* copied */
 	__u32 ports_count;
 	__u32 burst;             /* 1 to FWE_BURST_MAX; 0: FWE_BURST */
-	__u32 ahead;             /* enum fwe_ahead */
 	int numa;                /* node of the worker's own memory, or -1 */
 	fwe_exception exception; /* NULL: they are freed, and counted as exceptions */
 	fwe_source source;       /* NULL: there are none */
@@ -142,7 +134,6 @@ struct fwe_stats {
 	__u64 dropped;      /* FW_R_POLICED, FW_R_STRAY_CLOSE */
 	__u64 hits;         /* went the straight way */
 	__u64 routed;       /* left by their destination */
-	__u64 ahead;        /* bursts whose flows were fetched ahead */
 	__u64 events_lost;  /* nobody took them */
 	__u64 copied;       /* to another node's memory; see fwe_worker_copy() */
 	__u64 not_copied;   /* that memory was short, and they were handed over */

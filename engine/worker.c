@@ -19,12 +19,6 @@
 enum {
 	/* The tick is looked at so often, a second; it lasts a millisecond or more. */
 	FWE_CLOCK_HZ = 10000,
-	/* Pairs of bursts, one with its flows fetched ahead and one without, that decide which it
-	 * is for the bursts that follow. */
-	FWE_TRIAL_PAIRS = 32,
-	FWE_TRIAL_EVERY = 8192,
-	/* Of these a pair wins for a change. */
-	FWE_TRIAL_CLEAR = 20,
 	/* A burst of fewer frames says little of a frame's cost. */
 	FWE_MODEL_BURST = 8,
 	/* By this part of itself, and 1, an estimate follows what is measured. */
@@ -66,15 +60,6 @@ struct fwe_copies {
 	struct rte_mempool *pool;
 };
 
-/* Which is cheaper: to fetch flows ahead or not. */
-struct fwe_trial {
-	__u32 burst; /* of the trial, or of those until the next one */
-	__u32 wins;  /* of fetching */
-	__u32 ahead; /* what was decided */
-	__u32 running;
-	__u64 fetched; /* cycles of the pair's first burst, per 256 frames */
-};
-
 struct fwe_worker {
 	struct fwe_stats stats;
 	__u32 stop __attribute__((aligned(64)));
@@ -90,7 +75,6 @@ struct fwe_worker {
 	struct fwe_port port[FWE_PORTS_MAX];
 	struct fwe_sleeper *sleeper; /* NULL: it polls */
 	const struct fwe_memory *entered_with;
-	struct fwe_trial trial;
 	__u64 clock_tsc;
 	__u64 clock_every;
 	__u64 ns_per_cycle; /* 32 bits behind the point */
@@ -101,7 +85,6 @@ struct fwe_worker {
 	__u64 mirrored_ports; /* what passes them may be copied */
 	__u64 beside_cycles;  /* of the burst that is under way, for copies and schedulers */
 	__u32 charged;        /* its frames have buckets */
-	__u32 untried;        /* its flows were fetched ahead whatever the trial says */
 	__u32 entered;        /* by this thread */
 	__u64 load[FW_BUCKETS];
 	struct fwe_copies copies[FWE_PORTS_MAX];
@@ -190,8 +173,6 @@ struct fwe_worker *fwe_worker_new(const struct fwe_config *config, const char **
 		worker->port[i].number = i;
 	memcpy(worker->stats.model, fwe_model_prior, sizeof(fwe_model_prior));
 	worker->memory = &worker->config.memory;
-	worker->trial.running = config->ahead == FWE_AHEAD_AUTO;
-	worker->trial.ahead = config->ahead != FWE_AHEAD_NEVER;
 	worker->clock_every = rte_get_tsc_hz() / FWE_CLOCK_HZ;
 	worker->ns_per_cycle = (1000000000ULL << 32) / rte_get_tsc_hz();
 	return worker;
@@ -379,39 +360,6 @@ static __always_inline void fwe_clock_look(struct fwe_worker *worker, __u64 tsc)
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	fw_env.now_tick = (__int128)(now.tv_sec * 1000000000LL + now.tv_nsec - origin) * clock->hz /
 			  1000000000;
-}
-
-/* Of the burst that comes next: shall its flows be fetched ahead? */
-static __always_inline int fwe_trial_ahead(const struct fwe_trial *trial)
-{
-	return trial->running ? !(trial->burst & 1) : trial->ahead;
-}
-
-/* A burst of so many frames has taken that long. Pairs are judged, and not sums: a pause of the
- * thread spoils one pair. */
-static __always_inline void fwe_trial_note(struct fwe_trial *trial, __u64 cycles, __u32 count)
-{
-	__u64 each = cycles * 256 / count;
-
-	if (fw_likely(!trial->running)) {
-		if (++trial->burst < FWE_TRIAL_EVERY)
-			return;
-		*trial = (struct fwe_trial){.ahead = trial->ahead, .running = 1};
-		return;
-	}
-	if (!(trial->burst++ & 1)) {
-		trial->fetched = each;
-		return;
-	}
-	trial->wins += trial->fetched < each;
-	if (trial->burst < 2 * FWE_TRIAL_PAIRS)
-		return;
-	if (trial->wins >= FWE_TRIAL_CLEAR)
-		trial->ahead = 1;
-	else if (trial->wins <= FWE_TRIAL_PAIRS - FWE_TRIAL_CLEAR)
-		trial->ahead = 0;
-	trial->burst = 0;
-	trial->running = 0;
 }
 
 /*
@@ -743,51 +691,34 @@ static __always_inline enum fwe_path fwe_path_of(fwe_outcome outcome)
 	return fwe_way_of(outcome) == FWE_HIT_ROUTED ? FWE_PATH_ROUTE : FWE_PATH_OTHER;
 }
 
-/* Handles frames one by one; 0 if what became of them is the same. */
-static __always_inline __u64 fwe_handle_each(const struct fwe_port *port, struct rte_mbuf **frames,
-					     __u32 count, fwe_outcome *outcomes)
-{
-	const __u32 ifindex = port->ifindex;
-	__u64 differs = 0;
-
-	for (__u32 i = 0; i < count; i++) {
-		outcomes[i] = fwe_handle_at_once(frames[i], port, ifindex);
-		differs |= outcomes[i] ^ outcomes[0];
-	}
-	return differs;
-}
-
-/* The same, once the homes of all are known, whose flows may be fetched ahead. `charged`: frames
- * have buckets. */
-static __always_inline __u64 fwe_handle_in_steps(struct fwe_worker *worker,
-						 const struct fwe_port *port,
-						 struct rte_mbuf **frames, __u32 count,
-						 fwe_outcome *outcomes, int ahead, int watched,
-						 const int charged)
+/* Finds the flows of all, which are fetched meanwhile, then handles each; 0 if what became of them
+ * is the same. `charged`: frames have buckets. */
+static __always_inline __u64 fwe_handle_all(struct fwe_worker *worker, const struct fwe_port *port,
+					    struct rte_mbuf **frames, __u32 count,
+					    fwe_outcome *outcomes, const int charged)
 {
 	__u32 buckets[FWE_BURST_MAX], extra[FWE_BURST_MAX];
-	struct fw_flow *homes[FWE_BURST_MAX];
-	__u8 kinds[FWE_BURST_MAX];
+	fwe_place places[FWE_BURST_MAX];
 	const __u32 ifindex = port->ifindex;
 	__u64 differs = 0;
 
 	for (__u32 i = 0; i < count; i++) {
-		kinds[i] = fwe_look(rte_pktmbuf_mtod(frames[i], const void *), frames[i]->data_len,
-				    ifindex, &homes[i]);
+		fwe_fetch_next(frames, i, count);
+		places[i] = fwe_look(rte_pktmbuf_mtod(frames[i], const void *), frames[i]->data_len,
+				     ifindex);
 		if (charged) {
 			buckets[i] = frames[i]->hash.rss & (FW_BUCKETS - 1);
 			extra[i] = fw_unlikely(worker->config.extra)
 					   ? worker->config.extra(frames[i])
 					   : 0;
 		}
-		if (ahead && fw_likely(kinds[i] != FWE_OTHER))
-			fwe_fetch_flow(homes[i], kinds[i] >= FWE_UDP6);
 	}
-	if (fw_unlikely(watched))
-		memset(kinds, FWE_OTHER, count);
+	/* a watched tuple is looked for step by step */
+	if (fw_unlikely(FW_READ_ONCE(fw_ctl.watch)))
+		for (__u32 i = 0; i < count; i++)
+			places[i] = FWE_OTHER;
 	for (__u32 i = 0; i < count; i++) {
-		const fwe_outcome outcome =
-			fwe_handle(frames[i], port, ifindex, kinds[i], homes[i]);
+		const fwe_outcome outcome = fwe_handle(frames[i], port, ifindex, places[i]);
 
 		if (charged)
 			fwe_charge(worker, buckets[i], fwe_path_of(outcome), extra[i]);
@@ -805,14 +736,12 @@ static __noinline enum fwe_path fwe_forward_routed(struct fwe_worker *worker,
 						   struct rte_mbuf **frames, __u32 count)
 {
 	__u32 buckets[FWE_BURST_MAX], extra[FWE_BURST_MAX];
-	struct fw_flow *homes[FWE_BURST_MAX];
+	fwe_place places[FWE_BURST_MAX];
 	fwe_outcome outcomes[FWE_BURST_MAX];
-	__u8 kinds[FWE_BURST_MAX];
 	const int watched = FW_READ_ONCE(fw_ctl.watch) != 0;
 	__u64 rest = 0, differs = 0;
 	int output;
 
-	worker->untried = 1;
 	fwe_fetch_routes(frames, count);
 	for (__u32 i = 0; i < count; i++) {
 		buckets[i] = frames[i]->hash.rss & (FW_BUCKETS - 1);
@@ -823,16 +752,14 @@ static __noinline enum fwe_path fwe_forward_routed(struct fwe_worker *worker,
 		if (fw_likely(outcomes[i] != fwe_unsure))
 			continue;
 		rest |= 1ULL << i;
-		kinds[i] = fwe_look(rte_pktmbuf_mtod(frames[i], const void *), frames[i]->data_len,
-				    port->ifindex, &homes[i]);
-		if (kinds[i] != FWE_OTHER)
-			fwe_fetch_flow(homes[i], kinds[i] >= FWE_UDP6);
+		places[i] = fwe_look(rte_pktmbuf_mtod(frames[i], const void *), frames[i]->data_len,
+				     port->ifindex);
 	}
 	for (; rest; rest &= rest - 1) {
 		__u32 i = __builtin_ctzll(rest);
 
-		outcomes[i] = fwe_handle(frames[i], port, port->ifindex,
-					 watched ? FWE_OTHER : kinds[i], homes[i]);
+		outcomes[i] =
+			fwe_handle(frames[i], port, port->ifindex, watched ? FWE_OTHER : places[i]);
 	}
 	for (__u32 i = 0; worker->charged && i < count; i++)
 		fwe_charge(worker, buckets[i], fwe_path_of(outcomes[i]), extra[i]);
@@ -848,12 +775,12 @@ static __noinline enum fwe_path fwe_forward_routed(struct fwe_worker *worker,
 /* The path that all of them took, or FWE_PATHS. `charged`: frames have buckets. */
 static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 						 const struct fwe_port *port,
-						 struct rte_mbuf **frames, __u32 count, int ahead,
+						 struct rte_mbuf **frames, __u32 count,
 						 const int charged)
 {
 	fwe_outcome outcomes[FWE_BURST_MAX];
 	__u64 differs;
-	int output, watched;
+	int output;
 
 	fwe_mirror_look(worker, port->number, frames, count);
 	fwe_fetch_frames(frames, count);
@@ -865,13 +792,7 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 		if (here)
 			return fwe_forward_routed(worker, port, here, seq, frames, count);
 	}
-	/* a watched tuple is looked for step by step */
-	watched = FW_READ_ONCE(fw_ctl.watch) != 0;
-	if (fw_likely(!ahead && !charged && !watched))
-		differs = fwe_handle_each(port, frames, count, outcomes);
-	else
-		differs = fwe_handle_in_steps(worker, port, frames, count, outcomes, ahead, watched,
-					      charged);
+	differs = fwe_handle_all(worker, port, frames, count, outcomes, charged);
 	output = fwe_output_of(outcomes[0]);
 	/* most bursts are hits that leave at one port */
 	if (fw_unlikely(differs || fwe_way_of(outcomes[0]) != FWE_HIT_PLAIN ||
@@ -887,12 +808,12 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 /* Of a burst that an I/O core has handed over. */
 static __noinline enum fwe_path fwe_forward_lane(struct fwe_worker *worker,
 						 const struct fwe_port *port,
-						 struct rte_mbuf **frames, __u32 count, int ahead)
+						 struct rte_mbuf **frames, __u32 count)
 {
 	enum fwe_path path;
 
 	worker->charged = 1;
-	path = fwe_forward(worker, port, frames, count, ahead, 1);
+	path = fwe_forward(worker, port, frames, count, 1);
 	worker->charged = 0;
 	fwe_lane_done(port->lane);
 	return path;
@@ -959,7 +880,6 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 		const int polled = !port->lane || FW_READ_ONCE(port->lane->polled);
 		__u32 count = fwe_receive(port, frames, worker->config.burst, polled);
 		enum fwe_path path;
-		int ahead;
 
 		if (worker->config.source && !port->sourced_elsewhere)
 			all += fwe_source_look(worker, port);
@@ -967,9 +887,8 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 			continue;
 		/* a thread that stood still has a deadline behind it, and frames that wait */
 		fwe_clock_look(worker, rte_rdtsc());
-		ahead = fwe_trial_ahead(&worker->trial);
-		path = fw_unlikely(!polled) ? fwe_forward_lane(worker, port, frames, count, ahead)
-					    : fwe_forward(worker, port, frames, count, ahead, 0);
+		path = fw_unlikely(!polled) ? fwe_forward_lane(worker, port, frames, count)
+					    : fwe_forward(worker, port, frames, count, 0);
 		now = rte_rdtsc();
 		spent = now - since;
 		stats->cycles += spent;
@@ -979,14 +898,9 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 			worker->beside_cycles = 0;
 		}
 		stats->bursts++;
-		if (fw_likely(!worker->untried))
-			stats->ahead += ahead;
 		stats->packets += count;
 		all += count;
 		fwe_model_note(stats, path, spent, count);
-		if (worker->config.ahead == FWE_AHEAD_AUTO && fw_likely(!worker->untried))
-			fwe_trial_note(&worker->trial, spent, count);
-		worker->untried = 0;
 		since = now;
 	}
 	if (fw_unlikely(worker->shaped_ports)) {

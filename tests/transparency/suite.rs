@@ -282,7 +282,7 @@ fn late(case: &Case, outcome: &Outcome, comparison: &Comparison) -> Option<Strin
 /// The mismatch, and the smallest case that shows it.
 fn explain(bench: &mut Bench, case: &Case, outcome: &Outcome, comparison: &Comparison) -> String {
     let mut text = format!(
-        "MISMATCH: {} frames differ; {}FREEWAY_CASES=1 FREEWAY_SEED={:#x} repeats it (with the case before: 2, {:#x})\n{}\n{}\n{}{:?}\n{}\n",
+        "MISMATCH: {} frames differ; {}FREEWAY_CASES=1 FREEWAY_SEED={:#x} FREEWAY_FRAMES={} repeats it (with the case before: 2, {:#x})\n{}\n{}\n{}{:?}\n{}\n",
         comparison.different,
         if freeway_testkit::long() {
             "FREEWAY_LONG=1 "
@@ -290,6 +290,7 @@ fn explain(bench: &mut Bench, case: &Case, outcome: &Outcome, comparison: &Compa
             ""
         },
         case.seed,
+        case.traffic.len(),
         case.seed.wrapping_sub(1),
         describe(&case.setup),
         comparison.differences.join("\n"),

@@ -203,8 +203,6 @@ pub struct Engine {
     pub pages: String,
     /// Frames that the worker takes at once.
     pub burst: u32,
-    /// `auto`, `always` or `never`.
-    pub ahead: String,
     /// Headers came from memory, not from the generator's cache.
     pub cold: bool,
     /// Size of a frame, FCS counted.
@@ -242,7 +240,6 @@ pub fn engine(args: &EngineArgs) -> Result<(), Stop> {
         order: args.order.name().into(),
         pages: told.pages,
         burst: args.burst,
-        ahead: args.ahead.name().into(),
         cold: args.cold,
         wire_bytes: told.wire_bytes,
         runs: args.runs,
@@ -265,7 +262,6 @@ fn told(args: &EngineArgs) -> Result<Told, Stop> {
             .args(["--family", &args.family, "--pages", args.pages.name()])
             .args(&routes)
             .args(["--burst", &args.burst.to_string()])
-            .args(["--ahead", args.ahead.name()])
             .args(["--runs", &args.runs.to_string()])
             .args(["--seconds", &args.seconds.to_string()])
             .args(["--cpu", &args.cpu.to_string()])

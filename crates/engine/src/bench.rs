@@ -39,8 +39,6 @@ pub struct Options {
     pub random: bool,
     /// Frames that the worker takes at once.
     pub burst: u32,
-    /// `FWE_AHEAD_*`.
-    pub ahead: u32,
     /// So many prefixes, by which frames leave that have no flow: flows are destinations then. 0: frames have flows.
     pub routes: u32,
     /// What the flow table lies on, or that of prefixes.
@@ -637,10 +635,8 @@ pub fn measure(options: &Options, progress: impl Fn(&str)) -> Result<Outcome, Fa
             v6: options.v6.into(),
             random: options.random.into(),
             burst: options.burst,
-            ahead: options.ahead,
             in_flight: IN_FLIGHT,
             lcore: 1,
-            pad: 0,
             daddrs: ptr::null(),
         };
         let mut table = Table::new(if options.routes > 0 { 1 } else { *flows }, pages)?;

@@ -256,10 +256,8 @@ fn once(
         v6: 0,
         random: 0,
         burst: 32,
-        ahead: ffi::FWE_AHEAD_AUTO,
         in_flight: crate::bench::IN_FLIGHT,
         lcore: 1,
-        pad: 0,
         daddrs: ptr::null(),
     };
     bench.fill(&config, &table)?;

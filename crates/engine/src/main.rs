@@ -10,7 +10,6 @@ use freeway_api::measured::Heavy;
 use freeway_console::{Exit, Stop, print_json, progress, start, write_pages};
 use freeway_engine::bench::{Fault, Options, measure};
 use freeway_engine::crew;
-use freeway_engine::ffi::{FWE_AHEAD_ALWAYS, FWE_AHEAD_AUTO, FWE_AHEAD_NEVER};
 use freeway_engine::{qos, run};
 use freeway_lookup::Pages;
 
@@ -89,9 +88,6 @@ struct BenchArgs {
     /// Frames that the worker takes at once
     #[arg(long, value_name = "NUMBER", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=64))]
     burst: u32,
-    /// Whether flows are fetched ahead
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    ahead: Ahead,
     /// What the flow table lies on
     #[arg(long, value_name = "SIZE", default_value = "huge")]
     pages: PagesArg,
@@ -163,13 +159,6 @@ struct CrewArgs {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Ahead {
-    Auto,
-    Always,
-    Never,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
 enum PagesArg {
     Huge,
     Small,
@@ -210,11 +199,6 @@ fn bench(args: BenchArgs) -> Result<(), Stop> {
         routes: args.routes,
         random: !args.in_turn,
         burst: args.burst,
-        ahead: match args.ahead {
-            Ahead::Auto => FWE_AHEAD_AUTO,
-            Ahead::Always => FWE_AHEAD_ALWAYS,
-            Ahead::Never => FWE_AHEAD_NEVER,
-        },
         pages: match args.pages {
             PagesArg::Huge => Pages::Huge,
             PagesArg::Small => Pages::Small,

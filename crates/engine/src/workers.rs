@@ -130,7 +130,6 @@ impl Workers {
                 ports: ports.as_ptr(),
                 ports_count: ports.len() as u32,
                 burst: 0,
-                ahead: 0,
                 numa: pools.home().cast_signed(),
                 exception: Some(fwe_exits_exception),
                 source: Some(fwe_exits_source),

@@ -182,9 +182,9 @@ fn hold(engine: &mut Between, frames: &[Vec<u8>], wanted: &[Outcome], at: &str) 
     assert!((0..3).all(|port| engine.take(port).is_none()), "{at}");
 }
 
-fn random_frames(rings: *mut ffi::fwe_rings, burst: usize, ahead: u32, seed: u64) {
+fn random_frames(rings: *mut ffi::fwe_rings, burst: usize, seed: u64) {
     let mut random = Random(seed);
-    let mut engine = Between::new(rings, burst as u32, ahead);
+    let mut engine = Between::new(rings, burst as u32);
     let mut native = Pipeline::new(FLOWS, FLOWS).unwrap();
     native.set_now(NOW);
     native.set_leaves_closing(true);
@@ -262,7 +262,7 @@ fn random_frames(rings: *mut ffi::fwe_rings, burst: usize, ahead: u32, seed: u64
 
 /// What an output has no room for is freed, and counted at that output.
 fn full_output(rings: *mut ffi::fwe_rings) {
-    let mut engine = Between::new(rings, BURST as u32, ffi::FWE_AHEAD_ALWAYS);
+    let mut engine = Between::new(rings, BURST as u32);
     let flow = Flow::default();
     let record = flow.record(1, false, flow.state(NOW, HZ));
     *engine.control = control(1, NOW.wrapping_add(500));
@@ -287,7 +287,7 @@ fn full_output(rings: *mut ffi::fwe_rings) {
 
 /// A next hop at a port that is not the engine's: the frame is the kernel's, as it was.
 fn foreign_output(rings: *mut ffi::fwe_rings) {
-    let mut engine = Between::new(rings, BURST as u32, ffi::FWE_AHEAD_NEVER);
+    let mut engine = Between::new(rings, BURST as u32);
     let flow = Flow {
         to_port: 5,
         ..Flow::default()
@@ -306,7 +306,7 @@ fn foreign_output(rings: *mut ffi::fwe_rings) {
 /// What closes a connection is the kernel's as it came, and its flow stays as it is: tc, which knows more, judges at the TAP
 /// whether it is the sender's.
 fn closing(rings: *mut ffi::fwe_rings) {
-    let mut engine = Between::new(rings, BURST as u32, ffi::FWE_AHEAD_AUTO);
+    let mut engine = Between::new(rings, BURST as u32);
     let flow = Flow {
         proto: 6,
         ..Flow::default()
@@ -339,8 +339,8 @@ fn a_worker_does_what_the_pipeline_does() {
     alone(full_output);
     alone(foreign_output);
     alone(closing);
-    alone(move |rings| random_frames(rings, 1, ffi::FWE_AHEAD_NEVER, seed));
-    alone(move |rings| random_frames(rings, BURST, ffi::FWE_AHEAD_ALWAYS, seed));
-    alone(move |rings| random_frames(rings, BURST, ffi::FWE_AHEAD_AUTO, seed + 1));
-    alone(move |rings| random_frames(rings, BURST, ffi::FWE_AHEAD_NEVER, seed + 2));
+    alone(move |rings| random_frames(rings, 1, seed));
+    for count in 0..3 {
+        alone(move |rings| random_frames(rings, BURST, seed + count));
+    }
 }

@@ -327,6 +327,9 @@ fn set_sysctls(hosts: &Hosts, topology: &Topology) -> Result<(), LabError> {
                 }
             }
         }
+        // a host that waits too long for an acknowledgement would send with another flow label, as another sender does:
+        // sk_rethink_txhash(); Linux 5.18 and later have the switch
+        let _ = netns.sysctl("net/core/txrehash", "0");
     }
     match topology.family {
         Family::Ipv4 => hosts.router.sysctl("net/ipv4/ip_forward", "1"),

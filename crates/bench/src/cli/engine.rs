@@ -10,7 +10,7 @@ use super::seconds::sample_seconds;
 pub(super) const ENGINE_HELP: &str = "\
 Example: freeway bench engine --flows 1000
          freeway bench engine --flows 1000,1000000 --family 6 --runs 3
-         freeway bench engine --pages small --ahead never --rates-only
+         freeway bench engine --pages small --rates-only
          freeway bench engine --flows 1000 --cold
          freeway bench engine --flows 1000 --mode dispatch --rates-only
          freeway bench engine --flows 1000 --flood --rates-only
@@ -47,9 +47,6 @@ pub struct EngineArgs {
     /// Frames that the worker takes at once
     #[arg(long, value_name = "NUMBER", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub burst: u32,
-    /// Whether a burst's flows are fetched ahead; `auto` measures now and then which is cheaper
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub ahead: Ahead,
     /// Runs; figures are their medians
     #[arg(long, value_name = "NUMBER", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
@@ -122,4 +119,3 @@ macro_rules! words {
 
 words!(Order, "In which flows come.", Random "random", Turn "turn");
 words!(PageSize, "Of the flow table.", Huge "huge", Small "small");
-words!(Ahead, "Whether flows are fetched ahead.", Auto "auto", Always "always", Never "never");

@@ -31,7 +31,7 @@ fn taken(pool: *mut ffi::rte_mempool, of: u32) -> u32 {
 
 /// A worker with one flow, from the first port to the second one.
 fn worker(rings: *mut ffi::fwe_rings) -> (Between, Flow) {
-    let mut between = Between::new(rings, FRAMES, ffi::FWE_AHEAD_ALWAYS);
+    let mut between = Between::new(rings, FRAMES);
     let flow = Flow::default();
     *between.control = control(1, NOW.wrapping_add(500));
     let record = flow.record(1, false, flow.state(NOW, HZ));

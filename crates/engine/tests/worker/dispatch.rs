@@ -92,7 +92,7 @@ struct Crew {
 
 impl Crew {
     fn new(rings: *mut ffi::fwe_rings, transmits: bool) -> Self {
-        let mut between = Between::new(rings, 32, ffi::FWE_AHEAD_AUTO);
+        let mut between = Between::new(rings, 32);
         *between.control = fw_control {
             on: FW_ST_ACTIVE,
             epoch: 1,

@@ -85,7 +85,6 @@ fn worker(rings: *mut ffi::fwe_rings, exits: &Exits, flow: &Flow) -> Between {
     let mut between = Between::with(
         rings,
         BURST,
-        ffi::FWE_AHEAD_ALWAYS,
         Some(ffi::fwe_exits_exception),
         exits.exits.cast(),
     );

@@ -35,7 +35,7 @@ fn mirror(rules: &[&str], pool: *mut ffi::rte_mempool) -> Mirror {
 
 /// A worker with one flow, from the first port to the second one.
 fn worker(rings: *mut ffi::fwe_rings) -> (Between, Flow) {
-    let mut between = Between::new(rings, 32, ffi::FWE_AHEAD_ALWAYS);
+    let mut between = Between::new(rings, 32);
     let flow = Flow::default();
     *between.control = control(1, NOW.wrapping_add(500));
     let record = flow.record(1, false, flow.state(NOW, HZ));

@@ -122,7 +122,6 @@ fn settings(
         ports: ptr::null(),
         ports_count: 0,
         burst: 0,
-        ahead: 0,
         numa: -1,
         exception: None,
         source: None,
@@ -167,10 +166,10 @@ fn worker(
 }
 
 impl Between {
-    pub fn new(rings: *mut ffi::fwe_rings, burst: u32, ahead: u32) -> Self {
+    pub fn new(rings: *mut ffi::fwe_rings, burst: u32) -> Self {
         let mut exceptions: Box<VecDeque<(Vec<u8>, u32)>> = Box::default();
         let context = (&raw mut *exceptions).cast();
-        let mut between = Self::with(rings, burst, ahead, Some(exception), context);
+        let mut between = Self::with(rings, burst, Some(exception), context);
         between.exceptions = exceptions;
         between
     }
@@ -179,7 +178,6 @@ impl Between {
     pub fn with(
         rings: *mut ffi::fwe_rings,
         burst: u32,
-        ahead: u32,
         exception: ffi::fwe_exception,
         context: *mut c_void,
     ) -> Self {
@@ -198,7 +196,6 @@ impl Between {
         });
         let settings = ffi::fwe_config {
             burst,
-            ahead,
             exception,
             context,
             ..settings(&table, &nexthops, &control, &config, &clock)

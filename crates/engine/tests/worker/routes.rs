@@ -163,7 +163,7 @@ fn used_anew(rings: *mut ffi::fwe_rings) {
     let frame = Frame::default();
     let plain = frame.bytes();
     let tables = Tables::to(Ipv4Addr::new(198, 51, 100, 0), 24, &frame);
-    let mut between = Between::new(rings, BURST, ffi::FWE_AHEAD_ALWAYS);
+    let mut between = Between::new(rings, BURST);
     *between.control = control(1, NOW.wrapping_add(500));
     let (at, octet) = USED[0];
     tables.write(1, &hop(PORTS[at], octet));

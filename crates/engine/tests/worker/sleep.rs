@@ -92,7 +92,7 @@ impl Drop for Sleeper {
 
 /// A table with one flow, and its frame.
 fn table(rings: *mut ffi::fwe_rings) -> (Between, Vec<u8>) {
-    let mut between = Between::new(rings, 32, ffi::FWE_AHEAD_AUTO);
+    let mut between = Between::new(rings, 32);
     let flow = Flow::default();
     let record = flow.record(1, false, flow.state(NOW, HZ));
     *between.control = control(1, NOW.wrapping_add(500));
