@@ -6,7 +6,6 @@ use freeway_abi::{
     fw_kept, fw_nexthop, fw_state,
 };
 use freeway_datapath::DataplaneEvent;
-use freeway_engine::ffi;
 
 use crate::rings::{Between, FLOWS_MAX, HZ, NOW, PORTS, alone};
 use crate::support::target::{Outcome, Target};
