@@ -122,24 +122,25 @@ enum fwe_kind {
 	FWE_UDP6,
 	FWE_TCP6,
 	FWE_OTHER, /* or nothing is known of it */
-	FWE_KIND = 7,
 };
+
+enum { FWE_KIND_MASK = 7 };
 
 /* Where a frame's flow is at home, with the frame's kind in the bits below a flow's alignment. */
 typedef __u64 fwe_place;
 
-_Static_assert(sizeof(struct fw_flow) % (FWE_KIND + 1) == 0,
+_Static_assert(sizeof(struct fw_flow) % (FWE_KIND_MASK + 1) == 0,
 	       "a flow's address has room for a kind");
 
 static __always_inline enum fwe_kind fwe_kind_of(fwe_place place)
 {
-	return place & FWE_KIND;
+	return place & FWE_KIND_MASK;
 }
 
 /* None of what is FWE_OTHER. */
 static __always_inline struct fw_flow *fwe_home_of(fwe_place place)
 {
-	return (void *)(place & ~(__u64)FWE_KIND);
+	return (void *)(place & ~(__u64)FWE_KIND_MASK);
 }
 
 static __always_inline fwe_place fwe_place_of(const struct fw_flow *home, enum fwe_kind kind)
@@ -150,6 +151,7 @@ static __always_inline fwe_place fwe_place_of(const struct fw_flow *home, enum f
 /* Key, guard and action, then the state, which is written; of IPv6 the addresses, too. */
 static __always_inline void fwe_fetch_flow(fwe_place place, const int v6)
 {
+	/* the kind's bits lead no further than within the line */
 	const struct fw_flow *flow = (const void *)place;
 
 	rte_prefetch0(flow);
@@ -165,7 +167,7 @@ static __always_inline struct fw_flow *fwe_home4(const void *data, __u32 port, c
 	return fw_env.flows + fw_home4(&key, &fw_cfg);
 }
 
-static __always_inline struct fw_flow *fwe_home6(const void *data, __u32 port, const __u8 proto)
+static __always_inline struct fw_flow *fwe_home6(const void *data, __u32 port, __u8 proto)
 {
 	struct fw_words6 key = fw_key6_of(data, port, proto);
 
