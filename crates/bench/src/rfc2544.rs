@@ -6,6 +6,7 @@
 //! first, and what they limited is no result.
 
 mod burst;
+mod ceiling;
 mod cpu;
 mod goal;
 mod latency;
@@ -29,8 +30,8 @@ use self::pace::{LOSS_RATIOS, NO_LOAD_PPS};
 use self::site::Site;
 use crate::cli::{Rfc2544Args, Rfc2544Scenario};
 use crate::expected::SHARE_EXPECTED;
-use crate::median::median;
 
+pub use self::ceiling::ceiling;
 pub use self::cpu::CpuShare;
 pub use self::latency::{Latency, early};
 pub use self::pace::Pace;
@@ -40,8 +41,8 @@ pub use self::site::{Passed, Router, loop_back, settle, settle_within, tried};
 pub use self::size::Size;
 pub use self::table::{cell, mega, mpps};
 
-/// The generator's own rate is the median of so many.
-const CEILINGS: usize = 3;
+/// Said of a generator without a router.
+pub const NOTHING_ARRIVED: &str = "no frame of the generator reached its receiver";
 /// Loads at which latencies are taken, percent of the PDR; 0 is no load,
 pub const LATENCY_LOADS: [u32; 4] = [0, 10, 50, 90];
 /// Mean time between frames with the time in them, under load.
@@ -141,11 +142,10 @@ impl<'a, 'b> Bench<'a, 'b> {
         let (directions, host_cpu) = (first.directions(), first.host_cpu());
         let (ceiling_pps, tester_latency) = {
             let loopback = first.loopback(&mix)?;
-            let rates = (0..CEILINGS).map(|_| {
+            let rate = ceiling(NOTHING_ARRIVED, || {
                 let passed = loop_back(&loopback, &Offer::full(pace.ceiling, host_cpu))?;
-                Ok::<_, Stop>(passed.forwarded_pps(directions))
-            });
-            let rates: Vec<f64> = rates.collect::<Result<_, _>>()?;
+                Ok(passed.forwarded_pps(directions))
+            })?;
             let passed = loop_back(&loopback, &no_load(pace, host_cpu))?;
             let who = format!("{}, without a router", size.label());
             remarks.extend(early(&who, &passed.metered));
@@ -154,13 +154,8 @@ impl<'a, 'b> Bench<'a, 'b> {
                 loss_ratio: passed.loss_ratio(),
                 ..latency
             });
-            (median(rates), latency)
+            (rate, latency)
         };
-        if ceiling_pps < 1.0 {
-            return Err(Stop::failure(
-                "no frame of the generator reached its receiver",
-            ));
-        }
         progress(&format!(
             "{}: the generator alone, {:.2} Mpps",
             size.label(),

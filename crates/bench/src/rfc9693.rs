@@ -20,16 +20,13 @@ use freeway_rig::Machine;
 
 use self::gateway::Gateway;
 use self::plan::{Plan, SCENARIO};
-use super::rfc2544::{Router, loop_back};
+use super::rfc2544::{NOTHING_ARRIVED, Router, ceiling, loop_back};
 use crate::cli::Rfc9693Args;
-use crate::median::median;
 
 pub use self::establishment::Establishment;
 pub use self::result::{Figures, Rfc9693};
 pub use self::tear_down::TearDown;
 
-/// The generator's own rate is the median of so many.
-const CEILINGS: usize = 3;
 /// Where it is not the rate that is measured: this share of the one that holds,
 const SAFE_SHARE: f64 = 0.1;
 /// but so many connections a second if that is no more than this share of it,
@@ -113,18 +110,10 @@ fn safe_per_s(held: f64) -> f64 {
 /// What sender and receiver can do without a router.
 fn generator_pps(gateway: &Gateway, plan: &Plan, host_cpu: usize) -> Result<f64, Stop> {
     let loopback = gateway.loopback(plan.connections)?;
-    let rates = (0..CEILINGS).map(|_| {
+    ceiling(NOTHING_ARRIVED, || {
         let passed = loop_back(&loopback, &Offer::full(plan.ceiling, host_cpu))?;
-        Ok::<_, Stop>(passed.forwarded_pps(1))
-    });
-    let rates: Vec<f64> = rates.collect::<Result<_, _>>()?;
-    let rate = median(rates);
-    if rate < 1.0 {
-        return Err(Stop::failure(
-            "no frame of the generator reached its receiver",
-        ));
-    }
-    Ok(rate)
+        Ok(passed.forwarded_pps(1))
+    })
 }
 
 /// The rates of both, by turns.

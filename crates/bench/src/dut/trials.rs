@@ -11,14 +11,11 @@ use super::receiver::{Arrived, Receiver};
 use super::sender::Sender;
 use super::{Dut, Loss, Measured, ReceiverEnd, endpoint};
 use crate::cli::LoadArgs;
-use crate::median::median;
 use crate::rfc2544::{
-    LATENCY_LOADS, Latency, Method, Pace, Passed, Rate, Search, Size, Throughput, by_turns, early,
-    left_out, loss_loads, mpps, shortfalls, timed_load, tried,
+    LATENCY_LOADS, Latency, Method, Pace, Passed, Rate, Search, Size, Throughput, by_turns,
+    ceiling, early, left_out, loss_loads, mpps, shortfalls, timed_load, tried,
 };
 
-/// What the sender can do is the median of so many.
-const CEILINGS: usize = 3;
 /// The first frames, for so long at a time and so many a second, until one arrives: routers ask for neighbours,
 const PROBE: Duration = Duration::from_millis(50);
 const PROBE_PPS: u64 = 100;
@@ -176,8 +173,9 @@ impl<'a, R: Receiver> Trials<'a, R> {
     fn measured(&mut self, stream: &Stream, size: Size, left: &[Size]) -> Result<Measured, Stop> {
         let who = size.label();
         let full = Offer::full(self.pace.ceiling, self.args.cpu);
-        let rates = (0..CEILINGS).map(|_| Ok(self.pass(stream, &full)?.offered_pps(1)));
-        let ceiling_pps = median(rates.collect::<Result<_, Stop>>()?);
+        let ceiling_pps = ceiling("the sender has not sent a frame", || {
+            Ok(self.pass(stream, &full)?.offered_pps(1))
+        })?;
         progress(&format!(
             "{who}: the sender, {:.2} Mpps",
             ceiling_pps * 1e-6
