@@ -109,10 +109,31 @@ static __always_inline void fwe_fetch_frames(struct rte_mbuf *const *frames, __u
 }
 
 /* Each is about to be looked at, by turns. */
-static __always_inline void fwe_fetch_next(struct rte_mbuf *const *frames, __u32 i, __u32 count)
+static __always_inline void fwe_fetch_ahead(struct rte_mbuf *const *frames, __u32 i, __u32 count)
 {
 	if (i + FWE_AHEAD < count)
 		fwe_fetch_data(frames[i + FWE_AHEAD]);
+}
+
+/* Of bursts in a row: what is fetched while one is handled. */
+struct fwe_row {
+	__u32 own; /* of the burst itself; 0: it was fetched while the one before was handled */
+	__u32 next_count;
+	struct rte_mbuf *const *next; /* the burst behind it */
+};
+
+/* The head of a frame of the next burst, */
+static __always_inline void fwe_fetch_next_head(const struct fwe_row *row, __u32 i)
+{
+	if (i < row->next_count)
+		fwe_fetch_written((const char *)row->next[i]);
+}
+
+/* and, once that is there, what it begins with. */
+static __always_inline void fwe_fetch_next_data(const struct fwe_row *row, __u32 i)
+{
+	if (i < row->next_count)
+		fwe_fetch_data(row->next[i]);
 }
 
 /* Frames that may be plain hits. */

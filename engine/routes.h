@@ -118,7 +118,7 @@ static __always_inline void fwe_fetch_routes(struct rte_mbuf *const *frames, __u
 		const void *data = rte_pktmbuf_mtod(frames[i], const void *);
 		__u16 type_be;
 
-		fwe_fetch_next(frames, i, count);
+		fwe_fetch_ahead(frames, i, count);
 		if (frames[i]->data_len < FW_ETH_LEN + FW_IP6_LEN)
 			continue;
 		type_be = *(const fw_u16_any *)(data + FW_ETH_MAC2);

@@ -26,6 +26,9 @@ enum {
 	/* Bursts that leave by a scheduler in a turn: more than come in, or its queues would not
 	   end. */
 	FWE_SHAPED_BURSTS = 4,
+	/* Bursts of hits that a port has in a turn, if all are full: what comes next is fetched
+	   while one is handled. */
+	FWE_TURN_BURSTS = 4,
 	FWE_MODEL_MAX = 1 << 28,
 	/* Frames put into a scheduler, of which a mean is kept. */
 	FWE_MODEL_PUTS = 4096,
@@ -692,10 +695,11 @@ static __always_inline enum fwe_path fwe_path_of(fwe_outcome outcome)
 }
 
 /* Finds the flows of all, which are fetched meanwhile, then handles each; 0 if what became of them
- * is the same. `charged`: frames have buckets. */
+ * is the same. `row`: NULL, the burst is alone; `charged`: frames have buckets. */
 static __always_inline __u64 fwe_handle_all(struct fwe_worker *worker, const struct fwe_port *port,
 					    struct rte_mbuf **frames, __u32 count,
-					    fwe_outcome *outcomes, const int charged)
+					    const struct fwe_row *row, fwe_outcome *outcomes,
+					    const int charged)
 {
 	__u32 buckets[FWE_BURST_MAX], extra[FWE_BURST_MAX];
 	fwe_place places[FWE_BURST_MAX];
@@ -703,7 +707,9 @@ static __always_inline __u64 fwe_handle_all(struct fwe_worker *worker, const str
 	__u64 differs = 0;
 
 	for (__u32 i = 0; i < count; i++) {
-		fwe_fetch_next(frames, i, count);
+		fwe_fetch_ahead(frames, i, row ? row->own : count);
+		if (row)
+			fwe_fetch_next_head(row, i);
 		places[i] = fwe_look(rte_pktmbuf_mtod(frames[i], const void *), frames[i]->data_len,
 				     ifindex);
 		if (charged) {
@@ -718,8 +724,11 @@ static __always_inline __u64 fwe_handle_all(struct fwe_worker *worker, const str
 		for (__u32 i = 0; i < count; i++)
 			places[i] = FWE_OTHER;
 	for (__u32 i = 0; i < count; i++) {
-		const fwe_outcome outcome = fwe_handle(frames[i], port, ifindex, places[i]);
+		fwe_outcome outcome;
 
+		if (row)
+			fwe_fetch_next_data(row, i);
+		outcome = fwe_handle(frames[i], port, ifindex, places[i]);
 		if (charged)
 			fwe_charge(worker, buckets[i], fwe_path_of(outcome), extra[i]);
 		outcomes[i] = outcome;
@@ -772,18 +781,19 @@ static __noinline enum fwe_path fwe_forward_routed(struct fwe_worker *worker,
 	return FWE_PATH_ROUTE;
 }
 
-/* The path that all of them took, or FWE_PATHS. `charged`: frames have buckets. */
+/* The path that all of them took, or FWE_PATHS. `row`: NULL, the burst is alone; `charged`: frames
+ * have buckets. */
 static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 						 const struct fwe_port *port,
 						 struct rte_mbuf **frames, __u32 count,
-						 const int charged)
+						 const struct fwe_row *row, const int charged)
 {
 	fwe_outcome outcomes[FWE_BURST_MAX];
 	__u64 differs;
 	int output;
 
 	fwe_mirror_look(worker, port->number, frames, count);
-	fwe_fetch_frames(frames, count);
+	fwe_fetch_frames(frames, row ? row->own : count);
 	fw_engine_gate();
 	if (fw_unlikely(fw_env.routes)) {
 		__u32 seq = fwe_routes_seq();
@@ -792,7 +802,7 @@ static __always_inline enum fwe_path fwe_forward(struct fwe_worker *worker,
 		if (here)
 			return fwe_forward_routed(worker, port, here, seq, frames, count);
 	}
-	differs = fwe_handle_all(worker, port, frames, count, outcomes, charged);
+	differs = fwe_handle_all(worker, port, frames, count, row, outcomes, charged);
 	output = fwe_output_of(outcomes[0]);
 	/* most bursts are hits that leave at one port */
 	if (fw_unlikely(differs || fwe_way_of(outcomes[0]) != FWE_HIT_PLAIN ||
@@ -813,10 +823,19 @@ static __noinline enum fwe_path fwe_forward_lane(struct fwe_worker *worker,
 	enum fwe_path path;
 
 	worker->charged = 1;
-	path = fwe_forward(worker, port, frames, count, 1);
+	path = fwe_forward(worker, port, frames, count, NULL, 1);
 	worker->charged = 0;
 	fwe_lane_done(port->lane);
 	return path;
+}
+
+/* Of a burst in a row of them. */
+static __noinline enum fwe_path fwe_forward_row(struct fwe_worker *worker,
+						const struct fwe_port *port,
+						struct rte_mbuf **frames, __u32 count,
+						const struct fwe_row *row)
+{
+	return fwe_forward(worker, port, frames, count, row, 0);
 }
 
 /* What somebody else sends by a port. */
@@ -847,6 +866,66 @@ static __noinline __u32 fwe_source_look(struct fwe_worker *worker, const struct 
 	return count;
 }
 
+/* What a burst took since then. */
+static __always_inline void fwe_note_burst(struct fwe_worker *worker, enum fwe_path path,
+					   __u32 count, __u64 *since)
+{
+	struct fwe_stats *stats = &worker->stats;
+	__u64 now = rte_rdtsc(), spent = now - *since;
+
+	*since = now;
+	stats->cycles += spent;
+	if (fw_unlikely(worker->beside_cycles)) {
+		/* what copies and schedulers take is no path's */
+		spent -= worker->beside_cycles < spent ? worker->beside_cycles : spent;
+		worker->beside_cycles = 0;
+	}
+	stats->bursts++;
+	stats->packets += count;
+	fwe_model_note(stats, path, spent, count);
+}
+
+/* What a port has received; how many frames. */
+static __always_inline __u32 fwe_port_turn(struct fwe_worker *worker, const struct fwe_port *port,
+					   __u64 *since)
+{
+	const int polled = !port->lane || FW_READ_ONCE(port->lane->polled);
+	const __u32 most = worker->config.burst;
+	struct rte_mbuf *bursts[2][FWE_BURST_MAX];
+	__u32 count = fwe_receive(port, bursts[0], most, polled), all = 0;
+	struct fwe_row row = {.own = count};
+	/* lanes and sockets hand over a burst at a time; schedulers let so many go in a turn */
+	const int one = port->lane || port->sockets || worker->shaped_ports;
+	__u32 left = fw_unlikely(one) ? 1 : FWE_TURN_BURSTS;
+	enum fwe_path path;
+
+	if (worker->config.source && !port->sourced_elsewhere)
+		all += fwe_source_look(worker, port);
+	for (__u32 at = 0; count; at ^= 1, count = row.next_count) {
+		/* a thread that stood still has a deadline behind it, and frames that wait */
+		fwe_clock_look(worker, rte_rdtsc());
+		row.next = bursts[at ^ 1];
+		row.next_count = 0;
+		if (count == most && --left)
+			row.next_count =
+				rte_eth_rx_burst(port->id, port->rx_queue, bursts[at ^ 1], most);
+		if (fw_unlikely(!polled))
+			path = fwe_forward_lane(worker, port, bursts[at], count);
+		else if (row.next_count || !row.own)
+			path = fwe_forward_row(worker, port, bursts[at], count, &row);
+		else
+			path = fwe_forward(worker, port, bursts[at], count, NULL, 0);
+		fwe_note_burst(worker, path, count, since);
+		all += count;
+		row.own = row.next_count;
+		if (path == FWE_PATH_PLAIN)
+			row.own = 0;
+		else
+			left = 1; /* what is no hit may take long, and other ports wait */
+	}
+	return all;
+}
+
 static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 {
 	const struct fw_engine_framings *framings;
@@ -854,8 +933,7 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 	const struct fwe_schedules *schedules;
 	const struct fwe_mirror *mirror;
 	struct fwe_stats *stats = &worker->stats;
-	struct rte_mbuf *frames[FWE_BURST_MAX];
-	__u64 since = rte_rdtsc(), now, spent;
+	__u64 since = rte_rdtsc();
 	__u32 all = 0;
 
 	if (fw_unlikely(FW_READ_ONCE(worker->memory) != worker->entered_with))
@@ -875,34 +953,8 @@ static __always_inline __u32 fwe_turn(struct fwe_worker *worker)
 	worker->beside_cycles = 0;
 	if (fw_unlikely(worker->shaped_ports))
 		worker->now_ns = ((unsigned __int128)since * worker->ns_per_cycle) >> 32;
-	for (__u32 i = 0; i < worker->config.ports_count; i++) {
-		const struct fwe_port *port = &worker->port[i];
-		const int polled = !port->lane || FW_READ_ONCE(port->lane->polled);
-		__u32 count = fwe_receive(port, frames, worker->config.burst, polled);
-		enum fwe_path path;
-
-		if (worker->config.source && !port->sourced_elsewhere)
-			all += fwe_source_look(worker, port);
-		if (!count)
-			continue;
-		/* a thread that stood still has a deadline behind it, and frames that wait */
-		fwe_clock_look(worker, rte_rdtsc());
-		path = fw_unlikely(!polled) ? fwe_forward_lane(worker, port, frames, count)
-					    : fwe_forward(worker, port, frames, count, 0);
-		now = rte_rdtsc();
-		spent = now - since;
-		stats->cycles += spent;
-		if (fw_unlikely(worker->beside_cycles)) {
-			/* what copies and schedulers take is no path's */
-			spent -= worker->beside_cycles < spent ? worker->beside_cycles : spent;
-			worker->beside_cycles = 0;
-		}
-		stats->bursts++;
-		stats->packets += count;
-		all += count;
-		fwe_model_note(stats, path, spent, count);
-		since = now;
-	}
+	for (__u32 i = 0; i < worker->config.ports_count; i++)
+		all += fwe_port_turn(worker, &worker->port[i], &since);
 	if (fw_unlikely(worker->shaped_ports)) {
 		__u32 moved = fwe_shaped_send(worker);
 

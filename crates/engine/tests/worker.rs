@@ -22,6 +22,8 @@ mod mirrors;
 mod rings;
 #[path = "worker/routes.rs"]
 mod routes;
+#[path = "worker/rows.rs"]
+mod rows;
 #[path = "worker/schedule.rs"]
 mod schedule;
 #[path = "worker/sleep.rs"]

@@ -204,10 +204,10 @@ fn scheduled(rings: *mut ffi::fwe_rings) {
 }
 
 /// One class, of any rate.
-struct Scheduler(*mut ffi::fwe_schedule);
+pub struct Scheduler(pub *mut ffi::fwe_schedule);
 
 impl Scheduler {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let class = ffi::fwe_class {
             id: 1,
             above: ffi::FWE_CLASS_NONE as u16,
