@@ -907,8 +907,7 @@ static __always_inline __u32 fwe_port_turn(struct fwe_worker *worker, const stru
 		row.next = bursts[at ^ 1];
 		row.next_count = 0;
 		if (count == most && --left)
-			row.next_count =
-				rte_eth_rx_burst(port->id, port->rx_queue, bursts[at ^ 1], most);
+			row.next_count = fwe_receive(port, bursts[at ^ 1], most, polled);
 		if (fw_unlikely(!polled))
 			path = fwe_forward_lane(worker, port, bursts[at], count);
 		else if (row.next_count || !row.own)

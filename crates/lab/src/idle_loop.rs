@@ -5,16 +5,16 @@
 //! charge to whoever was interrupted, and the host of a virtual machine.
 
 use std::hint::spin_loop;
-use std::os::unix::thread::JoinHandleExt;
+use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use std::{io, panic};
 
 use crate::clock::pin;
 use crate::error::{Context, LabError};
+use crate::napi::schedule;
 use crate::task_clock::TaskClock;
 
 /// Pauses in a turn, so that counting takes next to nothing.
@@ -30,6 +30,7 @@ const CALIBRATION_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct IdleLoop {
     cpu: usize,
+    tid: i32,
     turns: Arc<AtomicU64>,
     clock: TaskClock,
     /// Turns in a nanosecond of CPU time of its own.
@@ -66,15 +67,16 @@ impl IdleLoop {
         let thread = thread::Builder::new()
             .name("lab-idle-loop".into())
             .spawn(move || {
-                let ready = pin(cpu).and_then(|()| TaskClock::of(nix::unistd::gettid().as_raw()));
+                let tid = nix::unistd::gettid().as_raw();
+                let ready = pin(cpu).and_then(|()| Ok((tid, TaskClock::of(tid)?)));
                 let fails = ready.is_err();
                 if tell.send(ready).is_ok() && !fails {
                     turn(&count, &end);
                 }
             })
             .context("start the idle loop's thread")?;
-        let clock = match first(&told) {
-            Ok(clock) => clock,
+        let (tid, clock) = match first(&told) {
+            Ok(ready) => ready,
             Err(error) => {
                 join(thread);
                 return Err(error);
@@ -82,6 +84,7 @@ impl IdleLoop {
         };
         Ok(Self {
             cpu,
+            tid,
             turns,
             clock,
             speed: 0.0,
@@ -130,18 +133,7 @@ impl IdleLoop {
 
     /// With SCHED_IDLE all others go ahead of it. Where the CPU is never idle, it then may stand still for minutes.
     fn set_policy(&self, policy: i32) -> Result<(), LabError> {
-        let Some(thread) = &self.thread else {
-            return Ok(());
-        };
-        let priority = libc::sched_param { sched_priority: 0 };
-        // SAFETY: the thread has not been joined, and the parameter outlives the call.
-        match unsafe {
-            libc::pthread_setschedparam(thread.as_pthread_t(), policy, &raw const priority)
-        } {
-            0 => Ok(()),
-            errno => Err(io::Error::from_raw_os_error(errno)),
-        }
-        .context("set the idle loop's scheduling policy")
+        schedule(self.tid, policy, 0)
     }
 
     fn count(&self) -> u64 {
@@ -168,7 +160,7 @@ fn join(thread: JoinHandle<()>) {
     }
 }
 
-fn first(told: &Receiver<Result<TaskClock, LabError>>) -> Result<TaskClock, LabError> {
+fn first<T>(told: &Receiver<Result<T, LabError>>) -> Result<T, LabError> {
     let ended = |_| LabError::Incomplete("the idle loop's thread ended at once".into());
     told.recv().map_err(ended)?
 }
@@ -215,10 +207,7 @@ mod tests {
 
     /// Those who run this test may have lowered its priority.
     fn be_usual() {
-        let usual = libc::sched_param { sched_priority: 0 };
-        // SAFETY: the parameter outlives the call; 0 is the calling thread.
-        let rc = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const usual) };
-        assert_eq!(rc, 0);
+        schedule(0, libc::SCHED_OTHER, 0).unwrap();
         // SAFETY: takes numbers.
         let rc = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
         assert_eq!(rc, 0);

@@ -154,6 +154,11 @@ pub(crate) fn real_time(pid: i32, priority: i32) -> Result<(), LabError> {
         0 => libc::SCHED_OTHER,
         _ => libc::SCHED_FIFO,
     };
+    schedule(pid, policy, priority)
+}
+
+/// Gives a thread a scheduling policy, and a priority if that has some; thread 0 is the calling one.
+pub(crate) fn schedule(pid: i32, policy: i32, priority: i32) -> Result<(), LabError> {
     let priority = libc::sched_param {
         sched_priority: priority,
     };

@@ -7,8 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use freeway_engine::ffi;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, socketpair};
 
-use crate::control;
-use crate::rings::{Between, HZ, NOW, PORTS, alone};
+use crate::rings::{Between, PORTS, alone};
 use crate::support::frame::Frame;
 use crate::support::state::Flow;
 
@@ -88,9 +87,7 @@ fn worker(rings: *mut ffi::fwe_rings, exits: &Exits, flow: &Flow) -> Between {
         Some(ffi::fwe_exits_exception),
         exits.exits.cast(),
     );
-    let record = flow.record(1, false, flow.state(NOW, HZ));
-    *between.control = control(1, NOW.wrapping_add(500));
-    between.insert_all(&[(record, flow.nexthop(7))]);
+    between.admit(flow);
     between
 }
 

@@ -5,8 +5,7 @@ use freeway_api::SteerRule;
 use freeway_engine::ffi;
 use freeway_engine::mirror::Mirror;
 
-use crate::control;
-use crate::rings::{Between, HZ, NOW, alone};
+use crate::rings::{Between, Scheduler, alone};
 use crate::support::frame::Frame;
 use crate::support::state::Flow;
 
@@ -37,9 +36,7 @@ fn mirror(rules: &[&str], pool: *mut ffi::rte_mempool) -> Mirror {
 fn worker(rings: *mut ffi::fwe_rings) -> (Between, Flow) {
     let mut between = Between::new(rings, 32);
     let flow = Flow::default();
-    *between.control = control(1, NOW.wrapping_add(500));
-    let record = flow.record(1, false, flow.state(NOW, HZ));
-    between.insert_all(&[(record, flow.nexthop(7))]);
+    between.admit(&flow);
     (between, flow)
 }
 
@@ -185,9 +182,7 @@ fn scheduled(rings: *mut ffi::fwe_rings) {
     between.mirror(Some(&rules));
     for port in [WAN, IDS] {
         let schedule = Scheduler::new();
-        let mut of = [std::ptr::null_mut(); ffi::FWE_PORTS_MAX as usize];
-        of[port as usize] = schedule.0;
-        let given = ffi::fwe_schedules { of };
+        let given = schedule.at(port);
         between.schedules(Some(&given));
         let passed = pass(&mut between, &frames);
         assert_eq!((&passed.wan, &passed.copies), (&plain.wan, &plain.wan));
@@ -201,40 +196,6 @@ fn scheduled(rings: *mut ffi::fwe_rings) {
         between.turn();
     }
     assert_eq!(between.stats().mirrored, 40);
-}
-
-/// One class, of any rate.
-pub struct Scheduler(pub *mut ffi::fwe_schedule);
-
-impl Scheduler {
-    pub fn new() -> Self {
-        let class = ffi::fwe_class {
-            id: 1,
-            above: ffi::FWE_CLASS_NONE as u16,
-            priority: 0,
-            quantum: 1500,
-            limit: 1000,
-            limit_bytes: u64::MAX,
-            rate: u64::MAX,
-            ceiling: u64::MAX,
-            burst_ns: 0,
-            ceiling_burst_ns: 0,
-            overhead: 0,
-            least: 0,
-        };
-        let mut error = std::ptr::null();
-        // SAFETY: one class; the error is a constant string.
-        let schedule = unsafe { ffi::fwe_schedule_new(&class, 1, 0, 255, &raw mut error) };
-        assert!(!schedule.is_null());
-        Self(schedule)
-    }
-}
-
-impl Drop for Scheduler {
-    fn drop(&mut self) {
-        // SAFETY: no worker has it any more.
-        unsafe { ffi::fwe_schedule_free(self.0) };
-    }
 }
 
 /// Where memory or the port's ring is short, copies are lost and nothing else.

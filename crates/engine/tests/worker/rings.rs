@@ -15,6 +15,9 @@ use freeway_engine::ffi;
 use freeway_engine::mirror::Mirror;
 use freeway_lookup::{Memory, Pages};
 
+use crate::control;
+use crate::support::state::Flow;
+
 /// Flows and next hops.
 pub const FLOWS_MAX: u32 = 64;
 /// Where the clock stands: shortly before it wraps.
@@ -279,6 +282,13 @@ impl Between {
         unsafe { ffi::fwe_worker_set_schedules(self.worker, given) };
     }
 
+    /// It is on, and has one flow.
+    pub fn admit(&mut self, flow: &Flow) {
+        *self.control = control(1, NOW.wrapping_add(500));
+        let record = flow.record(1, false, flow.state(NOW, HZ));
+        self.insert_all(&[(record, flow.nexthop(7))]);
+    }
+
     /// Flows and next hops 1, 2, ...
     pub fn insert_all(&mut self, records: &[(fw_flow, fw_nexthop)]) {
         for (number, (record, nexthop)) in (1..).zip(records) {
@@ -372,5 +382,46 @@ impl Drop for Between {
             ffi::fwe_worker_free(self.worker);
             ffi::fwe_framings_free(self.framings);
         }
+    }
+}
+
+/// One class, of any rate.
+pub struct Scheduler(*mut ffi::fwe_schedule);
+
+impl Scheduler {
+    pub fn new() -> Self {
+        let class = ffi::fwe_class {
+            id: 1,
+            above: ffi::FWE_CLASS_NONE as u16,
+            priority: 0,
+            quantum: 1500,
+            limit: 1000,
+            limit_bytes: u64::MAX,
+            rate: u64::MAX,
+            ceiling: u64::MAX,
+            burst_ns: 0,
+            ceiling_burst_ns: 0,
+            overhead: 0,
+            least: 0,
+        };
+        let mut error = ptr::null();
+        // SAFETY: one class; the error is a constant string.
+        let schedule = unsafe { ffi::fwe_schedule_new(&class, 1, 0, 255, &raw mut error) };
+        assert!(!schedule.is_null());
+        Self(schedule)
+    }
+
+    /// It is that of this port, and no other has one.
+    pub fn at(&self, port: u32) -> ffi::fwe_schedules {
+        let mut of = [ptr::null_mut(); ffi::FWE_PORTS_MAX as usize];
+        of[port as usize] = self.0;
+        ffi::fwe_schedules { of }
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        // SAFETY: no worker has it any more.
+        unsafe { ffi::fwe_schedule_free(self.0) };
     }
 }

@@ -3,9 +3,7 @@
 
 use freeway_engine::ffi;
 
-use crate::control;
-use crate::mirrors::Scheduler;
-use crate::rings::{Between, HZ, NOW, alone};
+use crate::rings::{Between, Scheduler, alone};
 use crate::support::frame::Frame;
 use crate::support::state::Flow;
 
@@ -27,9 +25,7 @@ impl Rows {
     fn new(rings: *mut ffi::fwe_rings) -> Self {
         let mut between = Between::new(rings, BURST);
         let flow = Flow::default();
-        *between.control = control(1, NOW.wrapping_add(500));
-        let record = flow.record(1, false, flow.state(NOW, HZ));
-        between.insert_all(&[(record, flow.nexthop(7))]);
+        between.admit(&flow);
         Self {
             between,
             flow,
@@ -117,9 +113,7 @@ fn rows(rings: *mut ffi::fwe_rings) {
 fn rows_to_a_scheduler(rings: *mut ffi::fwe_rings) {
     let mut rows = Rows::new(rings);
     let scheduler = Scheduler::new();
-    let mut of = [std::ptr::null_mut(); ffi::FWE_PORTS_MAX as usize];
-    of[1] = scheduler.0;
-    let given = ffi::fwe_schedules { of };
+    let given = scheduler.at(1);
     rows.between.schedules(Some(&given));
     rows.put(3 * BURST, true);
     for _ in 0..3 {
