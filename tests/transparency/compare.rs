@@ -303,7 +303,10 @@ fn differ(
     for (frame, count) in &counts {
         let by = if *count > 0 { "Freeway" } else { "the kernel" };
         let number = number(frame);
-        let plan = number.and_then(|number| plans.get(&number));
+        let plan = match number {
+            Some(number) => plans.get(&number).copied(),
+            None => short_segment(frame, plans, outcome),
+        };
         let (frames, numbers) = comparison.alone.entry((by, port)).or_default();
         *frames += count.unsigned_abs() as usize;
         numbers.extend(number);
@@ -330,6 +333,21 @@ fn differ(
         comparison.note(text, plan.map(|plan| plan.flow));
     }
     !counts.is_empty()
+}
+
+/// The plan of a TCP segment that has no room for its number: by what no router writes in it.
+fn short_segment<'a>(
+    frame: &[u8],
+    plans: &HashMap<u32, &'a Plan>,
+    outcome: &Outcome,
+) -> Option<&'a Plan> {
+    let unchanged = View::of(frame)?.tcp_unchanged()?;
+    let is_it = |plan: &&Plan| {
+        let sent = outcome.sent.get(&plan.number).into_iter().flatten();
+        let mut sent = sent.filter_map(|sent| View::of(sent)?.tcp_unchanged());
+        plan.is_short() && sent.any(|sent| sent == unchanged)
+    };
+    plans.values().copied().find(is_it)
 }
 
 /// RFC 4737: a frame is reordered if one that was sent later came before; its extent is how far back the first of
@@ -425,17 +443,8 @@ fn translated(sent: &[Vec<u8>], (came, left): &Template<'_>) -> Option<Left> {
     }
     let (view, out) = (View::of(sent)?, View::of(&left.bytes)?);
     let mut frame = sent.clone();
-    let (addresses, len) = if view.v6 {
-        (
-            22..54,
-            40 + usize::from(u16::from_be_bytes([sent[18], sent[19]])),
-        )
-    } else {
-        (
-            26..34,
-            usize::from(u16::from_be_bytes([sent[16], sent[17]])),
-        )
-    };
+    let addresses = if view.v6 { 22..54 } else { 26..34 };
+    let len = view.len_l3();
     if ETH + len > frame.len() || view.l4 != out.l4 {
         return None;
     }

@@ -110,6 +110,11 @@ impl Plan {
         }
     }
 
+    /// Without room for its number.
+    pub fn is_short(&self) -> bool {
+        self.payload < 8
+    }
+
     /// The payload that makes the packet as long as this.
     pub fn payload_for(&self, len_l3: usize) -> usize {
         let l3 = if self.v6 { 40 } else { 20 };
@@ -165,7 +170,7 @@ impl Plan {
         for chunk in l4[payload..].chunks_mut(8) {
             chunk.copy_from_slice(&rng.draw().to_be_bytes()[..chunk.len()]);
         }
-        if self.payload >= 8 {
+        if !self.is_short() {
             l4[payload..payload + 4].copy_from_slice(&TAG);
             l4[payload + 4..payload + 8].copy_from_slice(&self.number.to_be_bytes());
         }
@@ -447,6 +452,22 @@ impl<'a> View<'a> {
                 Err(_) => <[u8; 16]>::try_from(bytes).unwrap().into(),
             }
         })
+    }
+
+    /// As the IP header tells it.
+    pub fn len_l3(&self) -> usize {
+        let at = if self.v6 { 18 } else { 16 };
+        let len = u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]]);
+        usize::from(len) + if self.v6 { 40 } else { 0 }
+    }
+
+    /// What neither NAT nor forwarding writes in a TCP segment: all but ports and checksum.
+    pub fn tcp_unchanged(&self) -> Option<[&'a [u8]; 2]> {
+        if self.proto != TCP || self.fragment {
+            return None;
+        }
+        let segment = self.bytes.get(self.l4..ETH + self.len_l3())?;
+        Some([segment.get(4..16)?, segment.get(18..)?])
     }
 
     pub fn ttl(&self) -> u8 {

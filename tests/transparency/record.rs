@@ -57,7 +57,7 @@ fn text(case: &Case, outcome: &Outcome) -> String {
                 .filter(
                     |plan| matches!(outcome.sent.get(&plan.number), Some(sent) if sent.len() == 1),
                 )
-                .filter(|plan| outcome.sent[&plan.number][0].len() <= LONGEST && plan.payload >= 8)
+                .filter(|plan| outcome.sent[&plan.number][0].len() <= LONGEST && !plan.is_short())
                 .collect();
             if directions < DIRECTIONS
                 && let Some(block) = block(case, index, back, &plans, &left, outcome)
