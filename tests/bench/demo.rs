@@ -13,6 +13,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+/// Of a measurement that a busy machine can spoil. A fault shows in each.
+const ATTEMPTS: u32 = 3;
+
 /// They measure, so one at a time, and need a tool more than others.
 fn machine() -> Option<MutexGuard<'static, ()>> {
     let machine = freeway_testkit::machine()?;
@@ -354,30 +357,54 @@ fn the_bulk_bench_fills_its_fields() {
     );
 }
 
+/// What a fault would do to a shaped port, and a machine that stands still for a moment could do, too: what comes in
+/// late counts as of the time measured.
+fn shaper_faults(bench: &Value) -> Vec<String> {
+    let mut faults = Vec::new();
+    for router in ["kernel", "kernel_again", "freeway"] {
+        let mut judge = |good: bool, what: &str| {
+            if !good {
+                faults.push(format!("{router}, {what}: {bench}"));
+            }
+        };
+        let figure = |name: &str| bench[router][name].as_f64().unwrap();
+        let (marked, dscp) = (figure("marked_mbit"), figure("dscp_mbit"));
+        // the rate bounds frames, of which payload is a part; the classes share it by 60 to 40
+        judge((10.0..20.0).contains(&(marked + dscp)), "rate");
+        judge((1.2..1.9).contains(&(marked / dscp)), "shares");
+        judge(figure("latency_p50_ms") > 1.0, "queue");
+    }
+    faults
+}
+
 #[test]
 fn a_shaped_port_is_as_the_kernels() {
     let Some(_machine) = machine() else {
         return;
     };
-    let (bench, _) = measure(&[
-        "bench",
-        "shaper",
-        "--rate",
-        "20",
-        "--runs",
-        "1",
-        "--seconds",
-        "5",
-    ]);
-    for router in ["kernel", "kernel_again", "freeway"] {
-        let figure = |name: &str| bench[router][name].as_f64().unwrap();
-        let (marked, dscp) = (figure("marked_mbit"), figure("dscp_mbit"));
-        // the rate bounds frames, of which payload is a part; the classes share it by 60 to 40
-        assert!((10.0..20.0).contains(&(marked + dscp)), "{bench}");
-        assert!((1.2..1.9).contains(&(marked / dscp)), "{bench}");
-        assert!(figure("latency_p50_ms") > 1.0, "{bench}");
-        assert_eq!(figure("fast_share") > 0.9, router == "freeway", "{bench}");
+    let mut faults = Vec::new();
+    for attempt in 1..=ATTEMPTS {
+        let (bench, _) = measure(&[
+            "bench",
+            "shaper",
+            "--rate",
+            "20",
+            "--runs",
+            "1",
+            "--seconds",
+            "5",
+        ]);
+        for router in ["kernel", "kernel_again", "freeway"] {
+            let fast = bench[router]["fast_share"].as_f64().unwrap() > 0.9;
+            assert_eq!(fast, router == "freeway", "{bench}");
+        }
+        faults = shaper_faults(&bench);
+        if faults.is_empty() {
+            break;
+        }
+        println!("attempt {attempt}: {}", faults.join("\n"));
     }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 /// What a fault would do to floods, and a machine that is too busy could do, too.
@@ -406,7 +433,7 @@ fn a_flood_fills_its_fields() {
     let counting = || std::fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled").unwrap();
     let before = counting();
     let mut faults = Vec::new();
-    for attempt in 1..=3 {
+    for attempt in 1..=ATTEMPTS {
         let kind = flood("udp-accepted", "2");
         for field in [
             "capacity_per_s",

@@ -22,6 +22,8 @@ use nix::unistd::Pid;
 const START: Duration = Duration::from_secs(60);
 /// Detaching them, less.
 const END: Duration = Duration::from_secs(10);
+/// For an answer: a flood leaves the daemon little of a busy machine.
+const ANSWER: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 /// A running daemon; dropping it ends it and waits.
@@ -91,7 +93,8 @@ impl RouterDaemon {
         let mut daemon = RouterDaemon {
             child,
             log,
-            client: Client::new(Some(&socket_of(&router.path()).map_err(failed)?))?,
+            client: Client::new(Some(&socket_of(&router.path()).map_err(failed)?))?
+                .patience(ANSWER),
         };
         if let Some(mut input) = input {
             input.write_all(config.as_bytes()).map_err(failed)?;
