@@ -249,6 +249,12 @@ pub fn random(setup: &Setup, rng: &mut Random) -> Vec<Rule> {
         if entry.text.contains("ct ") && setup.tracking == Tracking::None && !rng.permille(100) {
             continue;
         }
+        // The connection's next packet leaves elsewhere, so masquerade ends the connection (`nf_nat_oif_changed`), and
+        // what follows has ports at random.
+        let by_mark = setup.uplinks == Uplinks::Connmark && setup.nat == Nat::Masquerade;
+        if by_mark && entry.text.starts_with("ct mark set") {
+            continue;
+        }
         let hook = match entry.forward_only {
             true => Hook::Forward,
             false => rng.of(&[
