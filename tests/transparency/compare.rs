@@ -443,7 +443,7 @@ fn translated(sent: &[Vec<u8>], (came, left): &Template<'_>) -> Option<Left> {
     }
     let (view, out) = (View::of(sent)?, View::of(&left.bytes)?);
     let mut frame = sent.clone();
-    let addresses = if view.v6 { 22..54 } else { 26..34 };
+    let addresses = view.address_bytes();
     let len = view.len_l3();
     if ETH + len > frame.len() || view.l4 != out.l4 {
         return None;

@@ -443,6 +443,11 @@ impl<'a> View<'a> {
         ))
     }
 
+    /// Where both addresses are.
+    pub fn address_bytes(&self) -> std::ops::Range<usize> {
+        if self.v6 { 22..54 } else { 26..34 }
+    }
+
     fn addresses(&self) -> [IpAddr; 2] {
         let (at, len) = if self.v6 { (22, 16) } else { (26, 4) };
         [at, at + len].map(|at| {
@@ -483,8 +488,7 @@ impl<'a> View<'a> {
 
     /// Addresses, protocol and ports as far as it has them: what tells flows apart.
     pub fn key(&self) -> Vec<u8> {
-        let addresses = if self.v6 { 22..54 } else { 26..34 };
-        let mut key = self.bytes[addresses].to_vec();
+        let mut key = self.bytes[self.address_bytes()].to_vec();
         key.push(self.proto);
         for at in self.numbers().into_iter().flatten() {
             key.extend(&self.bytes[at..at + 2]);
