@@ -2,6 +2,8 @@
 //! What a process holds in the kernel, by its descriptors.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -17,45 +19,77 @@ pub struct Objects {
     pub links: BTreeSet<(u64, String)>,
 }
 
+/// A number, what it is of (`socket:[1234]`), and the ids in its `fdinfo`.
+type Descriptor = (OsString, PathBuf, Ids);
+
+#[derive(PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Ids {
+    link: Option<(u64, String)>,
+    program: Option<u64>,
+    map: Option<u64>,
+}
+
+impl Ids {
+    fn of(text: &str) -> Self {
+        let word = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+            lines
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value.trim().to_owned())
+        };
+        let id = |name| word(name).map(|value| value.parse::<u64>().unwrap());
+        let link = id("link_id").map(|id| (id, word("link_type").unwrap_or_default()));
+        Self {
+            // a link's names its program, too, which is no descriptor of that
+            program: id("prog_id").filter(|_| link.is_none()),
+            map: id("map_id"),
+            link,
+        }
+    }
+}
+
+fn descriptors(pid: u32) -> BTreeSet<Descriptor> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let entries = std::fs::read_dir(process.join("fd")).unwrap();
+    entries
+        .filter_map(|entry| {
+            let number = entry.unwrap().file_name();
+            // either fails for one that is closed meanwhile
+            let target = std::fs::read_link(process.join("fd").join(&number)).ok()?;
+            let info = std::fs::read_to_string(process.join("fdinfo").join(&number)).ok()?;
+            Some((number, target, Ids::of(&info)))
+        })
+        .collect()
+}
+
 impl Objects {
     pub fn of(pid: u32) -> Self {
-        let mut objects = Self::default();
-        for entry in std::fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap() {
-            objects.descriptors += 1;
-            // closed meanwhile
-            let Ok(text) = std::fs::read_to_string(entry.unwrap().path()) else {
-                continue;
-            };
-            let word = |name: &str| {
-                let mut lines = text.lines().filter_map(|line| line.split_once(':'));
-                lines
-                    .find(|(key, _)| *key == name)
-                    .map(|(_, value)| value.trim().to_owned())
-            };
-            let id = |name| word(name).map(|value| value.parse::<u64>().unwrap());
-            if let Some(link) = id("link_id") {
-                objects
-                    .links
-                    .insert((link, word("link_type").unwrap_or_default()));
-            } else if let Some(program) = id("prog_id") {
-                objects.programs.insert(program);
-            }
-            objects.maps.extend(id("map_id"));
+        Self::behind(descriptors(pid))
+    }
+
+    fn behind(descriptors: BTreeSet<Descriptor>) -> Self {
+        let mut objects = Self {
+            descriptors: descriptors.len(),
+            ..Self::default()
+        };
+        for (_, _, ids) in descriptors {
+            objects.links.extend(ids.link);
+            objects.programs.extend(ids.program);
+            objects.maps.extend(ids.map);
         }
         objects
     }
 
-    /// Once nothing comes and goes: the daemon opens sockets for a moment each second.
+    /// What it holds all the time: the daemon opens sockets for a moment each second, and a busy machine may
+    /// make such a moment long.
     pub fn steady(pid: u32) -> Self {
-        let mut looks = vec![Self::of(pid)];
-        loop {
-            std::thread::sleep(std::time::Duration::from_millis(30));
-            looks.push(Self::of(pid));
-            match &looks[..] {
-                [.., a, b, c] if a == b && b == c => return looks.pop().unwrap(),
-                _ => {}
-            }
+        let mut kept = descriptors(pid);
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(50));
+            let now = descriptors(pid);
+            kept.retain(|descriptor| now.contains(descriptor));
         }
+        Self::behind(kept)
     }
 
     /// Those of them that the kernel still has.
