@@ -27,6 +27,7 @@ use freeway_rig::Machine;
 use self::burst::{BackToBack, longest};
 use self::cpu::loads;
 use self::pace::{LOSS_RATIOS, NO_LOAD_PPS};
+use self::search::Input;
 use self::site::Site;
 use crate::cli::{Rfc2544Args, Rfc2544Scenario};
 use crate::expected::SHARE_EXPECTED;
@@ -37,7 +38,7 @@ pub use self::latency::{Latency, early};
 pub use self::pace::Pace;
 pub use self::result::{Figures, LIMITED, Loss, Measured, Method, Rate, Rfc2544, Throughput};
 pub use self::search::{Search, by_turns};
-pub use self::site::{Passed, Router, loop_back, settle, settle_within, tried};
+pub use self::site::{Passed, Router, loop_back, reached, settle, settle_within};
 pub use self::size::Size;
 pub use self::table::{cell, mega, mpps};
 
@@ -372,8 +373,14 @@ impl<'a, 'b> Bench<'a, 'b> {
             }
         };
         for (percent_of_pdr, pps) in loads {
-            let offer = Offer::load(pps, self.pace.cpu, self.host_cpu);
-            let passed = site.pass_beside(stream, &offer, Some(&idle))?;
+            let input = Input {
+                load: pps,
+                time: self.pace.cpu,
+            };
+            let offer = Offer::load(input.load, input.time, self.host_cpu);
+            let passed = reached(input, directions, || {
+                site.pass_beside(stream, &offer, Some(&idle))
+            })?;
             let share = CpuShare {
                 percent_of_pdr,
                 offered_pps: passed.offered_pps(directions),

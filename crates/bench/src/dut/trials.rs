@@ -13,7 +13,7 @@ use super::{Dut, Loss, Measured, ReceiverEnd, endpoint};
 use crate::cli::LoadArgs;
 use crate::rfc2544::{
     LATENCY_LOADS, Latency, Method, Pace, Passed, Rate, Search, Size, Throughput, by_turns,
-    ceiling, early, left_out, loss_loads, mpps, shortfalls, timed_load, tried,
+    ceiling, early, left_out, loss_loads, mpps, reached, shortfalls, timed_load,
 };
 
 /// The first frames, for so long at a time and so many a second, until one arrives: routers ask for neighbours,
@@ -230,7 +230,8 @@ impl<'a, R: Receiver> Trials<'a, R> {
                 return Ok::<_, Stop>(None);
             }
             let offer = Offer::load(input.load, input.time, self.args.cpu);
-            tried(input, 1, || self.pass(stream, &offer)).map(Some)
+            let passed = reached(input, 1, || self.pass(stream, &offer))?;
+            Ok(Some(passed.trial(input, 1)))
         })?;
         let [search] = search;
         Ok(search)

@@ -302,7 +302,9 @@ impl<'a> Site<'a> {
     /// Sends for a trial, and again if the sender was too much disturbed to reach the load.
     pub fn trial(&mut self, stream: &Stream, input: Input) -> Result<Trial, Stop> {
         let offer = Offer::load(input.load, input.time, self.args.host_cpu);
-        tried(input, self.directions(), || self.pass(stream, &offer))
+        let directions = self.directions();
+        let passed = reached(input, directions, || self.pass(stream, &offer))?;
+        Ok(passed.trial(input, directions))
     }
 
     /// Sends through a router that is warm, and waits for what is on its way.
@@ -488,17 +490,17 @@ fn prime(labs: &[&Lab], args: &Rfc2544Args) -> Result<(), Stop> {
     })
 }
 
-/// Has a trial done, and again if the sender did not reach the load.
-pub fn tried<E>(
+/// Has a load sent, and again if the sender did not reach it.
+pub fn reached<E>(
     input: Input,
     directions: usize,
     mut pass: impl FnMut() -> Result<Passed, E>,
-) -> Result<Trial, E> {
+) -> Result<Passed, E> {
     let mut tried = 1;
     loop {
-        let trial = pass()?.trial(input, directions);
-        if !trial.starved || tried == TRIES {
-            return Ok(trial);
+        let passed = pass()?;
+        if tried == TRIES || !passed.trial(input, directions).starved {
+            return Ok(passed);
         }
         tried += 1;
     }
