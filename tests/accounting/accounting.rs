@@ -151,12 +151,10 @@ fn what_collectors_sum_up_is_what_was_sent() {
     let router = Router::start_with(&lab, &config);
 
     let mut traffic = Traffic::new(&lab);
-    traffic.udp(connections(), 0..20);
+    traffic.udp(connections(), 0..4);
+    traffic.go_on(&router, connections(), 16);
     traffic.tcp(if long() { 200 } else { 20 });
     let sent = traffic.sums();
-    let stats = router.stats();
-    let packets: u64 = sent.values().map(|sum| sum[0] + sum[2]).sum();
-    assert!(stats.fast() as f64 > packets as f64 * FAST_MIN, "{stats}");
 
     lab.router().tool("conntrack -F").unwrap();
     let listening = [4001, 4002, 4003, 5004, 4012, 4013, 5015];

@@ -44,25 +44,6 @@ fn check_hosts(router: &Router, sent: &Sums) {
     }
 }
 
-/// The connections go on, until most of their flows are in the table, and then for a while.
-fn go_on(router: &Router, traffic: &mut Traffic<'_>) {
-    let flows = u64::from(CONNECTIONS) * 2;
-    until("flows are fast", PATIENCE, || {
-        traffic.udp(CONNECTIONS, 4..6);
-        let active = number(&router.json(&["status"])["flows"]["active"]);
-        (active >= flows).then_some(())
-    });
-    let before = router.stats().fast();
-    let rounds = 10;
-    traffic.udp(CONNECTIONS, 4..4 + rounds);
-    let stats = router.stats();
-    let fast = stats.fast() - before;
-    assert!(
-        fast as f64 > (flows * rounds as u64) as f64 * FAST_MIN,
-        "{stats}"
-    );
-}
-
 #[test]
 fn what_is_told_in_parts_is_the_whole() {
     let Some(_machine) = machine() else { return };
@@ -108,13 +89,13 @@ fn what_is_told_in_parts_is_the_whole() {
     }
     let mut traffic = Traffic::new(&lab);
     traffic.udp(CONNECTIONS, 0..4);
-    go_on(&router, &mut traffic);
+    traffic.go_on(&router, CONNECTIONS, 10);
     // nobody was there: what is told waits
     let relay = Relay::start(host, 5002, 4002);
     for _ in 0..2 {
         router.json(&["flush"]);
         let before = number(&accounting(&router)["records"]);
-        go_on(&router, &mut traffic);
+        traffic.go_on(&router, CONNECTIONS, 10);
         until("connections that go on are told of", PATIENCE, || {
             let now = number(&accounting(&router)["records"]);
             (now >= before + 2 * u64::from(CONNECTIONS)).then_some(())

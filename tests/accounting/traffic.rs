@@ -12,9 +12,14 @@ use freeway_testkit::wire::Side::{Far, Near};
 use freeway_testkit::wire::{ACK, PSH, Side, TCP, Talk, UDP, Wire};
 use freeway_testkit::*;
 
+use crate::PATIENCE;
+
 /// The servers' ports.
 pub const UDP_PORT: u16 = 5000;
 pub const TCP_PORT: u16 = 443;
+
+/// One of so many conversations is answered in its first rounds alone.
+const UNANSWERED: u16 = 10;
 
 /// Of each connection, by IP version, protocol and the client's port: packets and octets there, packets and octets back.
 pub type Sums = BTreeMap<(u8, u8, u16), [u64; 4]>;
@@ -82,13 +87,36 @@ impl<'a> Traffic<'a> {
                     let from = send(near, far, there);
                     self.count(key, false, headers + there);
                     // some have been answered enough
-                    if n % 10 != 0 || round < 3 {
+                    if n % usize::from(UNANSWERED) != 0 || round < 3 {
                         answer(far, near, from, back);
                         self.count(key, true, headers + back);
                     }
                 }
             }
         }
+    }
+
+    /// So many conversations of each family go on until all flows of those that are answered are in the table, and then for so
+    /// many rounds, which are fast.
+    pub fn go_on(&mut self, router: &Router, each: u16, rounds: usize) {
+        let flows = 4 * u64::from(each - each.div_ceil(UNANSWERED));
+        until("flows are fast", PATIENCE, || {
+            self.udp(each, 4..6);
+            let active = router.json(&["status"])["flows"]["active"].as_u64();
+            (active >= Some(flows)).then_some(())
+        });
+        let (packets, fast) = (self.packets(), router.stats().fast());
+        self.udp(each, 4..4 + rounds);
+        let stats = router.stats();
+        let (packets, fast) = (self.packets() - packets, stats.fast() - fast);
+        assert!(
+            fast as f64 > packets as f64 * FAST_MIN,
+            "{fast} of {packets}: {stats}"
+        );
+    }
+
+    fn packets(&self) -> u64 {
+        self.sums.values().map(|sum| sum[0] + sum[2]).sum()
     }
 
     /// So many TCP connections of IPv4 that open and close.
