@@ -97,13 +97,11 @@ fn a_shaper_moves_what_leaves_through_it_to_tc() {
 fn a_shaper_has_everything_within_milliseconds() {
     let Some(_machine) = machine() else { return };
     const EVERY: Duration = Duration::from_micros(500);
-    const PATIENCE: Duration = Duration::from_secs(60);
     let lab = build("nat");
     let router = Router::start(&lab);
     let ends = udp_ends(&lab);
     let mut late_ms: Vec<f64> = Vec::new();
-    // of five changes, or more if the machine was away in some
-    until("half of the changes within 10 ms", PATIENCE, || {
+    for _ in 0..5 {
         until_path(&router, &ends, "xdp");
         let (sender, sent) = (ends.0.try_clone().unwrap(), Arc::new(AtomicU64::new(0)));
         let (end, count) = (Arc::new(AtomicBool::new(false)), Arc::clone(&sent));
@@ -132,7 +130,7 @@ fn a_shaper_has_everything_within_milliseconds() {
             ahead(&shown, &["Sent"], "pkt")
         };
         thread::sleep(Duration::from_millis(300));
-        until("frames through the shaper", PATIENCE, || {
+        until("frames through the shaper", Duration::from_secs(10), || {
             (passed() > 100).then_some(())
         });
         end.store(true, Ordering::Relaxed);
@@ -144,10 +142,10 @@ fn a_shaper_has_everything_within_milliseconds() {
         // but for what a ring had no room for, whose thread was late
         assert!(lost <= dropped(&lab), "{lost} are lost");
         lab.router().tool("tc qdisc del dev wan0 root").unwrap();
-        late_ms.sort_by(f64::total_cmp);
-        println!("frames passed the new qdisc by for {late_ms:.1?} ms");
-        (late_ms.len() >= 5 && late_ms[late_ms.len() / 2] <= 10.0).then_some(())
-    });
+    }
+    late_ms.sort_by(f64::total_cmp);
+    println!("frames passed the new qdisc by for {late_ms:.1?} ms");
+    assert!(late_ms[2] <= 10.0, "{late_ms:?} ms");
     router.stop();
 }
 

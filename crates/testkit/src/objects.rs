@@ -22,7 +22,7 @@ pub struct Objects {
 /// A number, what it is of (`socket:[1234]`), and the ids in its `fdinfo`.
 type Descriptor = (OsString, PathBuf, Ids);
 
-#[derive(PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Ids {
     link: Option<(u64, String)>,
     program: Option<u64>,
@@ -40,7 +40,7 @@ impl Ids {
         let id = |name| word(name).map(|value| value.parse::<u64>().unwrap());
         let link = id("link_id").map(|id| (id, word("link_type").unwrap_or_default()));
         Self {
-            // a link's names its program, too, which is no descriptor of that
+            // a link names its program, too, but does not stand for it
             program: id("prog_id").filter(|_| link.is_none()),
             map: id("map_id"),
             link,

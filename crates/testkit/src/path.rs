@@ -70,20 +70,16 @@ pub fn until_path(
     let start = Moment::now();
     loop {
         send(ends, server, 10);
-        let flows = router.flows("proto udp");
-        let active = |end: &str, path: Option<&str>| {
-            flows.iter().any(|flow| {
-                flow[end] == server.port()
-                    && flow["state"] == "active"
-                    && path.is_none_or(|path| flow["path"] == path)
-            })
-        };
-        if active("dport", Some(path)) && active("sport", None) {
+        let active = router.flows("proto udp state active");
+        let mut there = active.iter().filter(|flow| flow["dport"] == server.port());
+        let mut back = active.iter().filter(|flow| flow["sport"] == server.port());
+        if there.any(|flow| flow["path"] == path) && back.next().is_some() {
             return start.elapsed();
         }
         assert!(
             start.elapsed() < Duration::from_secs(10),
-            "not {path}: {flows:#?}\n{}\n{:#}",
+            "not {path}: {:#?}\n{}\n{:#}",
+            router.flows("proto udp"),
             router.stats(),
             router.status()["ports"]
         );
