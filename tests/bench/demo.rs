@@ -71,10 +71,13 @@ fn measure(arguments: &[&str]) -> (Value, String) {
     (serde_json::from_slice(&output.stdout).unwrap(), words)
 }
 
-/// Measures again what a busy machine can have spoiled; a fault shows in each attempt.
+/// A busy machine can have spoiled a measurement that often; a fault shows in each attempt.
+const ATTEMPTS: usize = 3;
+
+/// Measures again what a busy machine can have spoiled.
 fn attempt(mut faults_of: impl FnMut() -> Vec<String>) {
     let mut faults = Vec::new();
-    for attempt in 1..=3 {
+    for attempt in 1..=ATTEMPTS {
         faults = faults_of();
         if faults.is_empty() {
             break;
@@ -82,6 +85,32 @@ fn attempt(mut faults_of: impl FnMut() -> Vec<String>) {
         println!("attempt {attempt}: {}", faults.join("\n"));
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Measures again where Freeway's share of the packets is too small: its daemon was away, and the kernel forwarded.
+fn measure_fast(share: f64, arguments: &[&str]) -> (Value, String) {
+    fn shares(result: &Value) -> Vec<f64> {
+        match result {
+            Value::Object(fields) => {
+                let own = fields.get("fast_share").and_then(Value::as_f64);
+                own.into_iter()
+                    .chain(fields.values().flat_map(shares))
+                    .collect()
+            }
+            Value::Array(values) => values.iter().flat_map(shares).collect(),
+            _ => Vec::new(),
+        }
+    }
+    for _ in 1..ATTEMPTS {
+        let measured = measure(arguments);
+        // the kernel has none, or 0
+        let slow = |of: &f64| *of > 0.0 && *of < share;
+        if !shares(&measured.0).iter().any(slow) {
+            return measured;
+        }
+        println!("too little is fast: {}", measured.0);
+    }
+    measure(arguments)
 }
 
 #[test]
@@ -108,18 +137,21 @@ fn the_bench_fills_its_fields() {
     let Some(_machine) = machine() else {
         return;
     };
-    let (bench, _) = measure(&[
-        "bench",
-        "compare",
-        "--scenario",
-        "routed6",
-        "--flows",
-        "50",
-        "--runs",
-        "1",
-        "--seconds",
-        "1",
-    ]);
+    let (bench, _) = measure_fast(
+        0.9,
+        &[
+            "bench",
+            "compare",
+            "--scenario",
+            "routed6",
+            "--flows",
+            "50",
+            "--runs",
+            "1",
+            "--seconds",
+            "1",
+        ],
+    );
     assert_eq!(bench["scenario"], "routed6");
     assert_eq!(
         (bench["frame_bytes"].as_u64(), bench["wire_bytes"].as_u64()),
@@ -160,7 +192,7 @@ fn several_cpus_send_at_once() {
     }
 
     let two = ["--cpus", "2", "--flows", "51"];
-    let (bench, _) = measure(&[&compare[..], &two, &short].concat());
+    let (bench, _) = measure_fast(0.9, &[&compare[..], &two, &short].concat());
     assert_eq!(bench["scenario"], "routed");
     assert_eq!(bench["flows"], 51);
     for router in ["kernel", "freeway", "redirect"] {
@@ -194,22 +226,25 @@ fn flows_go_to_many_hosts() {
     let Some(_machine) = machine() else {
         return;
     };
-    let (bench, _) = measure(&[
-        "bench",
-        "compare",
-        "--scenario",
-        "nat",
-        "--flows",
-        "60",
-        "--destinations",
-        "20",
-        "--runs",
-        "1",
-        "--seconds",
-        "0.5",
-        "--no-peers",
-        "--brief",
-    ]);
+    let (bench, _) = measure_fast(
+        0.9,
+        &[
+            "bench",
+            "compare",
+            "--scenario",
+            "nat",
+            "--flows",
+            "60",
+            "--destinations",
+            "20",
+            "--runs",
+            "1",
+            "--seconds",
+            "0.5",
+            "--no-peers",
+            "--brief",
+        ],
+    );
     assert_eq!(bench["destinations"], 20);
     assert!(bench["kernel_ns"].is_number(), "{bench}");
     assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
@@ -227,42 +262,45 @@ fn the_bench_of_homes_is_fast_or_says_why_not() {
         ("vlan", 68, "CONFIG_VLAN_8021Q"),
         ("pppoe", 64, "CONFIG_PPPOE"),
     ] {
-        let child = start(&[
-            "bench",
-            "compare",
-            "--scenario",
-            scenario,
-            "--flows",
-            "50",
-            "--runs",
-            "1",
-            "--seconds",
-            "0.5",
-            "--brief",
-            "--json",
-        ]);
-        let pid = child.id();
-        let output = child.wait_with_output().unwrap();
-        let words = String::from_utf8_lossy(&output.stderr);
-        nothing_left_of(pid);
-        if output.status.code() == Some(69) {
-            println!("without {scenario}: {words}");
-            assert!(words.contains(needs), "{words}");
-            assert!(output.stdout.is_empty());
-            continue;
-        }
-        assert!(output.status.success(), "{words}");
-        let bench: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(bench["scenario"], scenario);
-        assert_eq!(bench["wire_bytes"], wire_bytes);
-        assert_eq!(bench["kernel"], "kernel_stateful");
-        for field in ["kernel_mpps", "freeway_mpps", "redirect_mpps"] {
-            assert!(bench[field].is_number(), "{field}: {bench}");
-        }
-        assert!(bench["fast_share"].as_f64().unwrap() > 0.9, "{bench}");
-        let plain = &bench["peers"][0];
-        assert_eq!(plain["router"], "kernel_plain");
-        assert!(plain["mpps"].is_number(), "{bench}");
+        attempt(|| {
+            let child = start(&[
+                "bench",
+                "compare",
+                "--scenario",
+                scenario,
+                "--flows",
+                "50",
+                "--runs",
+                "1",
+                "--seconds",
+                "0.5",
+                "--brief",
+                "--json",
+            ]);
+            let pid = child.id();
+            let output = child.wait_with_output().unwrap();
+            let words = String::from_utf8_lossy(&output.stderr);
+            nothing_left_of(pid);
+            if output.status.code() == Some(69) {
+                println!("without {scenario}: {words}");
+                assert!(words.contains(needs), "{words}");
+                assert!(output.stdout.is_empty());
+                return Vec::new();
+            }
+            assert!(output.status.success(), "{words}");
+            let bench: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(bench["scenario"], scenario);
+            assert_eq!(bench["wire_bytes"], wire_bytes);
+            assert_eq!(bench["kernel"], "kernel_stateful");
+            for field in ["kernel_mpps", "freeway_mpps", "redirect_mpps"] {
+                assert!(bench[field].is_number(), "{field}: {bench}");
+            }
+            let plain = &bench["peers"][0];
+            assert_eq!(plain["router"], "kernel_plain");
+            assert!(plain["mpps"].is_number(), "{bench}");
+            let fast = bench["fast_share"].as_f64().unwrap() > 0.9;
+            (!fast).then(|| bench.to_string()).into_iter().collect()
+        });
     }
 }
 
@@ -280,7 +318,7 @@ fn the_imx8_bench_fills_its_rows() {
     ];
     let rows: Vec<&str> = names.iter().flat_map(|name| ["--row", name]).collect();
     let arguments = ["bench", "imx8", "--runs", "1", "--seconds", "1"];
-    let (bench, words) = measure(&[&arguments, &rows[..]].concat());
+    let (bench, words) = measure_fast(0.98, &[&arguments, &rows[..]].concat());
     assert_eq!(
         (&bench["flows"], &bench["path"]),
         (&64.into(), &"auto".into())
@@ -335,16 +373,19 @@ fn the_bulk_bench_fills_its_fields() {
     let Some(_machine) = machine() else {
         return;
     };
-    let (bench, _) = measure(&[
-        "bench",
-        "bulk",
-        "--streams",
-        "2",
-        "--runs",
-        "1",
-        "--seconds",
-        "2",
-    ]);
+    let (bench, _) = measure_fast(
+        0.9,
+        &[
+            "bench",
+            "bulk",
+            "--streams",
+            "2",
+            "--runs",
+            "1",
+            "--seconds",
+            "2",
+        ],
+    );
     let streams = &bench["streams"][0];
     assert_eq!(streams["streams"], 2);
     for router in ["kernel", "auto", "tc"] {
@@ -378,6 +419,8 @@ fn shaper_faults(bench: &Value) -> Vec<String> {
             }
         };
         let figure = |name: &str| bench[router][name].as_f64().unwrap();
+        let fast = figure("fast_share") > 0.9;
+        judge(fast == (router == "freeway"), "fast");
         let (marked, dscp) = (figure("marked_mbit"), figure("dscp_mbit"));
         // the rate bounds frames, of which payload is a part; the classes share it by 60 to 40
         judge((10.0..20.0).contains(&(marked + dscp)), "rate");
@@ -403,10 +446,6 @@ fn a_shaped_port_is_as_the_kernels() {
             "--seconds",
             "5",
         ]);
-        for router in ["kernel", "kernel_again", "freeway"] {
-            let fast = bench[router]["fast_share"].as_f64().unwrap() > 0.9;
-            assert_eq!(fast, router == "freeway", "{bench}");
-        }
         shaper_faults(&bench)
     });
 }
@@ -420,6 +459,8 @@ fn flood_faults(kind: &Value) -> Vec<String> {
             faults.push(format!("{what}: {kind}"));
         }
     };
+    // differences of two times, and what is made of them
+    judge(kind["hit_ns_before"].as_f64().unwrap() > 0.0, "hits");
     judge(kind["daemon_cpu"].as_f64().unwrap() < 1.0, "daemon");
     let all = count("new_flows");
     // none can be fast that had no packets forwarded
@@ -441,7 +482,6 @@ fn a_flood_fills_its_fields() {
         for field in [
             "capacity_per_s",
             "flood_per_s",
-            "hit_ns_before",
             "miss_ns",
             "hits_per_miss",
             "freeway_sent",
@@ -480,31 +520,34 @@ fn the_drop_bench_fills_its_fields() {
     let Some(_machine) = machine() else {
         return;
     };
-    let (bench, _) = measure(&[
-        "bench",
-        "drop",
-        "--entries",
-        "1000",
-        "--runs",
-        "1",
-        "--seconds",
-        "0.5",
-    ]);
-    let set = &bench["sets"][0];
-    assert_eq!([&set["entries"], &set["sources"]], [&json!(1000); 2]);
-    let figure = |name: &str| set[name].as_f64();
-    for name in ["nft_ns", "freeway_ns", "xdp_drop_ns"] {
-        assert!(figure(name).unwrap() > 0.0, "{name}: {bench}");
-    }
-    for (by_set, words) in [("iptables_ns", "ipset"), ("iptables_rule_ns", "one rule")] {
-        let remarks = bench["remarks"].to_string();
-        assert!(
-            figure(by_set).is_some_and(|ns| ns > 0.0) || remarks.contains(words),
-            "{by_set}: {bench}"
-        );
-    }
-    assert!(figure("scrubbed_share").unwrap() > 0.5, "{bench}");
-    assert_eq!(set["samples"]["freeway_ns"].as_array().unwrap().len(), 1);
+    attempt(|| {
+        let (bench, _) = measure(&[
+            "bench",
+            "drop",
+            "--entries",
+            "1000",
+            "--runs",
+            "1",
+            "--seconds",
+            "0.5",
+        ]);
+        let set = &bench["sets"][0];
+        assert_eq!([&set["entries"], &set["sources"]], [&json!(1000); 2]);
+        let figure = |name: &str| set[name].as_f64();
+        for name in ["nft_ns", "freeway_ns", "xdp_drop_ns"] {
+            assert!(figure(name).unwrap() > 0.0, "{name}: {bench}");
+        }
+        for (by_set, words) in [("iptables_ns", "ipset"), ("iptables_rule_ns", "one rule")] {
+            let remarks = bench["remarks"].to_string();
+            assert!(
+                figure(by_set).is_some_and(|ns| ns > 0.0) || remarks.contains(words),
+                "{by_set}: {bench}"
+            );
+        }
+        assert_eq!(set["samples"]["freeway_ns"].as_array().unwrap().len(), 1);
+        let scrubbed = figure("scrubbed_share").unwrap() > 0.5;
+        (!scrubbed).then(|| bench.to_string()).into_iter().collect()
+    });
 }
 
 /// One run.
@@ -756,12 +799,15 @@ fn the_rfc2544_bench_holds_together() {
             &["9000"],
         ),
     ] {
-        // of a tester that was held up in each trial there is no latency
+        // of a tester that was held up in each trial there is no latency, and of a daemon that was there are few fast packets
         let (bench, words) = until("the tester is timed", Duration::from_secs(120), || {
             let measured = measure(&[&short, arguments].concat());
             let mut sizes = measured.0["sizes"].as_array().unwrap().iter();
-            let timed = sizes.all(|size| size["tester_latency"].is_object());
-            timed.then_some(measured)
+            let good = sizes.all(|size| {
+                let fast = size["freeway"]["fast_share"].as_f64() > Some(0.9);
+                size["tester_latency"].is_object() && fast
+            });
+            good.then_some(measured)
         });
         assert_eq!(bench["directions"], directions);
         assert_eq!(bench["destinations"].as_u64(), destinations);
