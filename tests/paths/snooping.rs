@@ -587,7 +587,7 @@ fn a_routers_port_that_opens_misses_nothing() {
 fn a_querier_that_falls_silent_is_noticed() {
     let Some(_machine) = machine() else { return };
     // behind the source's port, which counts as no router's for that
-    let commands = "ip link set br0 type bridge mcast_querier 0 mcast_querier_interval 300\n\
+    let commands = "ip link set br0 type bridge mcast_querier 0 mcast_querier_interval 1000\n\
                     bridge link set dev lan0 mcast_router 0";
     let Some(mut site) = Site::new("", commands) else {
         return;
@@ -596,9 +596,13 @@ fn a_querier_that_falls_silent_is_noticed() {
     let asks = |site: &Site| site.injectors[0].send(&query(9)).unwrap();
     asks(&site);
     thread::sleep(Duration::from_millis(300));
-    site.warm(GROUP);
     asks(&site);
-    assert!(site.is_fast(GROUP, &[4]));
+    site.warm(GROUP);
+    let fast = (0..TRIES).any(|_| {
+        asks(&site);
+        site.check(GROUP, &[4], 100) >= 80
+    });
+    assert!(fast, "{}", site.daemon.stats());
     // what has a path goes to the listener alone; the path may end a little before the kernel's own timer
     until("the flood", PATIENCE, || {
         site.clear();
