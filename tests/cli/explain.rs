@@ -90,6 +90,7 @@ impl Situation {
         let src = at(CLIENT, from).to_string();
         let question = ["explain", proto, &src, &to.to_string()];
         let explained = thread::scope(|scope| {
+            let _over = Ends(&done);
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     send();
@@ -102,7 +103,6 @@ impl Situation {
                 json = self.router.json(&question);
             }
             let text = String::from_utf8(self.router.run(&question).stdout).unwrap();
-            done.store(true, Ordering::Relaxed);
             Explained { json, text }
         });
         let Explained { json, text } = &explained;

@@ -192,15 +192,6 @@ fn exchange(lab: &Lab, number: u16, ends: &AtomicBool) {
     }
 }
 
-/// Stops what goes on in other threads, whatever happens here.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Where pictures are wanted.
 fn pictures() -> Option<PathBuf> {
     std::env::var_os("FREEWAY_PICTURES").map(|name| {
@@ -248,7 +239,7 @@ fn a_browser_shows_what_is_forwarded() {
     let web = Web::start(Some(lab.router()), &arguments);
     let (url, ends) = (format!("http://{}/", web.address), AtomicBool::new(false));
     thread::scope(|scope| {
-        let _stop = Stop(&ends);
+        let _ends = Ends(&ends);
         for number in 1..=CONNECTIONS {
             let ends = &ends;
             scope.spawn(move || exchange(lab, number, ends));

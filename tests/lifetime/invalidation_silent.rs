@@ -14,7 +14,9 @@ use freeway_lab::clock::monotonic_ns;
 use freeway_lab::{FlowSpec, Generator, Load, Options, Proto, Running, Until};
 use freeway_testkit::Moment;
 use freeway_testkit::invalidation::netlink::{Acked, attach_link, constant_program, timed};
-use freeway_testkit::invalidation::site::{BYSTANDER_PORT, FLOWS, Row, Rows, Site, source_ports};
+use freeway_testkit::invalidation::site::{
+    BYSTANDER_PORT, FLOWS, Row, Rows, Site, again, source_ports,
+};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 /// What is read once a second is followed within another one and a half.
@@ -174,9 +176,9 @@ fn changes_without_events() {
     for row in [&legacy, &ipset, &timeout] {
         rows.take(row, false);
     }
-    rows.take(&foreign_program(&site, &groups[0]), false);
-    rows.take(&packet_socket(&site, &groups[0]), false);
-    rows.take(&sysctl(&site), false);
+    rows.take(&again(|| foreign_program(&site, &groups[0])), false);
+    rows.take(&again(|| packet_socket(&site, &groups[0])), false);
+    rows.take(&again(|| sysctl(&site)), false);
     for group in groups {
         group.running.stop().unwrap();
     }

@@ -700,6 +700,7 @@ fn streams_survive_switching() {
     );
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
+        let over = Ends(&done);
         let switching = scope.spawn(|| {
             let mut switches = 0;
             while !done.load(Ordering::Relaxed) {
@@ -712,7 +713,7 @@ fn streams_survive_switching() {
             switches
         });
         exchange_blocks(&mut ends, if long() { 8000 } else { 2500 });
-        done.store(true, Ordering::Relaxed);
+        drop(over);
         eprintln!("{} switches", switching.join().unwrap());
     });
     ends.0.write_all(b"last words").unwrap();

@@ -317,6 +317,7 @@ fn flows(site: &Site, router: &Router, case: &Case) {
         .collect();
     let done = AtomicBool::new(false);
     let wrong: Vec<String> = thread::scope(|scope| {
+        let _over = Ends(&done);
         for talk in &mut conversations {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
@@ -328,9 +329,7 @@ fn flows(site: &Site, router: &Router, case: &Case) {
         let judged = ends
             .iter()
             .filter_map(|(flow, from, to)| judge(router, flow, *from, *to).err());
-        let wrong = judged.collect();
-        done.store(true, Ordering::Relaxed);
-        wrong
+        judged.collect()
     });
     assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), router.stats());
 }

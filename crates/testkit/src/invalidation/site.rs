@@ -44,7 +44,7 @@ pub const FLOWS: u32 = 32;
 /// What comes after a change, but is not measured: a busy machine may need most of it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a row is measured at most.
-pub const ATTEMPTS: u32 = 3;
+pub const ATTEMPTS: u32 = 5;
 /// So many trials, each of which takes longer than that: the change is not followed, and more trials would say no more.
 const IGNORED_TRIALS: usize = 3;
 /// First port of the bystanders; a multiple of [`FLOWS`].
@@ -52,10 +52,17 @@ pub const BYSTANDER_PORT: u16 = 0x4000 + FLOWS as u16;
 
 /// The first connection of those that are changed.
 pub const VICTIM: u32 = 2 * FLOWS;
+/// Kinds of changes that each have as many connections as they have trials.
+const CHANGES: u32 = 2;
 /// Connections that are older than the daemon. The kernel announces no change of them; the data plane looks at each
 /// connection once a second.
 pub const OLDER: u32 = 5;
 pub const OLDER_MS: f64 = 1300.0;
+
+/// The first connection of those that are older.
+pub fn older() -> u32 {
+    VICTIM + CHANGES * trials() as u32 * ATTEMPTS
+}
 
 /// Rules of the sink.
 pub const OLD: usize = 0;
@@ -364,13 +371,12 @@ impl Site {
         assert_eq!(rc, 0, "nice: {}", std::io::Error::last_os_error());
         let lab = crate::build_with(name, options);
         let tracked = name == "nat";
-        let connections = VICTIM + trials() as u32 * 4;
+        let (connections, all) = (older(), older() + OLDER * ATTEMPTS);
         if tracked {
             // the last rows come minutes after the connections
             let path = "net/netfilter/nf_conntrack_udp_timeout_stream";
             lab.router().sysctl(path, "3600").unwrap();
-            let old = connections + OLDER;
-            lab.prime(Proto::Udp, old, Some(0)).unwrap();
+            lab.prime(Proto::Udp, all, Some(0)).unwrap();
         }
         let spec = MeasureSpec {
             flows: 2 * FLOWS,
@@ -393,7 +399,7 @@ impl Site {
                 let engine = engine(&lab);
                 if tracked {
                     // those before went with the ports' addresses
-                    lab.prime(Proto::Udp, connections + OLDER, Some(0)).unwrap();
+                    lab.prime(Proto::Udp, all, Some(0)).unwrap();
                 }
                 let config = format!("[policy]\nroutes = {}\n", place.is_routes());
                 let daemon = Engine::daemon(lab.router(), &config, &["lan0", "wan0"]);
