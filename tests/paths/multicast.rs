@@ -60,6 +60,24 @@ fn wait_copied(router: &Router, injector: &Injector, flow: &FlowSpec, ports: usi
     });
 }
 
+/// Sends two flows at once, by a CPU each, until most of both is fast: a generator that is held up sends much at once, which
+/// rings may have no room for.
+fn send_both(fanout: &Fanout, router: &Router, flows: [&FlowSpec; 2], load: Load) {
+    let send = |flow: &FlowSpec, cpu| {
+        let generator = Arc::new(Generator::new(fanout.source(), flow).unwrap());
+        generator.start(load.on_cpu(cpu)).unwrap()
+    };
+    until("most of both is fast", FAST, || {
+        let before = router.stats().fast();
+        let running = [send(flows[0], 0), send(flows[1], 1)];
+        let sent: u64 = running.map(|run| run.wait().unwrap().frames).iter().sum();
+        thread::sleep(SETTLE);
+        let fast = router.stats().fast() - before;
+        println!("{fast} of {sent} were fast");
+        (fast > sent * 8 / 10).then_some(())
+    });
+}
+
 /// Each receiver of these has exactly its own copy, byte for byte, and no other receiver has any.
 #[track_caller]
 fn check_copies(
@@ -155,21 +173,8 @@ fn copies_that_are_alike_are_the_kernels() {
     for capture in &mut captures {
         capture.drain(SETTLE, |_| true).unwrap();
     }
-    let send = |flow: &FlowSpec, cpu| {
-        let generator = Arc::new(Generator::new(fanout.source(), flow).unwrap());
-        let load = Load::paced(Until::Frames(5_000), 20_000).on_cpu(cpu);
-        generator.start(load).unwrap()
-    };
-    // a generator that is held up sends much at once, which rings may have no room for
-    until("most of both is fast", FAST, || {
-        let before = router.stats().fast();
-        let running = [send(&alike, 0), send(&other, 1)];
-        let sent: u64 = running.map(|run| run.wait().unwrap().frames).iter().sum();
-        thread::sleep(SETTLE);
-        let fast = router.stats().fast() - before;
-        println!("{fast} of {sent} were fast");
-        (fast > sent * 8 / 10).then_some(())
-    });
+    let load = Load::paced(Until::Frames(5_000), 20_000);
+    send_both(&fanout, &router, [&alike, &other], load);
     let mut counts = [[0u64; 2]; RECEIVERS];
     for (i, capture) in captures.iter_mut().enumerate() {
         for frame in capture.drain(SETTLE, |bytes| bytes[0] & 1 == 1).unwrap() {
@@ -424,21 +429,8 @@ fn unicast_beside_copies_is_what_it_was() {
     router.wait_fast_while("proto udp dst 198.51.100.10", 1, 1, || {
         injector.send(&unicast.frame(0, 0)).unwrap();
     });
-    let send = |flow: &FlowSpec, cpu| {
-        let generator = Arc::new(Generator::new(fanout.source(), flow).unwrap());
-        let load = Load::paced(Until::Frames(20_000), 40_000).on_cpu(cpu);
-        generator.start(load).unwrap()
-    };
-    // a generator that is held up sends much at once, which rings may have no room for
-    until("most of both is fast", FAST, || {
-        let before = router.stats().fast();
-        let running = [send(&group, 0), send(&unicast, 1)];
-        let sent: u64 = running.map(|run| run.wait().unwrap().frames).iter().sum();
-        thread::sleep(SETTLE);
-        let fast = router.stats().fast() - before;
-        println!("{fast} of {sent} were fast");
-        (fast > sent * 8 / 10).then_some(())
-    });
+    let load = Load::paced(Until::Frames(20_000), 40_000);
+    send_both(&fanout, &router, [&group, &unicast], load);
     let captured = sinks[1].captured().unwrap();
     let mut counts = [0u64; 2];
     for frame in &captured {

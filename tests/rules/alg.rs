@@ -31,6 +31,8 @@ const HELPERS: &str = "table ip alg {\n\
 const FTP_BYTES: usize = 32 << 20;
 /// Less than 65,536 blocks of 512.
 const TFTP_BYTES: usize = 20 << 20;
+/// A case is tried so often: what is wrong is so each time.
+const ATTEMPTS: usize = 3;
 
 /// A folder that goes with its owner.
 struct Folder(PathBuf);
@@ -80,9 +82,6 @@ impl Drop for Server {
         let _ = self.0.wait();
     }
 }
-
-/// A case is tried so often: what is wrong is so each time.
-const ATTEMPTS: usize = 3;
 
 fn installed(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
@@ -142,13 +141,11 @@ fn ftp(lab: &Lab, folder: &Folder, router: Option<&Router>) {
             let list = format!("{arguments} -o /dev/null ftp://198.51.100.2/");
             let next = "--next -sS --max-time 60";
             let session = || {
-                let before = router.map(|router| router.stats().fast_bytes());
                 curl(
                     lab,
                     &format!("{list} {next} {arguments} {transfer} {next} {list}"),
                 );
                 check_same(&file, &folder.file(there));
-                router.map(|router| router.stats().fast_bytes() - before.unwrap())
             };
             let Some(router) = router else {
                 session();
@@ -156,7 +153,10 @@ fn ftp(lab: &Lab, folder: &Folder, router: Option<&Router>) {
             };
             // the file is short enough to be over before a daemon that was away has learned its flows
             let fast = (0..ATTEMPTS).any(|_| {
-                let share = session().unwrap() as f64 / FTP_BYTES as f64;
+                let before = router.stats().fast_bytes();
+                session();
+                let fast = router.stats().fast_bytes() - before;
+                let share = fast as f64 / FTP_BYTES as f64;
                 eprintln!("FTP {mode} {direction}: {:.1} % fast", 100.0 * share);
                 share > 0.5
             });
